@@ -1,0 +1,136 @@
+"""The data sets that benchmarks can name. A table and light factories: NumPy and torch wait until a set is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seu_bench.data import DatasetInfo, DatasetState, RawDataset
+    from seu_bench.interfaces import DatasetSource
+
+
+@dataclass(frozen=True)
+class Official:
+    """What is known of an official set without its files.
+
+    Attributes:
+        class_name: its class in ``torchvision.datasets``.
+        shape: channels, height and width.
+        train, test: images per class; a label that never occurs has 0.
+        split: the constructor's ``split``, for EMNIST.
+        other_sizes: training and test images of other official editions.
+    """
+
+    name: str
+    class_name: str
+    shape: tuple[int, int, int]
+    train: tuple[int, ...]
+    test: tuple[int, ...]
+    split: str | None = None
+    other_sizes: tuple[tuple[int, int], ...] = ()
+
+    def __call__(self) -> DatasetSource:
+        """The source that reads it."""
+        from seu_bench.data import DatasetInfo
+        from seu_bench.sources_torchvision import TorchvisionSource
+
+        known = DatasetInfo(
+            self.name, *self.shape, len(self.train), sum(self.train), sum(self.test), self.train, self.test
+        )
+        arguments = {"split": self.split} if self.split else {}
+        return TorchvisionSource(
+            f"torchvision.datasets.{self.class_name}", known, self.class_name, arguments, self.other_sizes
+        )
+
+
+def digits() -> DatasetSource:
+    """scikit-learn's digits."""
+    from seu_bench.sources import DigitsSource
+
+    return DigitsSource()
+
+
+@dataclass(frozen=True)
+class LightSource:
+    """A data set that builds its real source when it is used, and not to be listed."""
+
+    summary: str
+    build: Callable[[], DatasetSource]
+
+    def info(self, root: Path | None) -> DatasetInfo:
+        """See :class:`seu_bench.interfaces.DatasetSource`."""
+        return self.build().info(root)
+
+    def state(self, root: Path | None) -> DatasetState:
+        """See :class:`seu_bench.interfaces.DatasetSource`."""
+        return self.build().state(root)
+
+    def load(self, root: Path | None) -> RawDataset:
+        """See :class:`seu_bench.interfaces.DatasetSource`."""
+        return self.build().load(root)
+
+    def fetch(self, root: Path) -> None:
+        """See :class:`seu_bench.interfaces.DatasetSource`."""
+        self.build().fetch(root)
+
+
+_GREY, _COLOUR = (1, 28, 28), (3, 32, 32)
+_TRAIN, _TEST = (6000,) * 10, (1000,) * 10
+
+#: Every named set.
+DATASETS: dict[str, LightSource] = {
+    "digits": LightSource("1,797 handwritten digits, 8x8 grey, 10 classes; comes with scikit-learn", digits),
+    "mnist": LightSource(
+        "MNIST: 70,000 handwritten digits, 28x28 grey, 10 classes",
+        Official(
+            "mnist",
+            "MNIST",
+            _GREY,
+            (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+            (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+        ),
+    ),
+    "fashion_mnist": LightSource(
+        "Fashion-MNIST: 70,000 articles of clothing, 28x28 grey, 10 classes",
+        Official("fashion_mnist", "FashionMNIST", _GREY, _TRAIN, _TEST),
+    ),
+    "kmnist": LightSource(
+        "Kuzushiji-MNIST: 70,000 cursive Japanese characters, 28x28 grey, 10 classes",
+        Official("kmnist", "KMNIST", _GREY, _TRAIN, _TEST),
+    ),
+    # Labels are 1..26 as in the files, so that label 0 is a class without images. The pictures are transposed as in
+    # the files. The edition of 2017 had fewer images than the one that torchvision downloads now.
+    "emnist_letters": LightSource(
+        "EMNIST letters: 145,600 handwritten letters, 28x28 grey, labels 1..26, transposed as in its files",
+        Official(
+            "emnist_letters",
+            "EMNIST",
+            _GREY,
+            (0, *(4800,) * 26),
+            (0, *(800,) * 26),
+            split="letters",
+            other_sizes=((88_800, 14_800),),
+        ),
+    ),
+    "svhn": LightSource(
+        "SVHN: 99,289 cropped house numbers, 32x32 colour, 10 classes (without the extra set)",
+        Official(
+            "svhn",
+            "SVHN",
+            _COLOUR,
+            (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659),
+            (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595),
+        ),
+    ),
+    "cifar10": LightSource(
+        "CIFAR-10: 60,000 photographs, 32x32 colour, 10 classes",
+        Official("cifar10", "CIFAR10", _COLOUR, (5000,) * 10, _TEST),
+    ),
+    "cifar100": LightSource(
+        "CIFAR-100: 60,000 photographs, 32x32 colour, 100 classes (fine labels)",
+        Official("cifar100", "CIFAR100", _COLOUR, (500,) * 100, (100,) * 100),
+    ),
+}

@@ -1,0 +1,56 @@
+"""Naive fine-tuning: the smallest strategy plugin. Copy this package to begin one of your own.
+
+It has two halves: this module, which is imported whenever the command line starts and therefore imports no torch, and
+:mod:`seu_bench_naive.strategy`, imported when a run begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from seu_bench.hookspecs import hookimpl
+from seu_bench.interfaces import Cost, Register, Setting, StrategyFactory
+from seu_bench.options import Options
+from seu_bench.spec import ScheduleOptions
+
+if TYPE_CHECKING:
+    from seu_bench.strategy import StagedStrategy
+
+
+class NaiveOptions(ScheduleOptions):
+    """Options of naive fine-tuning."""
+
+    lr_schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate over the epochs of a task")
+    restore: Literal["best_valid", "last"] = Field(
+        "best_valid", description="weights kept after a task: lowest validation loss, or the last"
+    )
+
+
+class NaiveFactory:
+    """Fine-tune one network on each task in turn; nothing is done against forgetting."""
+
+    summary = "SGD on each task in turn, nothing against forgetting (the paper's SGD baseline)"
+    options: type[Options] = NaiveOptions
+    components: Mapping[str, str] = {}
+    presets: Mapping[str, Mapping[str, object]] = {}
+
+    def build(self, setting: Setting) -> StagedStrategy:
+        """The Avalanche strategy."""
+        from seu_bench_naive.strategy import build_naive
+
+        return build_naive(setting)
+
+    def cost(self, setting: Setting) -> Cost:
+        """Exact: the network does not grow."""
+        from seu_bench_naive.strategy import naive_cost
+
+        return naive_cost(setting)
+
+
+@hookimpl
+def register_strategies(register: Register[StrategyFactory]) -> None:
+    """Offer ``naive``."""
+    register("naive", NaiveFactory())

@@ -1,0 +1,25 @@
+"""SEU: the strategy, its multinomial searcher and its multinomial task-model creator."""
+
+from __future__ import annotations
+
+from seu_bench.hookspecs import hookimpl
+from seu_bench.interfaces import CreatorFactory, Register, SearcherFactory, StrategyFactory
+from seu_bench_seu.factories import MdlCreatorFactory, MdlSearcherFactory, SeuFactory
+
+
+@hookimpl
+def register_strategies(register: Register[StrategyFactory]) -> None:
+    """Offer ``seu``."""
+    register("seu", SeuFactory())
+
+
+@hookimpl
+def register_searchers(register: Register[SearcherFactory]) -> None:
+    """Offer ``mdl``."""
+    register("mdl", MdlSearcherFactory())
+
+
+@hookimpl
+def register_creators(register: Register[CreatorFactory]) -> None:
+    """Offer ``mdl``."""
+    register("mdl", MdlCreatorFactory())

@@ -1,0 +1,73 @@
+"""From a run's setting to the SEU strategy and its empty super model."""
+
+from __future__ import annotations
+
+from seu_bench.errors import RequestError
+from seu_bench.interfaces import CreationTask, SearchTask, Setting
+from seu_bench.search_space import Genotype, SearchSpace, named_genotype
+from seu_bench.seeding import RandomState, derive_seed
+from seu_bench.stages import Stage
+from seu_bench_seu.options import SeuOptions
+from seu_bench_seu.strategy import Seu
+from seu_bench_seu.super_model import SuperModel
+
+
+def seu_options(setting: Setting) -> SeuOptions:
+    """The setting's options as SEU's."""
+    if not isinstance(setting.options, SeuOptions):
+        raise RequestError("strategy 'seu' needs its own options", where=type(setting.options).__name__)
+    return setting.options
+
+
+def make_super_model(setting: Setting) -> SuperModel:
+    """An empty super model for the stream."""
+    options, size, plan = seu_options(setting), setting.protocol.model, setting.plan
+    cells = options.cells or (options.code_cells if options.preset == "code" else None) or size.cells
+    space = SearchSpace(options.edges, options.cell_types, options.factorized_reduce_norm)
+    return SuperModel(plan.channels, plan.classes, cells, options.channels or size.channels, space, options.stem)
+
+
+def build_seu(setting: Setting) -> Seu:
+    """The strategy of a run.
+
+    Raises:
+        RequestError: no searcher or no creator was chosen.
+    """
+    options, protocol = seu_options(setting), setting.protocol
+    searcher, creator = setting.searcher, setting.creator
+    if searcher is None or creator is None:
+        raise RequestError("strategy 'seu' needs a searcher and a creator", remedy="give --searcher and --creator")
+    training = options.applied_to(protocol.training)
+    search_schedule, creation_schedule = protocol.search, protocol.creation
+    if options.tie_weight_decay:
+        decay = {"weight_decay": training.weight_decay}
+        search_schedule = search_schedule.model_copy(update=decay)
+        creation_schedule = creation_schedule.model_copy(update=decay)
+
+    def search(task: SearchTask) -> Stage[Genotype]:
+        stage: Stage[Genotype] = searcher.factory.build(searcher.options, task)
+        return stage
+
+    def create(task: CreationTask) -> Stage[tuple[int, ...]]:
+        stage: Stage[tuple[int, ...]] = creator.factory.build(creator.options, task)
+        return stage
+
+    with RandomState(derive_seed(setting.seed, "model")).active():
+        model = make_super_model(setting)
+    return Seu(
+        model=model,
+        searcher=search,
+        creator=create,
+        search_schedule=search_schedule,
+        creation_schedule=creation_schedule,
+        genotype=named_genotype(options.genotype) if options.genotype else None,
+        warm_start=options.warm_start,
+        schedule=training,
+        seed=setting.seed,
+        lr_schedule=options.lr_schedule,
+        restore=options.restore,
+        device=setting.device,
+        eval_mb_size=protocol.eval_batch_size,
+        watch=setting.watch,
+        evaluator=setting.evaluator,
+    )

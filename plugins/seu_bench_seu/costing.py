@@ -1,0 +1,69 @@
+"""What an SEU run will cost, as a range: what a search finds and how much is reused is not known before."""
+
+from __future__ import annotations
+
+import torch
+
+from seu_bench.costing import evaluation_passes, on_meta, training_passes
+from seu_bench.errors import RequestError
+from seu_bench.interfaces import Cost, Setting, StageCost
+from seu_bench.search_space import Genotype, named_genotype, uniform_genotype
+from seu_bench.sizes import count_macs, count_parameters
+from seu_bench_seu.building import make_super_model, seu_options
+
+
+def seu_cost(setting: Setting) -> Cost:
+    """At most: every task brings a new unit to each layer; at least: every later task reuses the first one's.
+
+    Without ``genotype`` the range also spans the units: pooling everywhere to 5x5 separable convolutions everywhere.
+    """
+    options, plan, protocol = seu_options(setting), setting.plan, setting.protocol
+    if options.genotype:
+        least = most = named_genotype(options.genotype)
+    else:
+        least = uniform_genotype("max_pool_3x3", options.edges)
+        most = uniform_genotype("sep_conv_5x5", options.edges)
+    tasks = len(plan.tasks)
+    first, macs_min = _first_task(setting, least)
+    total, macs = (first, macs_min) if least == most else _first_task(setting, most)
+    column = total - _heads(setting)
+    if options.stem == "shared":
+        column -= count_parameters(on_meta(lambda: make_super_model(setting)._make_unit(0, most)))
+    params = tuple(total + column * task for task in range(tasks))
+    return Cost(params, (first,) * tasks, (macs,) * tasks, (macs_min,) * tasks, _stages(setting))
+
+
+def _first_task(setting: Setting, genotype: Genotype) -> tuple[int, int]:
+    """Parameters and multiply-accumulates of the super model after one task, on the meta device."""
+    plan = setting.plan
+
+    model = on_meta(lambda: make_super_model(setting))
+    with torch.device("meta"):
+        model.expand(genotype, 0)
+    model.set_path(0, [0] * len(model.layers))
+    model.eval()
+    shape = (plan.channels, plan.height, plan.width)
+    macs = count_macs(lambda x: model.forward_single_task(x, 0), shape, torch.device("meta"))
+    return count_parameters(model), macs
+
+
+def _heads(setting: Setting) -> int:
+    return count_parameters(on_meta(lambda: make_super_model(setting)))
+
+
+def _stages(setting: Setting) -> tuple[StageCost, ...]:
+    options, plan, protocol = seu_options(setting), setting.plan, setting.protocol
+    searcher, creator = setting.searcher, setting.creator
+    if searcher is None or creator is None:
+        raise RequestError("strategy 'seu' needs a searcher and a creator", remedy="give --searcher and --creator")
+    stages: list[StageCost] = []
+    for index, task in enumerate(plan.tasks):
+        if not options.genotype:
+            train, score = searcher.factory.passes(searcher.options, protocol.search, task.train)
+            stages.append(StageCost("search", index, train, score))
+        if index:
+            train, score = creator.factory.passes(creator.options, protocol.creation, task.train)
+            stages.append(StageCost("creation", index, train, score))
+    training = options.applied_to(protocol.training)
+    stages += training_passes(plan, training, validate=options.restore == "best_valid")
+    return tuple(stages + evaluation_passes(plan))

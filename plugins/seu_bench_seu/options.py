@@ -1,0 +1,95 @@
+"""Options of SEU, its searcher and its creator: one for each choice on which the paper and its code disagree."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from seu_bench.spec import ScheduleOptions
+
+Cells: TypeAlias = Annotated[int, Field(ge=3)]
+
+
+class MdlOptions(ScheduleOptions):
+    """What the MDL searcher and the MDL creator have in common."""
+
+    alpha: PositiveFloat = Field(0.01, description="step of the probabilities per reward or penalty")
+    update: Literal["sampled", "all"] = Field(
+        "sampled", description="which probabilities an epoch moves: the sampled ones (paper) or all (code)"
+    )
+    normalisation: Literal["sum", "softmax"] = Field(
+        "sum", description="how probabilities are normalised: by their sum (paper's formula) or softmax (code)"
+    )
+    unsampled: Literal["still", "drift"] = Field(
+        "still", description="whether momentum goes on moving parameters that an epoch does not use"
+    )
+    tie_break: Literal["first", "random"] = Field("first", description="which of equal candidates is chosen")
+
+
+class SearchOptions(MdlOptions):
+    """Options of the MDL searcher."""
+
+    cells: Cells | None = Field(None, description="cells of the proxy network")
+    channels: PositiveInt | None = Field(None, description="initial channels of the proxy network")
+
+
+class CreationOptions(MdlOptions):
+    """Options of the MDL creator."""
+
+    old_unit_epochs: NonNegativeInt | None = Field(None, description="epoch record that old units start from")
+    restore: Literal["best_valid", "last"] = Field(
+        "best_valid", description="weights kept: those of the lowest loss on the second half, or the last"
+    )
+
+
+class SeuOptions(ScheduleOptions):
+    """Options of SEU; the schedule's are those of the training stage."""
+
+    preset: Literal["default", "paper_literal", "code"] = Field(
+        "default", description="a consistent set of the choices below; options given besides it win"
+    )
+    cells: Cells | None = Field(None, description="cells of the super model")
+    channels: PositiveInt | None = Field(None, description="initial channels of the super model")
+    edges: Literal["top2", "all14"] = Field(
+        "top2", description="edges of a unit: the two strongest per node (code), or all 14 (paper)"
+    )
+    cell_types: Literal[1, 2] = Field(2, description="one genotype for all cells (paper), or normal and reduction")
+    stem: Literal["selectable", "shared"] = Field(
+        "selectable", description="whether the first layer grows and is chosen like the others"
+    )
+    factorized_reduce_norm: bool = Field(True, description="whether FactorizedReduce applies its BatchNorm")
+    lr_schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate of the training stage")
+    restore: Literal["best_valid", "last"] = Field(
+        "best_valid", description="weights kept by the training stage: lowest validation loss, or the last"
+    )
+    warm_start: bool = Field(True, description="whether training goes on from the weights of the creation stage")
+    tie_weight_decay: bool = Field(
+        False, description="whether search and creation use the training stage's weight decay (paper)"
+    )
+    genotype: str | None = Field(None, description="a published genotype for every task in place of the search")
+    code_cells: Cells | None = Field(
+        None, description="cells that the preset `code` uses where the published scripts differ from the paper"
+    )
+
+
+#: What each preset sets; ``searcher.`` and ``creator.`` keys go to the components where these have such an option.
+PRESETS: dict[str, dict[str, object]] = {
+    "default": {},
+    "paper_literal": {
+        "edges": "all14",
+        "cell_types": 1,
+        "tie_weight_decay": True,
+        "searcher.min_learning_rate": 0.0,
+        "creator.min_learning_rate": 0.0,
+        "creator.old_unit_epochs": 0,
+    },
+    "code": {
+        "factorized_reduce_norm": False,
+        "lr_schedule": "constant",
+        "searcher.normalisation": "softmax",
+        "searcher.update": "all",
+        "creator.normalisation": "softmax",
+        "creator.update": "all",
+    },
+}

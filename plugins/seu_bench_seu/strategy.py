@@ -1,0 +1,122 @@
+"""SEU as an Avalanche strategy: search a unit, expand, create a path, train it, freeze (paper, algorithm 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import nn
+
+from seu_bench.interfaces import CreationTask, SearchTask
+from seu_bench.search_space import Genotype
+from seu_bench.seeding import RandomState
+from seu_bench.spec import CreationSchedule, SearchSchedule
+from seu_bench.stages import Stage
+from seu_bench.strategy import StagedStrategy, Step, TaskData, TrainingStage
+from seu_bench_seu.super_model import SuperModel
+
+
+class Seu(StagedStrategy):
+    """Lifelong learning with searchable extension units.
+
+    Args:
+        model: an empty super model.
+        searcher: makes the search stage of a task; ``None`` with a fixed ``genotype``.
+        creator: makes the creation stage of a task.
+        search_schedule, creation_schedule: the protocol's budgets, handed to searcher and creator.
+        genotype: for every task, in place of a search.
+        warm_start: whether training goes on from the weights of the creation stage.
+        options: those of :class:`~seu_bench.strategy.StagedStrategy`.
+    """
+
+    model: SuperModel
+
+    def __init__(
+        self,
+        *,
+        model: SuperModel,
+        searcher: Callable[[SearchTask], Stage[Genotype]] | None,
+        creator: Callable[[CreationTask], Stage[tuple[int, ...]]],
+        search_schedule: SearchSchedule,
+        creation_schedule: CreationSchedule,
+        genotype: Genotype | None = None,
+        warm_start: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(model=model, **options)
+        if searcher is None and genotype is None:
+            raise ValueError("SEU needs a searcher or a fixed genotype")
+        self.searcher = searcher
+        self.creator = creator
+        self.search_schedule = search_schedule
+        self.creation_schedule = creation_schedule
+        self.genotype = genotype
+        self.warm_start = warm_start
+        self.genotypes: dict[int, Genotype] = {}
+
+    def steps(self, task: TaskData) -> Sequence[Step]:
+        """Search, creation (from the second task on) and training."""
+        steps = [Step(lambda: self._training(task), lambda _: self.model.freeze())]
+        if task.index > 0:
+            steps.insert(0, Step(lambda: self._creation(task), lambda path: self._keep(task, path)))
+        if self.genotype is None:
+            steps.insert(0, Step(lambda: self._search(task), lambda genotype: self._expand(task, genotype)))
+        else:
+            self._expand(task, self.genotype)
+        return steps
+
+    def describe(self) -> dict[str, Any]:
+        """Genotypes and paths per learned task, and the task that each unit was made for."""
+        learned = sorted(self.genotypes)
+        return {
+            "genotypes": tuple(self.genotypes[task].to_dict() for task in learned),
+            "paths": tuple(self.model.paths[task] for task in learned),
+            "unit_tasks": tuple(tuple(tasks) for tasks in self.model.unit_tasks),
+        }
+
+    def _search(self, task: TaskData) -> Stage[Genotype]:
+        if self.searcher is None:
+            raise ValueError("SEU needs a searcher")
+        return self.searcher(
+            SearchTask(
+                images=task.train,
+                task=task.index,
+                classes=self.model.classes[task.index],
+                space=self.model.space,
+                schedule=self.search_schedule,
+                seed=self.seed_for("search", task.index),
+                device=self.device,
+            )
+        )
+
+    def _expand(self, task: TaskData, genotype: Genotype) -> None:
+        self.genotypes[task.index] = genotype
+        with RandomState(self.seed_for("expand", task.index), self.device).active():
+            self.model.expand(genotype, task.index)
+        if task.index == 0:
+            # One candidate per layer: there is nothing to choose.
+            self.model.keep(0, [0] * len(self.model.layers))
+
+    def _creation(self, task: TaskData) -> Stage[tuple[int, ...]]:
+        return self.creator(
+            CreationTask(
+                model=self.model,
+                images=task.train,
+                task=task.index,
+                schedule=self.creation_schedule,
+                seed=self.seed_for("creation", task.index),
+                device=self.device,
+            )
+        )
+
+    def _keep(self, task: TaskData, path: tuple[int, ...]) -> None:
+        self.model.keep(task.index, path)
+
+    def _training(self, task: TaskData) -> TrainingStage:
+        if not self.warm_start:
+            with RandomState(self.seed_for("renew", task.index), self.device).active():
+                self.model.renew(task.index)
+                head = self.model.heads[task.index]
+                if isinstance(head, nn.Linear):
+                    head.reset_parameters()
+        return self.training_stage(task)

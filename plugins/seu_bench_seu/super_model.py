@@ -1,0 +1,163 @@
+"""The super model: layers of units, one path through them per task, one head per task (paper, section III-B)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from seu_bench.cells import ExtensionUnit, Stem, Unit
+from seu_bench.multihead import MultiHeadModel
+from seu_bench.search_space import Genotype, SearchSpace, cell_plans
+
+
+class SuperModel(MultiHeadModel):
+    """Grows from nothing: :meth:`expand` adds a new unit per layer, :meth:`keep` deletes those that were not chosen,
+    :meth:`freeze` ends a task.
+
+    Layer 0 holds the stems, layers 1 to L the extension units; a path has L + 1 indices in creation order.
+
+    Args:
+        image_channels: of the input.
+        classes: outputs of each task's head.
+        cells, channels: L and C.
+        space: how units are built.
+        stem: whether each task brings a stem to choose from, or all share the first.
+    """
+
+    def __init__(
+        self,
+        image_channels: int,
+        classes: Sequence[int],
+        cells: int,
+        channels: int,
+        space: SearchSpace,
+        stem: Literal["selectable", "shared"] = "selectable",
+    ) -> None:
+        super().__init__(classes)
+        self.image_channels = image_channels
+        self.channels = channels
+        self.space = space
+        self.stem = stem
+        self.plans = cell_plans(cells, channels)
+        self.layers = nn.ModuleList(nn.ModuleList() for _ in range(cells + 1))
+        self.heads = nn.ModuleList(nn.Linear(self.plans[-1].output, width) for width in classes)
+        self.paths: dict[int, tuple[int, ...]] = {}
+        self.unit_tasks: list[list[int]] = [[] for _ in range(cells + 1)]
+        self.unit_genotypes: list[list[Genotype]] = [[] for _ in range(cells + 1)]
+
+    # ------------------------------------------------------------------ growing
+
+    def expand(self, genotype: Genotype, task: int) -> None:
+        """Add one new unit of ``genotype`` to every layer (paper, algorithm 3)."""
+        device = self.heads[0].weight.device
+        for layer in range(len(self.layers)):
+            if layer == 0 and self.stem == "shared" and self.unit_tasks[0]:
+                continue
+            self._units(layer).append(self._make_unit(layer, genotype).to(device))
+            self.unit_tasks[layer].append(task)
+            self.unit_genotypes[layer].append(genotype)
+
+    def keep(self, task: int, path: Sequence[int]) -> None:
+        """Make ``path`` the task's own and delete new units that are not on it (paper, equations 21, 22)."""
+        self.set_path(task, path)
+        for layer, chosen in enumerate(path):
+            if self.has_new[layer] and chosen != self.candidates[layer] - 1:
+                del self._units(layer)[-1]
+                self.unit_tasks[layer].pop()
+                self.unit_genotypes[layer].pop()
+
+    def renew(self, task: int) -> None:
+        """Replace the new units on the task's path by freshly initialised ones."""
+        for layer, index in enumerate(self.paths[task]):
+            units = self._units(layer)
+            if not self._unit(layer, index).frozen:
+                fresh = self._make_unit(layer, self.unit_genotypes[layer][index])
+                units[index] = fresh.to(self.heads[0].weight.device)
+
+    def freeze(self) -> None:
+        """No unit that exists now trains again."""
+        for layer in range(len(self.layers)):
+            for index in range(self.candidates[layer]):
+                self._unit(layer, index).freeze()
+
+    # ------------------------------------------------------------------ what a creator sees
+
+    @property
+    def candidates(self) -> list[int]:
+        """Number of units in each layer."""
+        return [len(tasks) for tasks in self.unit_tasks]
+
+    @property
+    def has_new(self) -> list[bool]:
+        """Whether the last unit of each layer still trains."""
+        return [not self._unit(layer, -1).frozen for layer in range(len(self.layers))]
+
+    def set_path(self, task: int, path: Sequence[int]) -> None:
+        """Compute ``task`` by ``path``.
+
+        Raises:
+            ValueError: the path does not fit the layers.
+        """
+        if len(path) != len(self.layers) or any(
+            not 0 <= index < count for index, count in zip(path, self.candidates, strict=True)
+        ):
+            raise ValueError(f"path {tuple(path)} does not fit layers of {self.candidates} units")
+        self.paths[task] = tuple(int(index) for index in path)
+
+    def new_units(self, task: int) -> nn.Module:
+        """All new units and the task's head."""
+        new = [self._unit(layer, -1) for layer, is_new in enumerate(self.has_new) if is_new]
+        return nn.ModuleList([*new, self.heads[task]])
+
+    # ------------------------------------------------------------------ computing
+
+    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
+        """Logits ``[N, classes[task]]`` on the task's path; other heads are not computed."""
+        path = self.paths[task_label]
+        older = newer = self._unit(0, path[0])(x)
+        for layer, index in enumerate(path[1:], start=1):
+            older, newer = newer, self._unit(layer, index)(older, newer)
+        logits: Tensor = self.heads[task_label](newer.mean(dim=(2, 3)))
+        return logits
+
+    def task_module(self, task: int) -> nn.Module:
+        """The units of the task's path and its head."""
+        units = [self._unit(layer, index) for layer, index in enumerate(self.paths[task])]
+        return nn.ModuleList([*units, self.heads[task]])
+
+    def trainable_module(self, task: int) -> nn.Module:
+        """The new units of the task's path and its head."""
+        units = [self._unit(layer, index) for layer, index in enumerate(self.paths[task])]
+        return nn.ModuleList([*(unit for unit in units if not unit.frozen), self.heads[task]])
+
+    # ------------------------------------------------------------------ the architecture as plain values
+
+    def architecture(self) -> dict[str, Any]:
+        """Everything needed to build the same layers again: plain values."""
+        return {
+            "unit_tasks": [list(tasks) for tasks in self.unit_tasks],
+            "unit_genotypes": [[genotype.to_dict() for genotype in layer] for layer in self.unit_genotypes],
+            "paths": {task: list(path) for task, path in self.paths.items()},
+        }
+
+    def _make_unit(self, layer: int, genotype: Genotype) -> Unit:
+        if layer == 0:
+            return Stem(self.image_channels, self.channels)
+        return ExtensionUnit(genotype, self.plans[layer - 1], self.space)
+
+    def _units(self, layer: int) -> nn.ModuleList:
+        units = self.layers[layer]
+        if not isinstance(units, nn.ModuleList):
+            raise TypeError("a layer is a list of units")
+        return units
+
+    def _unit(self, layer: int, index: int) -> Unit:
+        unit = self._units(layer)[index]
+        if not isinstance(unit, Unit):
+            raise TypeError("a layer holds units")
+        return unit
+
+

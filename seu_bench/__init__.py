@@ -1,0 +1,34 @@
+"""seu-bench: a benchmark harness for lifelong learning that counts what a model costs as well as what it remembers.
+
+From a notebook::
+
+    import seu_bench
+    record = seu_bench.run(strategy="seu", benchmark="split_digits", seed=0)
+    record.metrics["acc"]
+    seu_bench.load_records("results")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from seu_bench._version import __version__
+
+if TYPE_CHECKING:
+    from seu_bench.api import run
+    from seu_bench.leaderboard import load_records
+
+__all__ = ["__version__", "load_records", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``run`` and ``load_records`` when they are asked for: ``import seu_bench`` stays cheap."""
+    if name == "run":
+        from seu_bench.api import run
+
+        return run
+    if name == "load_records":
+        from seu_bench.leaderboard import load_records
+
+        return load_records
+    raise AttributeError(f"module 'seu_bench' has no attribute {name!r}")

@@ -1,0 +1,129 @@
+"""Benchmark files: TOML -> :class:`~seu_bench.spec.BenchmarkSpec`, every fault of a file reported at once."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from seu_bench.errors import SpecError
+from seu_bench.options import did_you_mean, fault_lines
+from seu_bench.spec import BenchmarkSpec
+
+#: The protocols that every benchmark has; a file's own tables are laid over these.
+STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
+    "paper": {"summary": "the published schedule"},
+    "quick": {
+        "summary": "minutes on a 2-core laptop",
+        "images": {"train": 400, "valid": 100, "test": 500},
+        "training": {"epochs": 6, "batch_size": 32},
+        "search": {"epochs": 4, "batch_size": 64, "cells": 3, "channels": 4},
+        "creation": {"epochs": 4, "batch_size": 32},
+        "model": {"cells": 3, "channels": 8},
+    },
+    "smoke": {
+        "summary": "seconds; for tests, never ranked",
+        "ranked": False,
+        "images": {"train": 64, "valid": 32, "test": 64},
+        "training": {"epochs": 2, "batch_size": 16},
+        "search": {"epochs": 2, "batch_size": 32, "cells": 3, "channels": 2},
+        "creation": {"epochs": 2, "batch_size": 16},
+        "model": {"cells": 3, "channels": 4},
+    },
+}
+
+
+@dataclass(frozen=True)
+class BenchmarkFile:
+    """A benchmark in a TOML file."""
+
+    path: Path
+
+    @property
+    def summary(self) -> str:
+        """The file's own one line."""
+        return str(self._document().get("summary", ""))
+
+    def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
+        """Read, complete and validate the file.
+
+        Args:
+            overrides: dotted keys and their values, e.g. ``{"stream.validation": 0.15}``.
+
+        Raises:
+            SpecError: the file is missing, is not TOML, or has faults; all faults are listed.
+        """
+        document = self._document()
+        faults: list[str] = []
+        for key, value in (overrides or {}).items():
+            _replace(document, key, value, faults)
+        own = document.get("protocols", {})
+        if isinstance(own, dict):
+            document["protocols"] = merged(STANDARD_PROTOCOLS, own)
+        for definition in _tables(document.get("datasets")):
+            if isinstance(definition.get("path"), str):
+                definition["path"] = str((self.path.parent / Path(definition["path"]).expanduser()).resolve())
+        spec: BenchmarkSpec | None = None
+        try:
+            spec = BenchmarkSpec.model_validate(document)
+        except ValidationError as error:
+            faults += fault_lines(error)
+        if faults or spec is None:
+            count = f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
+            raise SpecError(
+                f"the benchmark file has {count}",
+                faults=faults,
+                where=str(self.path),
+                remedy="docs/benchmarks.md describes every key",
+            )
+        return spec
+
+    def _document(self) -> dict[str, Any]:
+        try:
+            return tomllib.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise SpecError(
+                "the benchmark file does not exist",
+                where=str(self.path),
+                remedy="check the path; benchmarks known by name: seu-bench list benchmarks",
+            ) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpecError(f"the benchmark file cannot be read: {error}", where=str(self.path)) from error
+        except tomllib.TOMLDecodeError as error:
+            raise SpecError(
+                f"the benchmark file is not TOML: {error}", where=str(self.path), remedy="see https://toml.io"
+            ) from error
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with ``over`` laid over it, tables merged key by key; neither is changed."""
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        result[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def _replace(document: dict[str, Any], key: str, value: Any, faults: list[str]) -> None:
+    """Set a dotted ``key`` whose first part the file or the schema knows; pydantic judges the rest."""
+    *path, last = key.split(".")
+    top = path[0] if path else last
+    if top not in BenchmarkSpec.model_fields:
+        faults.append(f"benchmark.{key}: no such key{did_you_mean(top, BenchmarkSpec.model_fields)}")
+        return
+    table = document
+    for part in path:
+        below = table.setdefault(part, {})
+        if not isinstance(below, dict):
+            faults.append(f"benchmark.{key}: {part!r} is not a table")
+            return
+        table = below
+    table[last] = value
+
+
+def _tables(value: object) -> list[dict[str, Any]]:
+    return [item for item in value.values() if isinstance(item, dict)] if isinstance(value, dict) else []

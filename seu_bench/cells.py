@@ -1,0 +1,178 @@
+"""Cells as modules: the stem, the extension unit of a genotype, and the proxy network that searches run on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from seu_bench.operations import FactorizedReduce, make_operation, relu_conv_norm
+from seu_bench.search_space import (
+    EDGES,
+    INPUTS,
+    NODES,
+    OPERATIONS,
+    STEM_MULTIPLIER,
+    CellPlan,
+    Genotype,
+    SearchSpace,
+    cell_plans,
+)
+
+#: One operation index per edge, for the normal and for the reduction cells.
+Sample: TypeAlias = tuple[Sequence[int], Sequence[int]]
+
+
+class Unit(nn.Module):
+    """What a layer of the super model chooses from. A frozen unit never trains again, whatever is done to the model."""
+
+    frozen = False
+
+    def freeze(self) -> None:
+        """Stop training for good: no gradients, BatchNorm with the statistics it has."""
+        self.frozen = True
+        self.requires_grad_(False)
+        self.eval()
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training, unless frozen: an Avalanche strategy calls this on the whole model."""
+        return super().train(mode and not self.frozen)
+
+
+class Stem(Unit):
+    """The first layer: 3x3 convolution to 3C channels, BatchNorm. A unit that can be chosen but is not searched."""
+
+    def __init__(self, image_channels: int, channels: int) -> None:
+        super().__init__()
+        outputs = STEM_MULTIPLIER * channels
+        self.conv = nn.Conv2d(image_channels, outputs, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(outputs)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """``[N, image_channels, H, W] -> [N, 3C, H, W]``."""
+        features: Tensor = self.norm(self.conv(images))
+        return features
+
+
+class _Inputs(nn.Module):
+    """Bring a cell's two inputs to C channels and the same resolution."""
+
+    def __init__(self, plan: CellPlan, *, affine: bool, reduce_norm: bool) -> None:
+        super().__init__()
+        self.older: nn.Module = (
+            FactorizedReduce(plan.older, plan.channels, affine=affine, norm=reduce_norm)
+            if plan.after_reduction
+            else relu_conv_norm(plan.older, plan.channels, affine=affine)
+        )
+        self.newer = relu_conv_norm(plan.newer, plan.channels, affine=affine)
+
+    def forward(self, older: Tensor, newer: Tensor) -> list[Tensor]:
+        """Both as ``[N, C, H, W]``."""
+        return [self.older(older), self.newer(newer)]
+
+
+class ExtensionUnit(Unit):
+    """A cell of a genotype at a place of the super model (paper, figure 2b).
+
+    Any two units of one place are interchangeable, whatever their genotypes: ``[N, older, ...], [N, newer, H, W] ->
+    [N, 4C, H, W]``, at half the resolution in a reduction cell.
+    """
+
+    def __init__(self, genotype: Genotype, plan: CellPlan, space: SearchSpace) -> None:
+        super().__init__()
+        reduce_norm = space.factorized_reduce_norm
+        self.inputs = _Inputs(plan, affine=True, reduce_norm=reduce_norm)
+        self.edges = genotype.edges(plan.kind)
+        self.operations = nn.ModuleList(
+            make_operation(
+                edge.operation,
+                plan.channels,
+                2 if plan.reduction and edge.source < INPUTS else 1,
+                affine=True,
+                reduce_norm=reduce_norm,
+            )
+            for edge in self.edges
+        )
+
+    def forward(self, older: Tensor, newer: Tensor) -> Tensor:
+        """Output of the cell."""
+        states = self.inputs(older, newer)
+        for node in range(INPUTS, INPUTS + NODES):
+            incoming = [
+                operation(states[edge.source])
+                for edge, operation in zip(self.edges, self.operations, strict=True)
+                if edge.node == node
+            ]
+            total = incoming[0]
+            for value in incoming[1:]:
+                total = total + value
+            states.append(total)
+        return torch.cat(states[INPUTS:], dim=1)
+
+
+class ProxyCell(nn.Module):
+    """A cell with every operation on every edge, of which one per edge is computed."""
+
+    def __init__(self, plan: CellPlan, *, reduce_norm: bool) -> None:
+        super().__init__()
+        self.plan = plan
+        self.inputs = _Inputs(plan, affine=False, reduce_norm=reduce_norm)
+        self.edges = nn.ModuleList(
+            nn.ModuleList(
+                make_operation(
+                    name,
+                    plan.channels,
+                    2 if plan.reduction and source < INPUTS else 1,
+                    affine=False,
+                    pool_norm=True,
+                    reduce_norm=reduce_norm,
+                )
+                for name in OPERATIONS
+            )
+            for _, source in EDGES
+        )
+
+    def forward(self, older: Tensor, newer: Tensor, chosen: Sequence[int]) -> Tensor:
+        """Output with operation ``chosen[e]`` on edge e; each node sums all its incoming edges (SPEC 1.5)."""
+        states = self.inputs(older, newer)
+        for node in range(INPUTS, INPUTS + NODES):
+            total: Tensor | None = None
+            for row, (end, source) in enumerate(EDGES):
+                if end != node:
+                    continue
+                operations = self.edges[row]
+                if not isinstance(operations, nn.ModuleList):
+                    raise TypeError("an edge holds a list of operations")
+                value = operations[chosen[row]](states[source])
+                total = value if total is None else total + value
+            if total is not None:
+                states.append(total)
+        return torch.cat(states[INPUTS:], dim=1)
+
+
+class ProxyNetwork(nn.Module):
+    """The small network that a search trains: a stem, proxy cells, global average pooling, one head.
+
+    Args:
+        image_channels: of the input.
+        classes: outputs of the head.
+        cells, channels: the proxy's size (4 and 16 in the paper).
+        space: what the search chooses from.
+    """
+
+    def __init__(self, image_channels: int, classes: int, cells: int, channels: int, space: SearchSpace) -> None:
+        super().__init__()
+        self.stem = Stem(image_channels, channels)
+        plans = cell_plans(cells, channels)
+        self.cells = nn.ModuleList(ProxyCell(plan, reduce_norm=space.factorized_reduce_norm) for plan in plans)
+        self.head = nn.Linear(plans[-1].output, classes)
+        self._reductions = tuple(plan.reduction for plan in plans)
+
+    def forward(self, images: Tensor, sample: Sample) -> Tensor:
+        """Logits ``[N, classes]`` of the sampled network."""
+        older = newer = self.stem(images)
+        for cell, reduction in zip(self.cells, self._reductions, strict=True):
+            older, newer = newer, cell(older, newer, sample[1] if reduction else sample[0])
+        return self.head(newer.mean(dim=(2, 3)))

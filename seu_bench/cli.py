@@ -1,0 +1,314 @@
+"""The command line: parse, call, print. Nothing is imported before a command needs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from seu_bench._version import __version__
+from seu_bench.errors import SeuBenchError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from seu_bench.registry import Registry
+    from seu_bench.resolve import Request
+
+#: Exit status of a request that cannot be met, and of a run that the user interrupted.
+REFUSED = 2
+INTERRUPTED = 130
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def results_option(command: CommandT) -> CommandT:
+    """``--results`` for every command that reads or writes results."""
+    return click.option(
+        "--results",
+        type=click.Path(path_type=Path, file_okay=True),
+        default=Path("results"),
+        show_default=True,
+        help="Folder of records and leaderboards.",
+    )(command)
+
+
+def data_option(command: CommandT) -> CommandT:
+    """``--data-root`` for every command that reads data sets."""
+    return click.option(
+        "--data-root",
+        type=click.Path(path_type=Path),
+        default=None,
+        help="Folder of data sets in torchvision's layout [default: $SEU_BENCH_DATA, or ~/.cache/seu-bench/data].",
+    )(command)
+
+
+def request_options(command: CommandT) -> CommandT:
+    """What names a run: shared by ``run`` and ``cost``."""
+    options = [
+        click.option("--strategy", default="seu", show_default=True, help="Who learns (seu-bench list strategies)."),
+        click.option(
+            "--benchmark", default="split_digits", show_default=True, help="What is learned: a name or a TOML file."
+        ),
+        click.option("--searcher", default=None, help="Extension-unit searcher [default: the strategy's]."),
+        click.option("--creator", default=None, help="Task-model creator [default: the strategy's]."),
+        click.option("--protocol", default=None, help="Schedule and sizes [default: the benchmark's]."),
+        click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Random seed."),
+        click.option(
+            "-o",
+            "--option",
+            "assignments",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="An option of the strategy, or searcher.KEY, creator.KEY, benchmark.KEY; may be repeated.",
+        ),
+        click.option(
+            "--limit", type=click.IntRange(min=4), default=None, help="At most so many images per task; never ranked."
+        ),
+        click.option("--synthetic", is_flag=True, help="Made-up images in place of each data set; never ranked."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="seu-bench")
+def cli() -> None:
+    """Benchmark lifelong learning: accuracy, forgetting and size together.
+
+    Begin with: seu-bench run --strategy seu --benchmark split_digits
+    """
+
+
+@cli.command()
+@request_options
+@data_option
+@results_option
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...")
+@click.option("--force", is_flag=True, help="Run again even if the same run is finished.")
+def run(results: Path, data_root: Path | None, device: str, force: bool, **asked: Any) -> None:
+    """Learn a benchmark with a strategy and write its record."""
+    request = _request(asked)
+    registry = _registry()
+    from seu_bench.leaderboard import build_leaderboards, write_leaderboards
+    from seu_bench.progress import ProgressDisplay
+    from seu_bench.resolve import resolve
+    from seu_bench.runner import execute
+    from seu_bench.tables import record_summary
+
+    resolved = resolve(registry, request)
+    shorter = {"paper": "quick", "quick": "smoke"}.get(resolved.spec.protocol_name)
+    shorter = shorter if shorter in resolved.spec.benchmark.protocols else None
+    registry.manager.register(ProgressDisplay(shorter=shorter), name="progress")
+    outcome = execute(registry, resolved, results=results, data_root=data_root, device=device, force=force)
+    console = _console()
+    console.print(record_summary(outcome.record))
+    if outcome.reused:
+        console.print("this run was finished before: nothing was computed (--force runs it again)")
+    click.echo(f"record: {outcome.path}")
+    if outcome.record.may_be_ranked:
+        write_leaderboards(results)
+        for board in build_leaderboards(results, outcome.record.benchmark):
+            if (board.protocol, board.data_fingerprint) == (
+                outcome.record.protocol,
+                outcome.record.data_fingerprint,
+            ):
+                click.echo(f"leaderboard: {results / 'leaderboards' / board.name}.md")
+    else:
+        click.echo(f"leaderboard: none ({_why_unranked(outcome.record)})")
+
+
+@cli.command(name="list")
+@click.argument("kind", required=False)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def list_(kind: str | None, form: str) -> None:
+    """Show what is installed: strategies, searchers, creators, benchmarks, datasets, metrics."""
+    kinds = _registry().kinds
+    if kind is not None and kind not in kinds:
+        from seu_bench.errors import UnknownNameError
+        from seu_bench.options import did_you_mean
+
+        raise UnknownNameError(
+            f"there is no kind {kind!r}{did_you_mean(kind, kinds)}", remedy=f"the kinds are: {', '.join(kinds)}"
+        )
+    shown = [kinds[kind]] if kind is not None else list(kinds.values())
+    if form == "json":
+        from seu_bench.options import describe_options
+
+        entries = []
+        for table in shown:
+            for entry in table.values():
+                row: dict[str, Any] = {"name": entry.name, "package": entry.package, "summary": entry.summary}
+                if kind is None:
+                    row["kind"] = table.singular
+                if hasattr(entry.factory, "options"):
+                    row["options"] = describe_options(entry.factory.options)
+                entries.append(row)
+        click.echo(json.dumps(entries, indent=1))
+        return
+    for table in shown:
+        if kind is None:
+            click.secho(table.plural, bold=True)
+        name_width = max((len(name) for name in table), default=0)
+        package_width = max((len(entry.package) for entry in table.values()), default=0)
+        for entry in table.values():
+            click.echo(f"  {entry.name:<{name_width}}  {entry.package:<{package_width}}  {entry.summary}")
+
+
+@cli.command()
+@click.argument("run_name", metavar="RUN")
+@results_option
+def show(run_name: str, results: Path) -> None:
+    """Show a record: RUN is a run id, a unique beginning of one, or its folder."""
+    from seu_bench.record import find_record
+    from seu_bench.tables import record_summary
+
+    _console().print(record_summary(find_record(results, run_name)))
+
+
+@cli.command()
+@click.option("--benchmark", default=None, help="Only this benchmark.")
+@results_option
+def leaderboard(benchmark: str | None, results: Path) -> None:
+    """Make the leaderboards from the records and show them."""
+    from seu_bench.leaderboard import build_leaderboards, left_out, write_leaderboards
+    from seu_bench.tables import leaderboard_table
+
+    if not (results / "runs").is_dir():
+        from seu_bench.errors import ResultsError
+
+        raise ResultsError(
+            "there are no records yet", where=str(results), remedy="make some with seu-bench run, or give --results"
+        )
+    console = _console()
+    paths = write_leaderboards(results)
+    boards = build_leaderboards(results, benchmark)
+    for board in boards:
+        console.print(leaderboard_table(board))
+    if not boards:
+        click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""))
+        for line in left_out(results, benchmark):
+            click.echo(f"  {line}")
+    for path in paths:
+        click.echo(str(path))
+
+
+@cli.command()
+@request_options
+@data_option
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def cost(data_root: Path | None, form: str, **asked: Any) -> None:
+    """Tell what a run would cost: parameters, multiply-accumulates, image passes. Trains nothing."""
+    from seu_bench.cost_report import cost_document, cost_lines
+    from seu_bench.resolve import resolve
+
+    resolved = resolve(_registry(), _request(asked))
+    document = cost_document(resolved, data_root)
+    if form == "json":
+        click.echo(json.dumps(document, indent=1))
+    else:
+        for line in cost_lines(document):
+            click.echo(line)
+
+
+@cli.group(invoke_without_command=True)
+@data_option
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.pass_context
+def data(context: click.Context, data_root: Path | None, form: str) -> None:
+    """Show every data set: where it is looked for, whether it is whole, its size."""
+    if context.invoked_subcommand is not None:
+        return
+    rows = []
+    for entry in _registry().datasets.values():
+        state = entry.factory.state(data_root)
+        rows.append(
+            {
+                "name": entry.name,
+                "status": state.status,
+                "where": str(state.where) if state.where is not None else None,
+                "bytes": state.bytes,
+                "detail": state.detail,
+                "summary": entry.summary,
+            }
+        )
+    if form == "json":
+        click.echo(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        size = f"{row['bytes'] / 1e6:.1f} MB" if row["bytes"] else "-"
+        where = row["where"] or "comes with a dependency"
+        click.echo(f"{row['name']:<16} {row['status']:<10} {size:>10}  {where}")
+        if row["detail"]:
+            click.echo(f"{'':<16} {row['detail']}")
+
+
+@data.command()
+@click.argument("name")
+@data_option
+def fetch(name: str, data_root: Path | None) -> None:
+    """Download a data set and check it."""
+    from seu_bench.sources import default_data_root
+
+    source = _registry().datasets.find(name).factory
+    root = default_data_root(data_root)
+    source.fetch(root)
+    state = source.state(root)
+    click.echo(f"{name}: {state.status}" + (f", {state.where}" if state.where else ""))
+
+
+def main() -> None:
+    """Entry point of the command ``seu-bench``: errors become one message and exit status 2."""
+    try:
+        status = cli.main(standalone_mode=False)
+    except SeuBenchError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(REFUSED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(REFUSED)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _registry() -> Registry:
+    from seu_bench.registry import Registry
+
+    return Registry()
+
+
+def _request(asked: dict[str, Any]) -> Request:
+    from seu_bench.options import parse_assignments
+    from seu_bench.resolve import Request
+
+    options = parse_assignments(asked.pop("assignments"))
+    return Request(options=options, **asked)
+
+
+def _console() -> Console:
+    """Standard output; wide enough for tables where it is not a terminal."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def _why_unranked(record: Any) -> str:
+    if record.synthetic:
+        return "synthetic data is never ranked"
+    if record.limit is not None:
+        return "a run with --limit is never ranked"
+    if not record.ranked:
+        return f"protocol {record.protocol!r} is never ranked"
+    return f"the run is {record.status}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What ``seu-bench cost`` says: a plain document, and lines made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seu_bench.resolve import ResolvedRun
+
+
+def cost_document(run: ResolvedRun, data_root: Path | None = None) -> dict[str, Any]:
+    """The cost of a run as plain values.
+
+    ``params_total`` and ``macs`` (per image, on each task's path) have an entry per task and are upper bounds where the
+    strategy decides as it goes; ``*_min`` are the lower ones. ``image_passes`` counts every forward pass of the run,
+    ``stages`` the same by stage and by whether it trains.
+    """
+    plan = run.plan(data_root)
+    cost = run.strategy.cost(run.setting(plan))
+    stages: dict[str, dict[str, int]] = {}
+    for stage in cost.stages:
+        sums = stages.setdefault(stage.name, {"train": 0, "evaluate": 0, "image_passes": 0})
+        sums["train"] += stage.train
+        sums["evaluate"] += stage.evaluate
+        sums["image_passes"] += stage.image_passes
+    return {
+        "strategy": run.spec.strategy,
+        "benchmark": run.spec.benchmark.name,
+        "benchmark_version": run.spec.benchmark.version,
+        "protocol": run.spec.protocol_name,
+        "seed": run.spec.seed,
+        "tasks": [task.name for task in plan.tasks],
+        "params_total": list(cost.params_total),
+        "params_total_min": list(cost.params_total_min),
+        "macs": list(cost.macs),
+        "macs_min": list(cost.macs_min),
+        "image_passes": cost.image_passes,
+        "stages": stages,
+    }
+
+
+def cost_lines(document: dict[str, Any]) -> Iterator[str]:
+    """The document for a reader."""
+    yield "{strategy} on {benchmark} version {benchmark_version}, protocol {protocol}".format(**document)
+    for index, name in enumerate(document["tasks"]):
+        params = _range(document["params_total_min"][index], document["params_total"][index])
+        macs = _range(document["macs_min"][index], document["macs"][index])
+        yield f"  after task {index + 1} ({name}): {params} parameters; {macs} multiply-accumulates per image"
+    for name, sums in document["stages"].items():
+        yield f"  {name}: {sums['train']:,} image passes to train, {sums['evaluate']:,} to evaluate"
+    yield f"  together {document['image_passes']:,} image passes"
+
+
+def _range(least: int, most: int) -> str:
+    return f"{most:,}" if least == most else f"{least:,} to {most:,}"

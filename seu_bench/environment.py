@@ -1,0 +1,67 @@
+"""Where a run is made: versions, device, revision; and which device was meant."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from seu_bench.errors import RequestError
+from seu_bench.record import Environment
+
+PACKAGES = ("seu-bench", "torch", "torchvision", "avalanche-lib", "numpy")
+
+
+def describe_environment(device: str) -> Environment:
+    """Versions, device, platform and the git revision of the code where it runs from a checkout."""
+    import torch
+
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
+    return Environment(
+        versions=versions,
+        device=f"{device} ({name})",
+        git_revision=_git_revision(),
+        platform=platform.platform(),
+        threads=torch.get_num_threads(),
+    )
+
+
+def choose_device(name: str) -> str:
+    """``auto`` becomes the accelerator where there is one; anything else is checked.
+
+    Raises:
+        RequestError: there is no such device here.
+    """
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=torch.device(name))
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise RequestError(
+            f"device {name!r} cannot be used: {str(error).splitlines()[0]}",
+            where="--device",
+            remedy="use --device cpu, or --device auto to take an accelerator where there is one",
+        ) from error
+    return name
+
+
+def _git_revision() -> str | None:
+    folder = Path(__file__).resolve().parent.parent
+    if not (folder / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None

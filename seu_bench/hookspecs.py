@@ -1,0 +1,82 @@
+"""Every extension point of seu-bench, on one screen.
+
+A plugin is an installed package with an entry point in the group ``seu_bench`` whose target (a module or an object)
+implements some of these hooks. ``register`` is called as ``register(name, factory)``; what a factory must offer is the
+protocol of :mod:`seu_bench.interfaces` named in each hook. Factories are light: they import torch when they build.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from seu_bench.interfaces import (
+        Cost,
+        CreatorFactory,
+        DatasetSource,
+        MetricFunction,
+        Register,
+        SearcherFactory,
+        StrategyFactory,
+    )
+    from seu_bench.record import Record
+    from seu_bench.spec import BenchmarkSource
+    from seu_bench.stages import StageProgress
+
+#: The group of entry points that plugins are found by, and the name pluggy knows the project by.
+GROUP = "seu_bench"
+
+hookspec = pluggy.HookspecMarker(GROUP)
+hookimpl = pluggy.HookimplMarker(GROUP)
+
+
+@hookspec
+def register_strategies(register: Register[StrategyFactory]) -> None:
+    """Offer strategies: who learns a stream (:class:`~seu_bench.interfaces.StrategyFactory`)."""
+
+
+@hookspec
+def register_searchers(register: Register[SearcherFactory]) -> None:
+    """Offer extension-unit searchers (:class:`~seu_bench.interfaces.SearcherFactory`)."""
+
+
+@hookspec
+def register_creators(register: Register[CreatorFactory]) -> None:
+    """Offer task-model creators (:class:`~seu_bench.interfaces.CreatorFactory`)."""
+
+
+@hookspec
+def register_benchmarks(register: Register[BenchmarkSource]) -> None:
+    """Offer benchmarks: TOML files by name (:class:`~seu_bench.spec.BenchmarkSource`)."""
+
+
+@hookspec
+def register_datasets(register: Register[DatasetSource]) -> None:
+    """Offer data sets that benchmarks can name (:class:`~seu_bench.interfaces.DatasetSource`)."""
+
+
+@hookspec
+def register_metrics(register: Register[MetricFunction]) -> None:
+    """Offer metrics computed from a finished record (:class:`~seu_bench.interfaces.MetricFunction`)."""
+
+
+@hookspec
+def run_started(record: Record, cost: Cost) -> None:
+    """A run is about to train; ``record`` holds what was decided before, ``cost`` what it is expected to take."""
+
+
+@hookspec
+def stage_progress(progress: StageProgress) -> None:
+    """A stage moved on: called when it starts, during and after each epoch, at most every half second between."""
+
+
+@hookspec
+def task_learned(record: Record, task: int) -> None:
+    """Task ``task`` (0-based) was learned and every task up to it evaluated."""
+
+
+@hookspec
+def run_finished(record: Record) -> None:
+    """A run ended; ``record.status`` says how."""

@@ -1,0 +1,288 @@
+"""What a plugin implements: factories that are cheap to import, and what they build.
+
+A *factory* is any object with the attributes named here (a module-level instance of a small class is usual). It says
+what it is (``summary``), which options it takes (``options``), what a run will cost (``cost``, ``passes``) and builds
+the real thing (``build``), which is where torch may be imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from seu_bench.options import Options
+
+if TYPE_CHECKING:
+    import torch
+    from avalanche.training.templates import SupervisedTemplate
+    from torch import Tensor, nn
+
+    from seu_bench.data import DatasetInfo, DatasetState, RawDataset
+    from seu_bench.loading import TaskImages
+    from seu_bench.record import Record
+    from seu_bench.search_space import Genotype, SearchSpace
+    from seu_bench.spec import CreationSchedule, ProtocolSpec, SearchSchedule
+    from seu_bench.stages import Stage, Watcher
+
+Factory_contra = TypeVar("Factory_contra", contravariant=True)
+
+
+class Register(Protocol[Factory_contra]):
+    """What a registering hook is given."""
+
+    def __call__(self, name: str, factory: Factory_contra) -> None:
+        """Offer ``factory`` under ``name``."""
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """One task of a stream before its data is loaded: head width and images per split."""
+
+    name: str
+    classes: int
+    train: int
+    valid: int
+    test: int
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """The shape of a stream: what a model must fit and what a run will cost.
+
+    Attributes:
+        channels, height, width: of the network's input.
+        tasks: in the order in which they are learned.
+        order: the benchmark's own index of each of ``tasks``.
+    """
+
+    channels: int
+    height: int
+    width: int
+    tasks: tuple[TaskPlan, ...]
+    order: tuple[int, ...]
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """Outputs of each task's head."""
+        return tuple(task.classes for task in self.tasks)
+
+
+@dataclass(frozen=True)
+class Component:
+    """A searcher or a creator that was chosen for a run, with its validated options."""
+
+    name: str
+    factory: Any
+    options: Options
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a strategy's factory is given.
+
+    Attributes:
+        device: where to train, e.g. ``cpu`` or ``cuda``.
+        searcher, creator: those chosen, for strategies that take them.
+        watch: told of every stage's progress; ``None``: nobody watches.
+        evaluator: Avalanche's ``EvaluationPlugin`` to hand to the strategy; ``None``: a silent one.
+    """
+
+    plan: StreamPlan
+    protocol: ProtocolSpec
+    options: Options
+    seed: int = 0
+    device: str = "cpu"
+    searcher: Component | None = None
+    creator: Component | None = None
+    watch: Watcher | None = None
+    evaluator: Any = None
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """Forward passes on images of one stage of one task: those that train and those that only evaluate."""
+
+    name: str
+    task: int
+    train: int
+    evaluate: int
+
+    @property
+    def image_passes(self) -> int:
+        """All of them."""
+        return self.train + self.evaluate
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run will cost, computed without data, training or weights.
+
+    Attributes:
+        params_total: parameters after each task, all heads included; at most, where the strategy decides as it goes.
+        params_total_min: the same at least.
+        macs: multiply-accumulates per image on each task's path, forward; at most.
+        macs_min: the same at least.
+        stages: image passes by stage and task.
+    """
+
+    params_total: tuple[int, ...]
+    params_total_min: tuple[int, ...]
+    macs: tuple[int, ...]
+    macs_min: tuple[int, ...]
+    stages: tuple[StageCost, ...] = field(repr=False)
+
+    @property
+    def image_passes(self) -> int:
+        """All image passes of the run."""
+        return sum(stage.image_passes for stage in self.stages)
+
+
+class StrategyFactory(Protocol):
+    """A strategy: who learns a stream.
+
+    Attributes:
+        summary: one line for ``seu-bench list``.
+        options: the class of its options.
+        components: the default searcher and creator, e.g. ``{"searcher": "mdl"}``; empty where it takes none.
+        presets: option values by name of a preset, chosen with the strategy's own option ``preset``; keys that begin
+            with ``searcher.`` or ``creator.`` go to the components. Empty where there are none.
+    """
+
+    summary: str
+    options: type[Options]
+    components: Mapping[str, str]
+    presets: Mapping[str, Mapping[str, object]]
+
+    def build(self, setting: Setting) -> SupervisedTemplate:  # type: ignore[type-arg]
+        """The Avalanche strategy."""
+
+    def cost(self, setting: Setting) -> Cost:
+        """What a run in this setting costs."""
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """What a searcher may know: the current task's training images, and nothing of any other task.
+
+    Attributes:
+        images: the training split, already shuffled.
+        classes: outputs of the head.
+        space: the architectures to choose from.
+        schedule: the protocol's budget.
+        seed: all randomness of the search hangs on it.
+    """
+
+    images: TaskImages
+    task: int
+    classes: int
+    space: SearchSpace
+    schedule: SearchSchedule
+    seed: int
+    device: torch.device
+
+
+class SearcherFactory(Protocol):
+    """An extension-unit searcher: finds the architecture of the new units of a task (paper, algorithm 2)."""
+
+    summary: str
+    options: type[Options]
+
+    def build(self, options: Any, task: SearchTask) -> Stage[Genotype]:
+        """A stage whose result is the genotype found."""
+
+    def passes(self, options: Any, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+        """Images passed forward to train and to evaluate in one search."""
+
+
+class GrowingModel(Protocol):
+    """What a creator sees of the super model.
+
+    A *path* names a unit for each layer by its index in creation order; the newest candidate of a layer is the last.
+    """
+
+    @property
+    def candidates(self) -> Sequence[int]:
+        """Number of candidate units in each layer, old ones and the new one."""
+
+    @property
+    def has_new(self) -> Sequence[bool]:
+        """Whether the last candidate of each layer is new, i.e. trainable."""
+
+    def set_path(self, task: int, path: Sequence[int]) -> None:
+        """Make ``path`` the one that ``task`` is computed by."""
+
+    def new_units(self) -> nn.Module:
+        """All new units and the current task's head as one module: what creation trains."""
+
+    def __call__(self, images: Tensor, task_labels: Any) -> Tensor:
+        """Logits ``[N, classes]`` of the task's head on its path."""
+
+
+@dataclass(frozen=True)
+class CreationTask:
+    """What a creator may know: the model, and the current task's training images.
+
+    Attributes:
+        model: the super model, expanded by one new unit per layer.
+        images: the training split, already shuffled.
+    """
+
+    model: Any
+    images: TaskImages
+    task: int
+    schedule: CreationSchedule
+    seed: int
+    device: torch.device
+
+
+class CreatorFactory(Protocol):
+    """A task-model creator: chooses an old or the new unit in each layer (paper, algorithm 4)."""
+
+    summary: str
+    options: type[Options]
+
+    def build(self, options: Any, task: CreationTask) -> Stage[tuple[int, ...]]:
+        """A stage whose result is the path chosen."""
+
+    def passes(self, options: Any, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
+        """Images passed forward to train and to evaluate in one creation."""
+
+
+class DatasetSource(Protocol):
+    """A data set that can be described, looked for, fetched and loaded."""
+
+    @property
+    def summary(self) -> str:
+        """One line that says what it is."""
+
+    def info(self, root: Path | None) -> DatasetInfo:
+        """Shape and sizes, without the files where they are known."""
+
+    def state(self, root: Path | None) -> DatasetState:
+        """Whether it can be used; looks, and changes nothing."""
+
+    def load(self, root: Path | None) -> RawDataset:
+        """Read it into memory.
+
+        Raises:
+            DataAbsentError: it is not there; the message has the folder and the command that fetches it.
+            DataDamagedError: a file is not what it should be.
+        """
+
+    def fetch(self, root: Path) -> None:
+        """Download it below ``root`` and check it.
+
+        Raises:
+            DataError: it cannot be had.
+        """
+
+
+class MetricFunction(Protocol):
+    """A metric: a number made of a record whose accuracy matrix is complete; ``None`` where it is not defined."""
+
+    summary: str
+
+    def __call__(self, record: Record) -> float | int | None:
+        """The metric's value."""

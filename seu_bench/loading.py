@@ -1,0 +1,195 @@
+"""A task's images in memory, gathered in whole batches by index.
+
+:class:`TaskImages` is what searchers, creators and stages train on. :class:`TaskDataset` is the same as an Avalanche
+data set: Avalanche's own plugins, which build a ``DataLoader`` of their own (EWC's Fisher pass, GEM's memory), get
+whole batches from it too, through ``__getitems__`` and a collate function that passes batches on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from avalanche.benchmarks.utils import AvalancheDataset, ConstantSequence, TaskLabels
+from avalanche.benchmarks.utils.data_attribute import DataAttribute
+from torch import Tensor
+from torch.utils.data import Dataset
+
+
+@dataclass(frozen=True)
+class TaskImages:
+    """Images of one split of one task: rows of a store that tasks share.
+
+    Attributes:
+        store: normalised float32 images ``[N, C, H, W]`` of the whole data set, on the run's device.
+        rows: ``[n]`` int64, which of them are this split's, in its order.
+        labels: ``[n]`` int64, numbered from 0 within the task.
+        task: 0-based position of the task in the stream.
+        permutation: ``[C*H*W]`` int64, the order in which this task sees the pixels.
+        channels: a store of one channel is repeated to so many.
+    """
+
+    store: Tensor
+    rows: Tensor
+    labels: Tensor
+    task: int
+    channels: int
+    permutation: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the images are."""
+        return self.store.device
+
+    def gather(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Images ``[b, C, H, W]`` and labels ``[b]`` at ``positions`` of this split."""
+        images = self.store.index_select(0, self.rows.index_select(0, positions))
+        if self.permutation is not None:
+            images = images.flatten(1).index_select(1, self.permutation).view_as(images)
+        if images.shape[1] != self.channels:
+            images = images.expand(-1, self.channels, -1, -1).contiguous()
+        return images, self.labels.index_select(0, positions)
+
+    def part(self, start: int, stop: int) -> TaskImages:
+        """The images at positions ``start`` to ``stop`` (exclusive)."""
+        return replace(self, rows=self.rows[start:stop], labels=self.labels[start:stop])
+
+    def halves(self) -> tuple[TaskImages, TaskImages]:
+        """First and second half by position (SPEC 1.5: weights train on the first, accuracy comes from the second)."""
+        middle = len(self) // 2
+        return self.part(0, middle), self.part(middle, len(self))
+
+    def subset(self, positions: Tensor) -> TaskImages:
+        """The images at ``positions``, in that order."""
+        return replace(self, rows=self.rows[positions], labels=self.labels[positions])
+
+    def to(self, device: torch.device) -> TaskImages:
+        """The same on another device."""
+        if self.device == device:
+            return self
+        permutation = None if self.permutation is None else self.permutation.to(device)
+        return replace(
+            self,
+            store=self.store.to(device),
+            rows=self.rows.to(device),
+            labels=self.labels.to(device),
+            permutation=permutation,
+        )
+
+    def batches(self, size: int, *, shuffle: bool) -> Iterator[tuple[Tensor, Tensor]]:
+        """All images once, in batches; shuffled by torch's global generator.
+
+        A single image left over joins the batch before it: BatchNorm cannot be trained on one image.
+        """
+        count = len(self)
+        order = torch.randperm(count) if shuffle else torch.arange(count)
+        order = order.to(self.device)
+        start = 0
+        while start < count:
+            stop = min(start + size, count)
+            if count - stop == 1 and shuffle:
+                stop = count
+            yield self.gather(order[start:stop])
+            start = stop
+
+
+class Batch(list[Tensor]):
+    """``[x, y, t]`` of many images at once: what :class:`TaskDataset` hands to a ``DataLoader``'s collate function."""
+
+
+class _Rows(Dataset[tuple[Tensor, Tensor]]):
+    """:class:`TaskImages` under torch's single-image protocol, for code that asks image by image."""
+
+    def __init__(self, images: TaskImages) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, position: int) -> tuple[Tensor, Tensor]:
+        images, labels = self.images.gather(torch.tensor([int(position)], device=self.images.device))
+        return images[0], labels[0]
+
+
+class TaskDataset(AvalancheDataset[Any]):
+    """An Avalanche data set over :class:`TaskImages` that can be gathered in whole batches."""
+
+    @classmethod
+    def of(cls, images: TaskImages) -> TaskDataset:
+        """The data set of ``images``, with Avalanche's ``targets`` and ``targets_task_labels``."""
+        targets = DataAttribute(images.labels.tolist(), name="targets")
+        tasks = TaskLabels(ConstantSequence(images.task, len(images)))
+        return cls([_Rows(images)], data_attributes=[targets, tasks], collate_fn=collate)
+
+    def __getitems__(self, positions: Sequence[int]) -> Batch:
+        """``[x, y, t]`` of all ``positions`` at once."""
+        flat = self._flat_data
+        wanted = torch.as_tensor(positions, dtype=torch.int64)
+        if flat._indices is not None:
+            wanted = torch.as_tensor(list(flat._indices), dtype=torch.int64)[wanted]
+        ends = torch.as_tensor(flat._cumulative_sizes, dtype=torch.int64)
+        which = torch.searchsorted(ends, wanted, right=True)
+        parts: list[tuple[Tensor, Tensor, Tensor]] = []
+        order: list[Tensor] = []
+        for index in which.unique().tolist():
+            here = (which == index).nonzero().flatten()
+            images: TaskImages = flat._datasets[index].images
+            local = wanted[here] - (int(ends[index - 1]) if index else 0)
+            x, y = images.gather(local.to(images.device))
+            parts.append((x, y, torch.full((len(here),), images.task)))
+            order.append(here)
+        if len(parts) == 1:
+            return Batch(parts[0])
+        back = torch.cat(order).argsort()
+        return Batch(torch.cat(tensors)[back.to(tensors[0].device)] for tensors in zip(*parts, strict=True))
+
+
+def collate(items: Any) -> Batch:
+    """Pass a whole batch on; stack images that came one by one (``ConcatDataset`` knows no ``__getitems__``)."""
+    if isinstance(items, Batch):
+        return items
+    return Batch(torch.stack([torch.as_tensor(value) for value in column]) for column in zip(*items, strict=True))
+
+
+def task_images(dataset: Any, task: int, device: torch.device) -> TaskImages:
+    """The images of any Avalanche data set of ``(x, y, ...)`` items as :class:`TaskImages`.
+
+    Ours are taken as they are. Others, a plain Avalanche benchmark's, are read once into memory; their current
+    transforms are applied once, so random augmentation is drawn once.
+    """
+    if isinstance(dataset, TaskDataset) and len(dataset._flat_data._datasets) == 1:
+        rows = dataset._flat_data._datasets[0]
+        indices = dataset._flat_data._indices
+        images: TaskImages = rows.images
+        if indices is not None:
+            images = images.subset(torch.as_tensor(list(indices), dtype=torch.int64, device=images.device))
+        return images.to(device)
+    items = [dataset[index] for index in range(len(dataset))]
+    store = torch.stack([torch.as_tensor(item[0], dtype=torch.float32) for item in items])
+    labels = torch.tensor([int(item[1]) for item in items])
+    return TaskImages(store, torch.arange(len(items)), labels, task, store.shape[1]).to(device)
+
+
+class BatchLoader:
+    """Batches ``[x, y, t]`` of a :class:`TaskImages` for an Avalanche strategy; a new order for each iteration.
+
+    ``t`` stays on the CPU and is uniform, so that choosing the head costs no synchronisation with an accelerator.
+    """
+
+    def __init__(self, images: TaskImages, batch_size: int, *, shuffle: bool) -> None:
+        self.images = images
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+
+    def __len__(self) -> int:
+        return max(1, -(-len(self.images) // self.batch_size))
+
+    def __iter__(self) -> Iterator[list[Tensor]]:
+        task = torch.tensor([self.images.task])
+        for x, y in self.images.batches(self.batch_size, shuffle=self.shuffle):
+            yield [x, y, task.expand(len(y))]

@@ -1,0 +1,233 @@
+"""Metrics: pure functions on the accuracy matrix and on sizes, each with one definition.
+
+The accuracy matrix ``R`` is a sequence of T rows, one per task learned, in the order in which they were learned:
+``R[i][j]`` in [0, 1] is the accuracy on task j's test images after learning task i (0-based). ``None`` (or NaN), and
+whatever lies beyond the end of a row, was not measured. A value that would need an entry that was not measured is
+``None``, never 0. Means are over tasks, whatever their number of images.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from seu_bench.record import Record
+
+AccuracyMatrix: TypeAlias = Sequence[Sequence[float | None]]
+
+#: What each id means, one line each; the peers of this project do not agree on all of them.
+METRIC_DEFINITIONS: Final[dict[str, str]] = {
+    "acc": "mean over tasks of the accuracy after the last task: mean_j R[T-1,j] (Lopez-Paz & Ranzato 2017)",
+    "avg_acc_curve": "after each task i, mean accuracy on the tasks learned so far: mean_{j<=i} R[i,j] (SEU paper)",
+    "learning_acc": "mean accuracy on each task right after learning it: mean_j R[j,j] (Riemer et al. 2019)",
+    "bwt": "backward transfer: mean_{j<T-1} (R[T-1,j] - R[j,j]) (Lopez-Paz & Ranzato 2017)",
+    "forgetting": "mean_{j<T-1} (max_{l<T-1} R[l,j] - R[T-1,j]) (Chaudhry et al. 2018)",
+    "fwt": "forward transfer: mean_{i>0} (R[i-1,i] - b_i), b = untrained accuracy (Lopez-Paz & Ranzato 2017)",
+    "params_total": "parameters stored after the last task, each counted once, all heads included (SEU paper)",
+    "params_active": "parameters on the last task's own path, its head included",
+    "macs": "multiply-accumulates per image on the last task's path, forward",
+    "mixed_score": "accuracy and size in one number in [0, 1], from acc and params_total (SEU paper, equation MS)",
+    "train_seconds": "wall-clock seconds of all stages but evaluation, searching included",
+    "search_seconds": "wall-clock seconds of the search stages",
+    "image_passes": "images passed forward in all stages but evaluation",
+    "peak_memory_bytes": "largest memory held on the accelerator, in bytes",
+}
+
+#: Ids whose values are fractions that are read as percent.
+FRACTIONS: Final = frozenset({"acc", "learning_acc", "bwt", "forgetting", "fwt"})
+
+#: The stage that measures the matrix; no cost counts it.
+EVALUATION = "evaluation"
+SEARCH = "search"
+
+
+def acc(matrix: AccuracyMatrix) -> float | None:
+    """Mean accuracy over all T tasks after the last one, in [0, 1] (Lopez-Paz & Ranzato 2017).
+
+    Args:
+        matrix: ``R``, T rows.
+
+    Returns:
+        ``mean_j R[T-1][j]``; ``None`` if the last row is not complete or there are no tasks.
+    """
+    last = len(matrix) - 1
+    return _mean([_entry(matrix, last, task) for task in range(len(matrix))])
+
+
+def avg_acc_curve(matrix: AccuracyMatrix) -> list[float | None]:
+    """Mean accuracy over the tasks learned so far, after each task, in [0, 1] (SEU paper, "Average Performance").
+
+    Args:
+        matrix: ``R``, T rows.
+
+    Returns:
+        T values, ``mean_{j<=i} R[i][j]`` for each i; ``None`` where an entry was not measured.
+    """
+    return [_mean([_entry(matrix, row, task) for task in range(row + 1)]) for row in range(len(matrix))]
+
+
+def learning_acc(matrix: AccuracyMatrix) -> float | None:
+    """Mean accuracy on each task right after it was learned, in [0, 1] (Riemer et al. 2019).
+
+    Args:
+        matrix: ``R``, T rows.
+
+    Returns:
+        ``mean_j R[j][j]``; ``None`` if the diagonal is not complete or there are no tasks.
+    """
+    return _mean([_entry(matrix, task, task) for task in range(len(matrix))])
+
+
+def bwt(matrix: AccuracyMatrix) -> float | None:
+    """Backward transfer, in [-1, 1]; negative where tasks were forgotten (Lopez-Paz & Ranzato 2017).
+
+    Args:
+        matrix: ``R``, T rows.
+
+    Returns:
+        ``mean_{j<T-1} (R[T-1][j] - R[j][j])``; ``None`` for T < 2 or if one of these was not measured.
+    """
+    last = len(matrix) - 1
+    return _mean([_difference(_entry(matrix, last, task), _entry(matrix, task, task)) for task in range(max(last, 0))])
+
+
+def forgetting(matrix: AccuracyMatrix) -> float | None:
+    """How far the tasks fell from their best, in [-1, 1]; less is better (Chaudhry et al. 2018).
+
+    Args:
+        matrix: ``R``, T rows.
+
+    Returns:
+        ``mean_{j<T-1} (max_{l<T-1} R[l][j] - R[T-1][j])``, the maximum over the entries that were measured; ``None``
+        for T < 2, if the last row lacks one of these tasks, or if a task was never measured before the last one.
+    """
+    last = len(matrix) - 1
+    falls: list[float | None] = []
+    for task in range(max(last, 0)):
+        before = [value for row in range(last) if (value := _entry(matrix, row, task)) is not None]
+        falls.append(_difference(max(before, default=None), _entry(matrix, last, task)))
+    return _mean(falls)
+
+
+def fwt(matrix: AccuracyMatrix, baseline: Sequence[float | None]) -> float | None:
+    """Forward transfer, in [-1, 1]: what earlier tasks bring to one not learned yet (Lopez-Paz & Ranzato 2017).
+
+    Only defined where a strategy can answer for a task that it has not learned.
+
+    Args:
+        matrix: ``R``, T rows, with the entries right above the diagonal.
+        baseline: T accuracies in [0, 1], task i's at random initialisation; the first is not used.
+
+    Returns:
+        ``mean_{i>0} (R[i-1][i] - baseline[i])``; ``None`` for T < 2 or if one of these was not measured.
+    """
+    return _mean(
+        [_difference(_entry(matrix, task - 1, task), _entry([baseline], 0, task)) for task in range(1, len(matrix))]
+    )
+
+
+def mixed_score(accuracy_percent: float, parameters: int) -> float:
+    """Accuracy and model size in one number (SEU paper, equation of the mixed score "MS").
+
+    ``sqrt(a) / 10 * (cos(pi * (1 - exp(-lg(n + 1) / 10))) + 1) / 2`` with lg the decimal logarithm. It is 1 for an
+    accuracy of 100 % without any parameter, grows with accuracy and falls with size.
+
+    Args:
+        accuracy_percent: a, mean accuracy over all tasks in percent, 0 to 100.
+        parameters: n, parameters stored (not millions).
+
+    Raises:
+        ValueError: the accuracy is not within 0 to 100, or the number of parameters is negative.
+    """
+    if not 0 <= accuracy_percent <= 100:
+        raise ValueError(f"an accuracy in percent is between 0 and 100, not {accuracy_percent!r}")
+    if parameters < 0:
+        raise ValueError(f"a number of parameters is not negative: {parameters!r}")
+    smallness = math.exp(-math.log10(parameters + 1) / 10)
+    return math.sqrt(accuracy_percent) / 10 * (math.cos(math.pi * (1 - smallness)) + 1) / 2
+
+
+def compute_metrics(record: Record) -> dict[str, float | int | None]:
+    """Every metric of :data:`METRIC_DEFINITIONS` that is one number, from a record.
+
+    Args:
+        record: its matrix may be incomplete, e.g. because the run was interrupted.
+
+    Returns:
+        Values by id; ``None`` where not defined or not measured. ``fwt`` is ``None``: a multi-head strategy has no
+        trained head to answer for an unseen task. ``peak_memory_bytes`` is ``None``: no record can tell.
+    """
+    tasks = max(len(record.task_order), len(record.task_names), len(record.task_classes), len(record.accuracy_matrix))
+    # Tasks that were never learned are rows without measurements, so that nothing is called final which is not.
+    matrix = [*record.accuracy_matrix, *[()] * (tasks - len(record.accuracy_matrix))]
+    accuracy = acc(matrix)
+    parameters = record.params_total[-1] if record.params_total else None
+    score = None if accuracy is None or parameters is None else mixed_score(100 * accuracy, parameters)
+    learning = [stage for stage in record.stages if stage.name != EVALUATION]
+    searching = [stage for stage in record.stages if stage.name == SEARCH]
+    return {
+        "acc": accuracy,
+        "learning_acc": learning_acc(matrix),
+        "bwt": bwt(matrix),
+        "forgetting": forgetting(matrix),
+        "fwt": None,
+        "params_total": parameters,
+        "params_active": record.params_active[-1] if record.params_active else None,
+        "macs": record.macs[-1] if record.macs else None,
+        "mixed_score": score,
+        "train_seconds": math.fsum(stage.seconds for stage in learning) if learning else None,
+        "search_seconds": math.fsum(stage.seconds for stage in searching) if searching else None,
+        "image_passes": sum(stage.image_passes for stage in learning) if learning else None,
+        "peak_memory_bytes": None,
+    }
+
+
+def format_metric(name: str, value: float | None) -> str:
+    """A metric's value for a reader: fractions in percent, times and sizes in units; ``-`` for ``None``.
+
+    Args:
+        name: the metric's id; one that is not known here is shown as a plain number.
+        value: as in a record.
+    """
+    if value is None:
+        return "-"
+    if name in FRACTIONS:
+        return f"{round(100 * value, 2) + 0.0:.2f} %"  # adding 0.0 turns -0.0 into 0.0
+    if name == "mixed_score":
+        return f"{value:.4f}"
+    if name.endswith("_seconds"):
+        return format_seconds(value)
+    if name.endswith("_bytes"):
+        return f"{value / 2**20:,.1f} MiB"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def format_seconds(seconds: float | None) -> str:
+    """``0.42 s``, ``1 min 05 s``, ``2 h 03 min``; ``-`` for ``None``."""
+    if seconds is None:
+        return "-"
+    if seconds < 59.995:
+        return f"{seconds:.2f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _entry(matrix: AccuracyMatrix, row: int, task: int) -> float | None:
+    values = matrix[row] if 0 <= row < len(matrix) else ()
+    value = values[task] if task < len(values) else None
+    return None if value is None or math.isnan(value) else value
+
+
+def _difference(left: float | None, right: float | None) -> float | None:
+    return None if left is None or right is None else left - right
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    measured = [value for value in values if value is not None]
+    return fmean(measured) if measured and len(measured) == len(values) else None

@@ -1,0 +1,85 @@
+"""Models with one head per task, all heads made at the start, the task of every image known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from avalanche.models import MultiTaskModule
+from torch import Tensor, nn
+
+
+class MultiHeadModel(MultiTaskModule):
+    """Base of our models.
+
+    Avalanche's own forward pads narrower heads with logit 0, which is a wrong loss and a wrong argmax where heads
+    differ in width; this one pads with the lowest finite number, and a batch of one task is not padded at all.
+
+    Args:
+        classes: outputs of each task's head.
+    """
+
+    def __init__(self, classes: Sequence[int]) -> None:
+        super().__init__()
+        self.classes = tuple(classes)
+
+    def adaptation(self, experience: object) -> None:
+        """Nothing grows here behind a strategy's back."""
+
+    def forward(self, images: Tensor, task_labels: Tensor | int) -> Tensor:
+        """Logits ``[N, classes]``; of the widest head present where a batch mixes tasks.
+
+        Args:
+            task_labels: ``[N]`` task of each image, best on the CPU, or one task for all.
+        """
+        if isinstance(task_labels, int):
+            return self.forward_single_task(images, task_labels)
+        first = int(task_labels[0])
+        if bool((task_labels == first).all()):
+            return self.forward_single_task(images, first)
+        tasks = [int(task) for task in task_labels.unique()]
+        width = max(self.classes[task] for task in tasks)
+        logits: Tensor | None = None
+        for task in tasks:
+            here = (task_labels == task).nonzero().flatten().to(images.device)
+            part = self.forward_single_task(images[here], task)
+            if logits is None:
+                logits = part.new_full((len(images), width), torch.finfo(part.dtype).min)
+            logits[here, : part.shape[1]] = part
+        if logits is None:
+            raise ValueError("a batch needs at least one image")
+        return logits
+
+    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
+        """Logits ``[N, classes[task]]`` of one task."""
+        raise NotImplementedError
+
+    def task_module(self, task: int) -> nn.Module:
+        """Everything on the path of ``task``: its parameters are the task's active ones."""
+        raise NotImplementedError
+
+    def trainable_module(self, task: int) -> nn.Module:
+        """What of it is trained when ``task`` is learned; all of it by default."""
+        return self.task_module(task)
+
+
+class BackboneModel(MultiHeadModel):
+    """A backbone that all tasks share, and a linear head for each.
+
+    Args:
+        backbone: images ``[N, C, H, W]`` -> features ``[N, features]``.
+    """
+
+    def __init__(self, backbone: nn.Module, features: int, classes: Sequence[int]) -> None:
+        super().__init__(classes)
+        self.backbone = backbone
+        self.heads = nn.ModuleList(nn.Linear(features, width) for width in classes)
+
+    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
+        """Logits ``[N, classes[task]]`` of one task."""
+        logits: Tensor = self.heads[task_label](self.backbone(x))
+        return logits
+
+    def task_module(self, task: int) -> nn.Module:
+        """The backbone and the task's head."""
+        return nn.ModuleList([self.backbone, self.heads[task]])

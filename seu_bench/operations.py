@@ -1,0 +1,98 @@
+"""The eight operations as modules (paper, section III-D; exact forms: SPEC 1.3).
+
+All convolutions are bias-free. ``affine`` is false inside the proxy network of a search and true in the super model.
+Images are ``[N, C, H, W]``; stride 2 maps H to ceil(H / 2) for every operation, odd sizes included.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Zero(nn.Module):
+    """``none``: zeros, at half resolution where the stride is 2."""
+
+    def __init__(self, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zeros of the output's shape."""
+        return torch.zeros_like(x[:, :, :: self.stride, :: self.stride])
+
+
+class FactorizedReduce(nn.Module):
+    """Halve the resolution: two stride-2 1x1 convolutions, one of them shifted by a pixel, side by side."""
+
+    def __init__(self, inputs: int, outputs: int, *, affine: bool, norm: bool = True) -> None:
+        super().__init__()
+        self.even = nn.Conv2d(inputs, outputs // 2, 1, stride=2, bias=False)
+        self.odd = nn.Conv2d(inputs, outputs - outputs // 2, 1, stride=2, bias=False)
+        # The published code builds this BatchNorm, counts it and does not call it (SPEC 7, row 14).
+        self.norm = nn.BatchNorm2d(outputs, affine=affine)
+        self.apply_norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[N, C_in, H, W]`` -> ``[N, C_out, ceil(H/2), ceil(W/2)]``."""
+        x = functional.relu(x)
+        # The zero row and column keep the two halves equal in size where H or W is odd; even sizes never read them.
+        shifted = functional.pad(x, (0, 1, 0, 1))[:, :, 1:, 1:]
+        y = torch.cat([self.even(x), self.odd(shifted)], dim=1)
+        return self.norm(y) if self.apply_norm else y
+
+
+def relu_conv_norm(inputs: int, outputs: int, *, affine: bool) -> nn.Module:
+    """ReLU, 1x1 convolution, BatchNorm."""
+    return nn.Sequential(
+        nn.ReLU(), nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs, affine=affine)
+    )
+
+
+def separable(channels: int, kernel: int, stride: int, dilation: int, *, affine: bool) -> list[nn.Module]:
+    """ReLU, depthwise convolution, pointwise convolution, BatchNorm."""
+    padding = dilation * (kernel // 2)
+    return [
+        nn.ReLU(),
+        nn.Conv2d(
+            channels, channels, kernel, stride, padding, dilation=dilation, groups=channels, bias=False
+        ),
+        nn.Conv2d(channels, channels, 1, bias=False),
+        nn.BatchNorm2d(channels, affine=affine),
+    ]
+
+
+def make_operation(
+    name: str, channels: int, stride: int, *, affine: bool, pool_norm: bool = False, reduce_norm: bool = True
+) -> nn.Module:
+    """Build an operation of :data:`~seu_bench.search_space.OPERATIONS`.
+
+    Args:
+        pool_norm: put a BatchNorm without affine parameters behind pooling (the proxy network does).
+        reduce_norm: whether FactorizedReduce applies its BatchNorm.
+
+    Raises:
+        ValueError: there is no such operation.
+    """
+    if name == "none":
+        return Zero(stride)
+    if name == "skip_connect":
+        if stride == 1:
+            return nn.Identity()
+        return FactorizedReduce(channels, channels, affine=affine, norm=reduce_norm)
+    if name in ("max_pool_3x3", "avg_pool_3x3"):
+        pool: nn.Module = (
+            nn.MaxPool2d(3, stride, padding=1)
+            if name == "max_pool_3x3"
+            else nn.AvgPool2d(3, stride, padding=1, count_include_pad=False)
+        )
+        return nn.Sequential(pool, nn.BatchNorm2d(channels, affine=False)) if pool_norm else pool
+    if name.startswith("sep_conv"):
+        kernel = int(name[-1])
+        return nn.Sequential(
+            *separable(channels, kernel, stride, 1, affine=affine), *separable(channels, kernel, 1, 1, affine=affine)
+        )
+    if name.startswith("dil_conv"):
+        return nn.Sequential(*separable(channels, int(name[-1]), stride, 2, affine=affine))
+    raise ValueError(f"no operation is called {name!r}")

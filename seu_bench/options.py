@@ -1,0 +1,138 @@
+"""Options: typed, documented, set by ``-o key=value``.
+
+A plugin declares its options as a subclass of :class:`Options`; the fields' types, defaults and descriptions are all
+that the command line, the record and ``seu-bench list`` need.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from seu_bench.errors import OptionError
+
+#: Prefixes of ``-o`` keys that address something else than the strategy.
+PREFIXES = ("searcher", "creator", "benchmark")
+
+
+class Frozen(BaseModel):
+    """A validated value object: unknown keys are faults, nothing can be changed afterwards."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class Options(Frozen):
+    """Base of every plugin's options. ``None`` means: as the benchmark's protocol says."""
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+def parse_value(text: str) -> Any:
+    """``text`` as a TOML value where it is one (numbers, true, lists, ...), otherwise as the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
+    """``["epochs=3", "searcher.alpha=0.1"]`` as ``{"epochs": 3, "searcher.alpha": 0.1}``.
+
+    Raises:
+        OptionError: an assignment has no ``=`` or no key, or a key is given twice.
+    """
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        key = key.strip()
+        if not separator or not key:
+            raise OptionError(f"-o {assignment!r} is not an assignment", remedy="write it as -o key=value")
+        if key in values:
+            raise OptionError(f"option {key!r} is given twice", remedy="give it once")
+        values[key] = parse_value(text.strip())
+    return values
+
+
+def split_by_prefix(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Sort options by whom they address: ``""`` is the strategy, the others are :data:`PREFIXES`."""
+    parts: dict[str, dict[str, Any]] = {"": {}, **{prefix: {} for prefix in PREFIXES}}
+    for key, value in values.items():
+        prefix, dot, rest = key.partition(".")
+        if dot and prefix in PREFIXES:
+            parts[prefix][rest] = value
+        else:
+            parts[""][key] = value
+    return parts
+
+
+def fault_lines(error: ValidationError, prefix: str = "") -> list[str]:
+    """Every fault of a pydantic error as ``place: message``, one line each."""
+    lines = []
+    for fault in error.errors(include_url=False, include_context=False):
+        place = prefix + ".".join(str(part) for part in fault["loc"])
+        given = "" if fault["type"] == "missing" else f" (given: {fault['input']!r})"
+        if len(given) > 100:
+            given = ""
+        lines.append(f"{place}: {fault['msg']}{given}" if place else fault["msg"])
+    return lines
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)``, or nothing where no known name is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def build_options(model: type[OptionsT], owner: str, *layers: Mapping[str, Any]) -> OptionsT:
+    """Validate options from several layers, later ones winning.
+
+    Args:
+        model: the options' class.
+        owner: whose options they are, for messages, e.g. ``strategy 'seu'``.
+        layers: values by name: the protocol's, then the user's.
+
+    Raises:
+        OptionError: unknown names or values of the wrong type; all are listed.
+    """
+    values: dict[str, Any] = {}
+    for layer in layers:
+        values |= layer
+    known = sorted(model.model_fields)
+    faults = [f"{key!r} is not an option{did_you_mean(key, known)}" for key in values if key not in known]
+    try:
+        options = model.model_validate({key: value for key, value in values.items() if key in known})
+    except ValidationError as error:
+        faults += fault_lines(error)
+    if faults:
+        raise OptionError(
+            f"options of {owner} do not fit: " + "; ".join(faults),
+            where=owner,
+            remedy=f"the options of {owner} are: {', '.join(known) or 'none'}",
+        )
+    return options
+
+
+def describe_options(model: type[Options]) -> Sequence[dict[str, Any]]:
+    """Name, type, default and help of every option, for ``seu-bench list``."""
+    schema = model.model_json_schema(mode="serialization").get("properties", {})
+    return [
+        {
+            "name": name,
+            "default": field.get_default(call_default_factory=True) if not field.is_required() else None,
+            "help": field.description or "",
+            "choices": _choices(schema.get(name, {})),
+        }
+        for name, field in model.model_fields.items()
+    ]
+
+
+def _choices(schema: Mapping[str, Any]) -> list[Any]:
+    found = list(schema.get("enum", ()))
+    for alternative in schema.get("anyOf", ()):
+        found += alternative.get("enum", ())
+    return found

@@ -1,0 +1,151 @@
+"""What a run shows while it goes on: bars on a terminal, plain lines elsewhere, a word if it will take long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from seu_bench.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from seu_bench.interfaces import Cost
+    from seu_bench.record import Record
+    from seu_bench.stages import StageProgress
+
+#: A run longer than this is worth a word, in seconds; and it is said after so many seconds of measuring.
+LONG_RUN = 3600.0
+MEASURE_FOR = 5.0
+
+
+class Forecast:
+    """Seconds left: image passes left over the speed measured.
+
+    Args:
+        planned: image passes of the whole run.
+        clock: seconds from any start.
+    """
+
+    def __init__(self, planned: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.planned = planned
+        self._clock = clock
+        self._began = clock()
+        self._finished = 0
+        self._present = 0
+
+    def see(self, progress: StageProgress) -> None:
+        """Take note of a report."""
+        self._present = progress.image_passes
+        if progress.done:
+            self._finished += self._present
+            self._present = 0
+
+    @property
+    def passed(self) -> int:
+        """Image passes so far."""
+        return self._finished + self._present
+
+    @property
+    def measured(self) -> float:
+        """Seconds since the start."""
+        return self._clock() - self._began
+
+    @property
+    def left(self) -> float | None:
+        """Seconds left; ``None`` before anything was measured."""
+        if not self.passed or self.measured <= 0:
+            return None
+        return max(0, self.planned - self.passed) / (self.passed / self.measured)
+
+
+def duration(seconds: float | None) -> str:
+    """``1:02:03``, ``4:05`` or ``-:--``."""
+    if seconds is None:
+        return "-:--"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class ProgressDisplay:
+    """A plugin that draws a run's progress.
+
+    Args:
+        console: where; standard error by default, so that standard output holds results alone.
+        shorter: name of a shorter protocol to name if the run will be long.
+    """
+
+    def __init__(self, console: Console | None = None, shorter: str | None = None) -> None:
+        self.console = Console(stderr=True) if console is None else console
+        self.shorter = shorter
+        self.forecast = Forecast(0)
+        self._tasks = 0
+        self._bars: Progress | None = None
+        self._run_bar: TaskID | None = None
+        self._stage_bar: TaskID | None = None
+        self._warned = False
+
+    @hookimpl
+    def run_started(self, record: Record, cost: Cost) -> None:
+        """Open the bars."""
+        self._tasks = len(record.task_names)
+        self.forecast = Forecast(cost.image_passes)
+        what = f"{record.strategy} on {record.benchmark} ({record.protocol}), seed {record.seed}"
+        self.console.print(escape(f"{what}: {self._tasks} tasks, {cost.image_passes:,} image passes"))
+        if self.console.is_terminal:
+            self._bars = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f}%"),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[note]}"),
+                console=self.console,
+                transient=True,
+            )
+            self._run_bar = self._bars.add_task("run", total=max(1, cost.image_passes), note="")
+            self._stage_bar = self._bars.add_task("", total=1, note="")
+            self._bars.start()
+
+    @hookimpl
+    def stage_progress(self, progress: StageProgress) -> None:
+        """Move the bars; without a terminal, a line per finished stage."""
+        self.forecast.see(progress)
+        self._warn_if_long()
+        where = f"task {progress.task + 1}/{self._tasks} {progress.stage}"
+        accuracy = progress.report.accuracy
+        note = f"accuracy {accuracy:.3f}" if accuracy is not None else ""
+        left = duration(self.forecast.left)
+        if self._bars is not None and self._run_bar is not None and self._stage_bar is not None:
+            self._bars.update(self._run_bar, completed=self.forecast.passed, note=f"ETA {left}")
+            self._bars.update(
+                self._stage_bar,
+                description=f"{where}, epoch {min(progress.epoch + 1, progress.epochs)}/{progress.epochs}",
+                completed=progress.epoch,
+                total=progress.epochs,
+                note=note,
+            )
+        elif progress.done:
+            spent = f"{progress.epoch} epochs in {progress.seconds:.1f} s"
+            self.console.print(escape(f"{where}: {spent}, {note or 'accuracy not measured'}, about {left} left"))
+
+    @hookimpl
+    def run_finished(self, record: Record) -> None:
+        """Close the bars."""
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+        took = duration(record.seconds)
+        self.console.print(escape(f"{record.status} after {took}"))
+
+    def _warn_if_long(self) -> None:
+        left = self.forecast.left
+        if self._warned or left is None or self.forecast.measured < MEASURE_FOR:
+            return
+        self._warned = True
+        if self.forecast.measured + left > LONG_RUN:
+            advice = f"; --protocol {self.shorter} is shorter" if self.shorter else ""
+            self.console.print(escape(f"this run will take about {duration(left)} more{advice}; it goes on"))

@@ -1,0 +1,141 @@
+"""Names -> what plugins registered under them, with the package each came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+import pluggy
+
+from seu_bench.errors import PluginError, UnknownNameError
+from seu_bench.hookspecs import GROUP
+from seu_bench.interfaces import (
+    CreatorFactory,
+    DatasetSource,
+    MetricFunction,
+    SearcherFactory,
+    StrategyFactory,
+)
+from seu_bench.options import did_you_mean
+from seu_bench.plugins import load_plugins, package_of
+from seu_bench.spec import BenchmarkSource
+
+Factory = TypeVar("Factory")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[Factory]):
+    """One registered name."""
+
+    name: str
+    factory: Factory
+    plugin: str
+    package: str
+
+    @property
+    def summary(self) -> str:
+        """One line that says what it is."""
+        return str(getattr(self.factory, "summary", "") or "")
+
+
+class Kind(Mapping[str, Entry[Factory]]):
+    """All names of one kind, e.g. every strategy."""
+
+    def __init__(self, singular: str, plural: str, entries: Mapping[str, Entry[Factory]]) -> None:
+        self.singular = singular
+        self.plural = plural
+        self._entries = dict(sorted(entries.items()))
+
+    def __getitem__(self, name: str) -> Entry[Factory]:
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, name: str) -> Entry[Factory]:
+        """The entry of ``name``.
+
+        Raises:
+            UnknownNameError: nobody registered it; the message says what there is.
+        """
+        if name not in self._entries:
+            raise UnknownNameError(
+                f"no {self.singular} is called {name!r}{did_you_mean(name, self._entries)}",
+                remedy=f"the {self.plural} are: {', '.join(self._entries) or 'none'} (seu-bench list {self.plural})",
+            )
+        return self._entries[name]
+
+
+class Registry:
+    """Everything that installed plugins offer.
+
+    Args:
+        manager: the plugins; those of this installation where it is left out.
+
+    Raises:
+        PluginError: a plugin cannot be loaded, or two register the same name.
+    """
+
+    def __init__(self, manager: pluggy.PluginManager | None = None) -> None:
+        self.manager = load_plugins() if manager is None else manager
+        self._packages = {point.name: package_of(point) for point in entry_points(group=GROUP)}
+        self.strategies: Kind[StrategyFactory] = self._collect("strategy", "strategies")
+        self.searchers: Kind[SearcherFactory] = self._collect("searcher", "searchers")
+        self.creators: Kind[CreatorFactory] = self._collect("creator", "creators")
+        self.benchmarks: Kind[BenchmarkSource] = self._collect("benchmark", "benchmarks")
+        self.datasets: Kind[DatasetSource] = self._collect("data set", "datasets")
+        self.metrics: Kind[MetricFunction] = self._collect("metric", "metrics")
+
+    @property
+    def kinds(self) -> dict[str, Kind[Any]]:
+        """Every kind by its plural name."""
+        kinds: tuple[Kind[Any], ...] = (
+            self.strategies,
+            self.searchers,
+            self.creators,
+            self.benchmarks,
+            self.datasets,
+            self.metrics,
+        )
+        return {kind.plural: kind for kind in kinds}
+
+    def _collect(self, singular: str, plural: str) -> Kind[Any]:
+        """Call the hook ``register_<plural>`` of each plugin by itself, so that each name's owner is known."""
+        hook = f"register_{plural}"
+        entries: dict[str, Entry[Any]] = {}
+        for plugin, owner in ((plugin, name) for name, plugin in self.manager.list_name_plugin()):
+            if plugin is None:
+                continue
+            others = [other for other in self.manager.get_plugins() if other is not plugin]
+            caller = self.manager.subset_hook_caller(hook, others)
+            package = self._packages.get(owner, owner)
+            try:
+                caller(register=_collector(entries, singular, owner, package))
+            except PluginError:
+                raise
+            except Exception as error:
+                raise PluginError(
+                    f"plugin {owner!r} of package {package} failed in {hook}: {type(error).__name__}: {error}",
+                    remedy=f"repair or uninstall it: pip uninstall {package}",
+                ) from error
+        return Kind(singular, plural, entries)
+
+
+def _collector(
+    entries: dict[str, Entry[Any]], singular: str, plugin: str, package: str
+) -> Callable[[str, Any], None]:
+    def register(name: str, factory: Any) -> None:
+        if name in entries:
+            other = entries[name]
+            raise PluginError(
+                f"the {singular} {name!r} is registered twice: by {other.package} and by {package}",
+                remedy=f"uninstall one of them: pip uninstall {package}",
+            )
+        entries[name] = Entry(name, factory, plugin, package)
+
+    return register

@@ -1,0 +1,211 @@
+"""A request, as somebody typed it -> a validated run: names looked up, options layered, data sets found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seu_bench.benchmark_file import BenchmarkFile
+from seu_bench.errors import OptionError, RequestError, UnknownNameError
+from seu_bench.interfaces import Component, DatasetSource, Setting, StrategyFactory, StreamPlan
+from seu_bench.options import Options, build_options, did_you_mean, split_by_prefix
+from seu_bench.planning import dataset_names, plan_stream
+from seu_bench.registry import Registry
+from seu_bench.sources import checksum_of_definition, definition_source
+from seu_bench.spec import BenchmarkSource, ImageLimits, ProtocolSpec, RunSpec
+
+if TYPE_CHECKING:
+    from seu_bench.data import RawDataset
+
+#: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.
+SYNTHETIC_SEED = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for; the command line and :func:`seu_bench.run` both make one.
+
+    Attributes:
+        benchmark: a name, or the path of a TOML file.
+        protocol: ``None``: the benchmark's default.
+        options: by key, e.g. ``{"epochs": 3, "searcher.alpha": 0.1, "benchmark.stream.validation": 0.1}``.
+        limit: at most so many images per task and split.
+        synthetic: replace every data set by made-up images of the same shape.
+    """
+
+    strategy: str = "seu"
+    benchmark: str = "split_digits"
+    searcher: str | None = None
+    creator: str | None = None
+    protocol: str | None = None
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    limit: int | None = None
+    synthetic: bool = False
+
+
+@dataclass(frozen=True)
+class ResolvedRun:
+    """Everything that a run needs but data and a device."""
+
+    spec: RunSpec
+    overrides: Mapping[str, Any]
+    strategy: StrategyFactory
+    options: Options
+    searcher: Component | None
+    creator: Component | None
+    sources: Mapping[str, DatasetSource]
+
+    @property
+    def limits(self) -> ImageLimits:
+        """Images per task: the protocol's, lowered by ``--limit``."""
+        return self.spec.protocol.images.lowered_to(self.spec.limit)
+
+    def load(self, name: str, data_root: Path | None) -> RawDataset:
+        """A data set, or its synthetic stand-in."""
+        source = self.sources[name]
+        if self.spec.synthetic:
+            from seu_bench.synthetic import synthetic_dataset
+
+            return synthetic_dataset(source.info(data_root), SYNTHETIC_SEED)
+        return source.load(data_root)
+
+    def plan(self, data_root: Path | None) -> StreamPlan:
+        """The stream's shape and sizes without loading data."""
+        infos = {name: source.info(data_root) for name, source in self.sources.items()}
+        return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed)
+
+    def setting(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> Setting:
+        """What the strategy's factory is given."""
+        return Setting(
+            plan=plan,
+            protocol=self.spec.protocol,
+            options=self.options,
+            seed=self.spec.seed,
+            device=device,
+            searcher=self.searcher,
+            creator=self.creator,
+            **more,
+        )
+
+
+def resolve(registry: Registry, request: Request) -> ResolvedRun:
+    """Validate a request against what is installed.
+
+    Raises:
+        RequestError: an unknown name, an option that does not fit, or a faulty benchmark file.
+    """
+    factory = registry.strategies.find(request.strategy).factory
+    parts = split_by_prefix(request.options)
+    benchmark = find_benchmark(registry, request.benchmark).load(parts["benchmark"])
+    protocol_name = request.protocol or benchmark.default_protocol
+    if protocol_name not in benchmark.protocols:
+        raise UnknownNameError(
+            f"benchmark {benchmark.name!r} has no protocol {protocol_name!r}"
+            f"{did_you_mean(protocol_name, benchmark.protocols)}",
+            remedy=f"its protocols are: {', '.join(benchmark.protocols)}",
+        )
+    protocol = benchmark.protocols[protocol_name]
+    preset = _preset(factory, request.strategy, protocol, parts[""])
+    options = build_options(
+        factory.options,
+        f"strategy {request.strategy!r}",
+        protocol.strategies.get(request.strategy, {}),
+        preset[""],
+        parts[""],
+    )
+    searcher, creator = (
+        _component(registry, request, factory, protocol, kind, preset[kind], parts[kind])
+        for kind in ("searcher", "creator")
+    )
+    definitions = {name: benchmark.datasets[name] for name in dataset_names(benchmark) if name in benchmark.datasets}
+    spec = RunSpec(
+        strategy=request.strategy,
+        benchmark=benchmark,
+        protocol_name=protocol_name,
+        searcher=searcher.name if searcher else None,
+        creator=creator.name if creator else None,
+        options=_decisive(options),
+        searcher_options=_decisive(searcher.options) if searcher else {},
+        creator_options=_decisive(creator.options) if creator else {},
+        seed=checked_seed(request.seed),
+        limit=_checked_limit(request.limit),
+        synthetic=request.synthetic,
+        local_data={name: checksum_of_definition(definition) for name, definition in definitions.items()},
+    )
+    sources = {
+        name: definition_source(definitions[name], name)
+        if name in definitions
+        else registry.datasets.find(name).factory
+        for name in dataset_names(benchmark)
+    }
+    return ResolvedRun(spec, parts["benchmark"], factory, options, searcher, creator, sources)
+
+
+def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:
+    """A benchmark by name, or by the path of its TOML file."""
+    if name.endswith(".toml") or "/" in name or "\\" in name:
+        return BenchmarkFile(Path(name).expanduser())
+    return registry.benchmarks.find(name).factory
+
+
+def checked_seed(seed: object) -> int:
+    """``seed`` as a number from 0 to 2**32 - 1, which is what NumPy's generator takes.
+
+    Raises:
+        OptionError: it is none.
+    """
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+        raise OptionError(f"the seed is {seed!r}", where="seed", remedy="give a whole number from 0 to 4294967295")
+    return seed
+
+
+def _checked_limit(limit: object) -> int | None:
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 4):
+        raise OptionError(f"the limit is {limit!r}", where="limit", remedy="give a whole number of images, at least 4")
+    return limit
+
+
+def _decisive(options: Options) -> dict[str, Any]:
+    """Only what differs from the defaults: a later version's new option does not make an old run another one."""
+    return options.model_dump(mode="json", exclude_defaults=True)
+
+
+def _preset(
+    factory: StrategyFactory, strategy: str, protocol: ProtocolSpec, given: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The layer of options that a preset stands for; an unknown preset is left to the options' own validation."""
+    name = given.get("preset", protocol.strategies.get(strategy, {}).get("preset", "default"))
+    return split_by_prefix(factory.presets.get(str(name), {}))
+
+
+def _component(
+    registry: Registry,
+    request: Request,
+    factory: StrategyFactory,
+    protocol: ProtocolSpec,
+    kind: str,
+    preset: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> Component | None:
+    wanted: str | None = getattr(request, kind)
+    if kind not in factory.components:
+        if wanted or given:
+            raise RequestError(
+                f"strategy {request.strategy!r} takes no {kind}",
+                where=f"--{kind} {wanted}" if wanted else f"-o {kind}.{next(iter(given))}",
+                remedy=f"leave the {kind} out, or choose a strategy that takes one, such as 'seu'",
+            )
+        return None
+    name = wanted or factory.components[kind]
+    table = registry.searchers if kind == "searcher" else registry.creators
+    chosen: Any = table.find(name).factory
+    model: type[Options] = chosen.options
+    layers = protocol.searchers if kind == "searcher" else protocol.creators
+    known_preset = {key: value for key, value in preset.items() if key in model.model_fields}
+    options = build_options(model, f"{kind} {name!r}", layers.get(name, {}), known_preset, given)
+    return Component(name, chosen, options)
+
+

@@ -1,0 +1,238 @@
+"""The story of one run: data, strategy, tasks one after another, a record that is whole at every moment."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from seu_bench.errors import ResultsError, RunError, SeuBenchError
+from seu_bench.metrics import compute_metrics
+from seu_bench.record import Record, StageRecord, Status, read_record, record_path, write_record, write_whole
+from seu_bench.registry import Registry
+from seu_bench.resolve import ResolvedRun
+from seu_bench.stages import EpochReport, StageProgress
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run's record, where it lies, and whether it had been finished before."""
+
+    record: Record
+    path: Path
+    reused: bool = False
+
+
+@dataclass
+class _Ledger:
+    """Stages as they finish, told on to whoever watches."""
+
+    tell: Callable[[StageProgress], None]
+    stages: list[StageRecord] = field(default_factory=list)
+
+    def __call__(self, progress: StageProgress) -> None:
+        if progress.done:
+            self.stages.append(
+                StageRecord(
+                    name=progress.stage,
+                    task=progress.task,
+                    epochs=progress.epoch,
+                    seconds=progress.seconds,
+                    image_passes=progress.image_passes,
+                )
+            )
+        self.tell(progress)
+
+
+def execute(
+    registry: Registry,
+    run: ResolvedRun,
+    *,
+    results: Path = Path("results"),
+    data_root: Path | None = None,
+    device: str = "auto",
+    force: bool = False,
+) -> Outcome:
+    """Make a run, or return the record of the same run if it is finished already.
+
+    Args:
+        registry: whose hooks are told of the progress.
+        force: run again in any case.
+
+    Raises:
+        DataError: a data set is absent or damaged; nothing is written.
+        ResultsError: the results folder cannot be written to.
+        RunError: the strategy failed; the record says so.
+    """
+    path = record_path(results, run.spec.run_id)
+    if path.is_file() and not force:
+        try:
+            known = read_record(path)
+        except ResultsError:
+            known = None  # a damaged record is made again
+        if known is not None and known.status == "finished":
+            return Outcome(known, path, reused=True)
+    return Outcome(_Run(registry, run, results, data_root, device).make(), path)
+
+
+class _Run:
+    def __init__(
+        self, registry: Registry, run: ResolvedRun, results: Path, data_root: Path | None, device: str
+    ) -> None:
+        self.registry = registry
+        self.hook: Any = registry.manager.hook
+        self.run = run
+        self.results = results
+        self.data_root = data_root
+        self.device_name = device
+        self.ledger = _Ledger(lambda progress: self.hook.stage_progress(progress=progress))
+
+    def make(self) -> Record:
+        check_writable(self.results)
+        import torch
+        from avalanche.training.plugins import EvaluationPlugin
+
+        from seu_bench.environment import choose_device, describe_environment
+        from seu_bench.evaluators import AccuracyMatrix, ModelSizes
+        from seu_bench.strategy import SilentLogger
+        from seu_bench.streams import build_stream
+
+        device = choose_device(self.device_name)
+        run, spec = self.run, self.run.spec
+        self.stream = build_stream(
+            spec.benchmark,
+            lambda name: run.load(name, self.data_root),
+            run.limits,
+            spec.seed,
+            torch.device(device),
+        )
+        plan = self.stream.plan
+        self.matrix = AccuracyMatrix(len(plan.tasks))
+        self.sizes = ModelSizes()
+        evaluator = EvaluationPlugin(self.matrix, self.sizes, loggers=[SilentLogger()], collect_all=False)
+        setting = run.setting(plan, device, watch=self.ledger, evaluator=evaluator)
+        self.strategy = run.strategy.build(setting)
+        self.began = time.perf_counter()
+        self.record = Record(
+            run_id=spec.run_id,
+            status="running",
+            strategy=spec.strategy,
+            options=run.options.model_dump(mode="json"),
+            searcher=spec.searcher,
+            searcher_options=run.searcher.options.model_dump(mode="json") if run.searcher else {},
+            creator=spec.creator,
+            creator_options=run.creator.options.model_dump(mode="json") if run.creator else {},
+            benchmark=spec.benchmark.name,
+            benchmark_version=spec.benchmark.version,
+            benchmark_overrides=dict(run.overrides),
+            protocol=spec.protocol_name,
+            protocol_settings=spec.protocol.model_dump(mode="json", exclude={"summary", "ranked"}),
+            ranked=spec.protocol.ranked,
+            seed=spec.seed,
+            limit=spec.limit,
+            synthetic=spec.synthetic,
+            task_order=plan.order,
+            task_names=tuple(task.name for task in plan.tasks),
+            task_classes=plan.classes,
+            data_fingerprint=self.stream.fingerprint,
+            environment=describe_environment(device),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        write_record(self.results, self.record)
+        self.hook.run_started(record=self.record, cost=run.strategy.cost(setting))
+        try:
+            self._learn()
+        except KeyboardInterrupt:
+            self._end("interrupted", "interrupted by the user")
+            raise
+        except SeuBenchError as error:
+            self._end("failed", error.what)
+            raise
+        except Exception as error:
+            raise self._failed(error) from error
+        self._end("finished")
+        return self.record
+
+    def _learn(self) -> None:
+        scenario = self.stream.avalanche()
+        train, valid, test = (scenario.streams[name] for name in ("train", "valid", "test"))
+        for task, experience in enumerate(train):
+            self.strategy.train(experience, eval_streams=[[valid[task]]])
+            self._evaluate(task, test[: task + 1])
+            self._update(status="running")
+            self.hook.task_learned(record=self.record, task=task)
+
+    def _evaluate(self, task: int, tests: Any) -> None:
+        images = sum(split.test for split in self.stream.plan.tasks[: task + 1])
+        self.ledger(StageProgress("evaluation", task, 0, 1, EpochReport(), 0, 0.0))
+        began = time.perf_counter()
+        self.strategy.eval(tests)
+        seconds = time.perf_counter() - began
+        measured = [value for value in self.matrix.matrix[task][: task + 1] if value is not None]
+        mean = sum(measured) / len(measured) if measured else None
+        self.ledger(StageProgress("evaluation", task, 1, 1, EpochReport(None, mean), images, seconds, done=True))
+
+    def _update(self, **fields: Any) -> None:
+        """Bring the record up to what is known now, and write it."""
+        described = self.strategy.describe() if hasattr(self.strategy, "describe") else {}
+        record = self.record.model_copy(
+            update={
+                "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),
+                "params_total": tuple(self.sizes.params_total),
+                "params_active": tuple(self.sizes.params_active),
+                "macs": tuple(self.sizes.macs),
+                "stages": tuple(self.ledger.stages),
+                "seconds": time.perf_counter() - self.began,
+                **described,
+                **fields,
+            }
+        )
+        metrics = compute_metrics(record)
+        metrics["peak_memory_bytes"] = _peak_memory(self.strategy.device)
+        if record.status == "finished":
+            for name, entry in self.registry.metrics.items():
+                metrics[name] = entry.factory(record)
+        self.record = record.model_copy(update={"metrics": metrics})
+        write_record(self.results, self.record)
+
+    def _end(self, status: Status, error: str | None = None) -> None:
+        self._update(status=status, error=error)
+        self.hook.run_finished(record=self.record)
+
+    def _failed(self, error: Exception) -> RunError:
+        """Keep the traceback beside the record; say in one message what failed and where to look."""
+        entry = self.registry.strategies[self.run.spec.strategy]
+        log = record_path(self.results, self.run.spec.run_id).with_name("error.txt")
+        write_whole(log, "".join(traceback.format_exception(error)))
+        what = f"strategy {entry.name!r} of package {entry.package} failed: {type(error).__name__}: {error}"
+        self._end("failed", what)
+        return RunError(what, where=str(log), remedy="report it to the strategy's author with that file")
+
+
+def check_writable(results: Path) -> None:
+    """Fail before anything is computed if records cannot be written.
+
+    Raises:
+        ResultsError: the folder cannot be made or written to.
+    """
+    probe = results / "runs" / ".writable"
+    made = [folder for folder in (results, results / "runs") if not folder.exists()]
+    try:
+        write_whole(probe, "")
+    finally:
+        if probe.is_file():
+            probe.unlink()
+        for folder in reversed(made):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+def _peak_memory(device: Any) -> int | None:
+    """Bytes on an accelerator at the most; not measured on a CPU, where libraries and the data sets would count."""
+    import torch
+
+    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else None

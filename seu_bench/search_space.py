@@ -1,0 +1,253 @@
+"""The vocabulary that searchers and creators share: operations, genotypes, the plan of cells, closed-form sizes.
+
+An *extension unit* is a cell (paper, figure 2b): two input nodes (0 and 1, the outputs of the two layers before),
+four intermediate nodes (2 to 5), each the sum of its incoming edges, and the concatenation of the four as output.
+Every edge carries one of eight operations. No torch here: sizes are known before anything is allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seu_bench.errors import OptionError
+from seu_bench.options import did_you_mean
+
+#: The eight operations in the order of their indices (paper, section III-D; SPEC 1.3).
+OPERATIONS = (
+    "none",
+    "max_pool_3x3",
+    "avg_pool_3x3",
+    "skip_connect",
+    "sep_conv_3x3",
+    "sep_conv_5x5",
+    "dil_conv_3x3",
+    "dil_conv_5x5",
+)
+INPUTS = 2
+NODES = 4
+#: Every possible edge as (node, source), 14 of them, in the order of the rows of a probability table.
+EDGES = tuple((node, source) for node in range(INPUTS, INPUTS + NODES) for source in range(node))
+#: Output channels of the stem, as a multiple of the initial channels.
+STEM_MULTIPLIER = 3
+
+Table: TypeAlias = NDArray[np.float64]
+CellKind: TypeAlias = Literal["normal", "reduction"]
+
+
+class Edge(NamedTuple):
+    """An operation on the way from ``source`` to ``node``."""
+
+    node: int
+    source: int
+    operation: str
+
+
+@dataclass(frozen=True)
+class Genotype:
+    """Architecture of an extension unit: the edges of its normal and of its reduction form."""
+
+    normal: tuple[Edge, ...]
+    reduction: tuple[Edge, ...]
+
+    def __post_init__(self) -> None:
+        for edge in (*self.normal, *self.reduction):
+            if (edge.node, edge.source) not in EDGES or edge.operation not in OPERATIONS:
+                raise ValueError(f"{edge} is not an edge of this search space")
+        for kind in (self.normal, self.reduction):
+            if {edge.node for edge in kind} != set(range(INPUTS, INPUTS + NODES)):
+                raise ValueError("every intermediate node needs at least one incoming edge")
+            if len({(edge.node, edge.source) for edge in kind}) != len(kind):
+                raise ValueError("an edge is given twice")
+
+    def edges(self, kind: CellKind) -> tuple[Edge, ...]:
+        """The edges of one form."""
+        return self.reduction if kind == "reduction" else self.normal
+
+    def to_dict(self) -> dict[str, list[list[Any]]]:
+        """Plain values for JSON: ``{"normal": [[node, source, operation], ...], "reduction": ...}``."""
+        return {"normal": [list(edge) for edge in self.normal], "reduction": [list(edge) for edge in self.reduction]}
+
+    @classmethod
+    def from_dict(cls, value: Any) -> Genotype:
+        """The inverse of :meth:`to_dict`.
+
+        Raises:
+            ValueError: it is not a genotype of this space.
+        """
+        try:
+            forms = [
+                tuple(Edge(int(node), int(source), str(operation)) for node, source, operation in value[kind])
+                for kind in ("normal", "reduction")
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"not a genotype: {error}") from error
+        return cls(*forms)
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """Which genotypes can be found, and how units are built of them.
+
+    Attributes:
+        edges: ``top2`` keeps the two strongest edges of each node and never chooses ``none`` (the published code);
+            ``all14`` keeps every edge, ``none`` allowed (the paper's equation 11).
+        cell_types: 2 for separate normal and reduction architectures, 1 for one that serves both.
+        factorized_reduce_norm: whether FactorizedReduce applies its BatchNorm.
+    """
+
+    edges: Literal["top2", "all14"] = "top2"
+    cell_types: Literal[1, 2] = 2
+    factorized_reduce_norm: bool = True
+
+    def derive(self, tables: Sequence[Table], tie_order: Callable[[int], Sequence[int]] = range) -> Genotype:
+        """The genotype that probability tables stand for.
+
+        Args:
+            tables: one table ``[14, 8]`` per cell type.
+            tie_order: order in which ``n`` equal candidates are preferred; the first index by default.
+        """
+        kinds = [self._derive_kind(table, tie_order) for table in tables]
+        return Genotype(kinds[0], kinds[-1])
+
+    def _derive_kind(self, table: Table, tie_order: Callable[[int], Sequence[int]]) -> tuple[Edge, ...]:
+        first = 1 if self.edges == "top2" else 0
+        best = [first + _argmax(row[first:], tie_order) for row in table]
+        chosen = list(range(len(EDGES)))
+        if self.edges == "top2":
+            chosen = []
+            for node in range(INPUTS, INPUTS + NODES):
+                rows = [row for row, (end, _) in enumerate(EDGES) if end == node]
+                rows = [rows[position] for position in tie_order(len(rows))]
+                rows.sort(key=lambda row: -table[row, best[row]])  # a stable sort: ties keep tie_order
+                chosen += sorted(rows[:2])
+        return tuple(Edge(*EDGES[row], OPERATIONS[best[row]]) for row in chosen)
+
+
+def _argmax(values: Table, tie_order: Callable[[int], Sequence[int]]) -> int:
+    order = list(tie_order(len(values)))
+    return order[int(np.argmax(values[order]))]
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """Where a cell stands: channels in and out, and whether it halves the resolution.
+
+    Attributes:
+        older, newer: channels of its two inputs.
+        channels: C; the output has 4C.
+        reduction: whether edges from the inputs have stride 2.
+        after_reduction: whether the cell before halved the resolution, so that the older input must be halved.
+    """
+
+    older: int
+    newer: int
+    channels: int
+    reduction: bool
+    after_reduction: bool
+
+    @property
+    def kind(self) -> CellKind:
+        """Which form of a genotype stands here."""
+        return "reduction" if self.reduction else "normal"
+
+    @property
+    def output(self) -> int:
+        """Channels of the output."""
+        return NODES * self.channels
+
+
+def cell_plans(cells: int, channels: int) -> tuple[CellPlan, ...]:
+    """The plan of a network: channels double and resolution halves at cells L//3 and 2L//3 (SPEC 1.2)."""
+    plans: list[CellPlan] = []
+    older = newer = STEM_MULTIPLIER * channels
+    after_reduction = False
+    for index in range(cells):
+        reduction = index in (cells // 3, 2 * cells // 3)
+        channels *= 2 if reduction else 1
+        plans.append(CellPlan(older, newer, channels, reduction, after_reduction))
+        older, newer, after_reduction = newer, NODES * channels, reduction
+    return tuple(plans)
+
+
+def operation_parameters(operation: str, channels: int, stride: int) -> int:
+    """Parameters of an operation in the super model (SPEC 1.3: bias-free convolutions, affine BatchNorm)."""
+    if operation.startswith("sep_conv"):
+        kernel = int(operation[-1])
+        return 2 * kernel**2 * channels + 2 * channels**2 + 4 * channels
+    if operation.startswith("dil_conv"):
+        kernel = int(operation[-1])
+        return kernel**2 * channels + channels**2 + 2 * channels
+    if operation == "skip_connect" and stride == 2:
+        return channels**2 + 2 * channels
+    return 0
+
+
+def unit_parameters(genotype: Genotype, plan: CellPlan) -> int:
+    """Parameters of an extension unit at a place of the super model, in closed form."""
+    total = (plan.older + plan.newer) * plan.channels + 4 * plan.channels
+    for edge in genotype.edges(plan.kind):
+        stride = 2 if plan.reduction and edge.source < INPUTS else 1
+        total += operation_parameters(edge.operation, plan.channels, stride)
+    return total
+
+
+def stem_parameters(image_channels: int, channels: int) -> int:
+    """Parameters of the stem: a 3x3 convolution to 3C channels and its BatchNorm."""
+    return 27 * image_channels * channels + 2 * STEM_MULTIPLIER * channels
+
+
+def _pairs(text: str) -> tuple[Edge, ...]:
+    short = {"sep3": "sep_conv_3x3", "sep5": "sep_conv_5x5", "dil3": "dil_conv_3x3", "dil5": "dil_conv_5x5"}
+    short |= {"max": "max_pool_3x3", "avg": "avg_pool_3x3", "skip": "skip_connect"}
+    edges = []
+    for position, word in enumerate(text.split()):
+        operation, source = word.split(":")
+        edges.append(Edge(INPUTS + position // 2, int(source), short[operation]))
+    return tuple(edges)
+
+
+#: Published genotypes: DARTS (Liu et al., ICLR 2019) and the two the authors of SEU stored with their code.
+GENOTYPES: dict[str, Genotype] = {
+    "darts_v1": Genotype(
+        _pairs("sep3:1 sep3:0 skip:0 sep3:1 skip:0 sep3:1 sep3:0 skip:2"),
+        _pairs("max:0 max:1 skip:2 max:0 max:0 skip:2 skip:2 avg:0"),
+    ),
+    "darts_v2": Genotype(
+        _pairs("sep3:0 sep3:1 sep3:0 sep3:1 sep3:1 skip:0 skip:0 dil3:2"),
+        _pairs("max:0 max:1 skip:2 max:1 max:0 skip:2 skip:2 max:1"),
+    ),
+    "mdenas_pmnist": Genotype(
+        _pairs("max:0 avg:1 max:1 sep3:0 avg:0 skip:3 dil3:1 dil3:0"),
+        _pairs("dil3:1 avg:0 max:2 dil5:1 skip:2 avg:1 avg:3 sep3:4"),
+    ),
+    "mdenas_mixture": Genotype(
+        _pairs("dil5:0 dil5:1 avg:2 max:1 sep3:2 dil3:1 sep3:1 avg:3"),
+        _pairs("dil3:0 sep3:1 skip:2 avg:0 dil5:2 dil3:0 avg:0 skip:2"),
+    ),
+}
+
+
+def uniform_genotype(operation: str, edges: Literal["top2", "all14"] = "top2") -> Genotype:
+    """The genotype with the same operation everywhere; with ``top2`` each node takes both inputs of the cell."""
+    pairs = EDGES if edges == "all14" else tuple(edge for edge in EDGES if edge[1] < INPUTS)
+    form = tuple(Edge(node, source, operation) for node, source in pairs)
+    return Genotype(form, form)
+
+
+def named_genotype(name: str) -> Genotype:
+    """A published genotype by name.
+
+    Raises:
+        OptionError: there is none of that name.
+    """
+    if name not in GENOTYPES:
+        raise OptionError(
+            f"no genotype is called {name!r}{did_you_mean(name, GENOTYPES)}",
+            remedy=f"the genotypes are: {', '.join(GENOTYPES)}",
+        )
+    return GENOTYPES[name]

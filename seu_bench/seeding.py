@@ -1,0 +1,75 @@
+"""All randomness hangs on the run's seed: seeds derived by name, and random states that do not disturb each other."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def derive_seed(seed: int, *purpose: str | int) -> int:
+    """A seed for one purpose, e.g. ``derive_seed(0, "training", 3)``; in [0, 2**63)."""
+    text = "/".join(str(part) for part in (seed, *purpose))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+class RandomState:
+    """A random state of its own for torch (CPU and one accelerator), NumPy and ``random``.
+
+    Inside :meth:`active` the global generators continue from this state; outside they are as they were before. So a
+    stage draws the same numbers whatever ran before it or beside it, and the state can be kept in a checkpoint.
+    """
+
+    def __init__(self, seed: int, device: torch.device | None = None) -> None:
+        self._cuda = device if device is not None and device.type == "cuda" else None
+        outside = self._capture()
+        torch.manual_seed(seed)
+        np.random.seed(seed % 2**32)
+        random.seed(seed)
+        self._inside = self._capture()
+        self._install(outside)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Continue from this state for the length of a ``with`` block."""
+        outside = self._capture()
+        self._install(self._inside)
+        try:
+            yield
+        finally:
+            self._inside = self._capture()
+            self._install(outside)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain values only, so that it can be loaded with ``weights_only=True``."""
+        return dict(self._inside)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` gave."""
+        self._inside = dict(state)
+
+    def _capture(self) -> dict[str, Any]:
+        name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+        version, internal, gauss = random.getstate()
+        state: dict[str, Any] = {
+            "torch": torch.get_rng_state(),
+            "numpy": [str(name), torch.from_numpy(keys.astype(np.int64)), int(position), int(has_gauss), float(cached)],
+            "random": [version, list(internal), gauss],
+        }
+        if self._cuda is not None:
+            state["cuda"] = torch.cuda.get_rng_state(self._cuda)
+        return state
+
+    def _install(self, state: dict[str, Any]) -> None:
+        torch.set_rng_state(state["torch"])
+        name, keys, position, has_gauss, cached = state["numpy"]
+        np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
+        version, internal, gauss = state["random"]
+        random.setstate((version, tuple(internal), gauss))
+        if self._cuda is not None:
+            torch.cuda.set_rng_state(state["cuda"], self._cuda)

@@ -1,0 +1,235 @@
+"""A stage: a loop over epochs with a state that can be timed, watched, interrupted between epochs and resumed.
+
+Searching, creating and training are stages. A stage owns its randomness, so that what it does depends on the seed and
+on its inputs alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import torch
+from torch import nn
+
+from seu_bench.errors import RunError
+from seu_bench.seeding import RandomState
+from seu_bench.spec import Schedule
+
+Result = TypeVar("Result")
+
+#: Seconds between two reports within an epoch.
+REPORT_EVERY = 0.5
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What an epoch measured: mean loss per image and accuracy in [0, 1]; ``None`` where not measured."""
+
+    loss: float | None = None
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class StageProgress:
+    """How far a stage is.
+
+    Attributes:
+        task: 0-based.
+        epoch: epochs done.
+        image_passes: images passed forward so far in this stage.
+        seconds: spent in this stage so far.
+        done: whether this is the stage's last report.
+    """
+
+    stage: str
+    task: int
+    epoch: int
+    epochs: int
+    report: EpochReport
+    image_passes: int
+    seconds: float
+    done: bool = False
+
+
+Watcher: TypeAlias = Callable[[StageProgress], None]
+
+
+class Stage(ABC, Generic[Result]):
+    """Base of all stages.
+
+    Args:
+        name: ``search``, ``creation``, ``training``, ...
+        task: 0-based.
+        epochs: length of the loop.
+        seed: of all randomness in the stage.
+        device: where it computes.
+    """
+
+    def __init__(self, name: str, task: int, epochs: int, seed: int, device: torch.device) -> None:
+        self.name = name
+        self.task = task
+        self.epochs = epochs
+        self.device = device
+        self.epoch = 0
+        self.image_passes = 0
+        self.seconds = 0.0
+        self.report = EpochReport()
+        self.randomness = RandomState(seed, device)
+        self._watch: Watcher | None = None
+        self._began = self._told = time.perf_counter()
+
+    @abstractmethod
+    def run_epoch(self) -> EpochReport:
+        """One epoch. Counts the images it passes forward with :meth:`passed`."""
+
+    @abstractmethod
+    def result(self) -> Result:
+        """What the stage found; called once, after the last epoch."""
+
+    @abstractmethod
+    def own_state(self) -> dict[str, Any]:
+        """Everything else that decides how the stage goes on: tensors and plain values."""
+
+    @abstractmethod
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`own_state` gave."""
+
+    def passed(self, images: int) -> None:
+        """Count ``images`` passed forward; tells the watcher now and then."""
+        self.image_passes += images
+        now = time.perf_counter()
+        if self._watch is not None and now - self._told >= REPORT_EVERY:
+            self._told = now
+            self._watch(self._progress(self.seconds + now - self._began))
+
+    def advance(self) -> None:
+        """Run one epoch under the stage's own randomness.
+
+        Raises:
+            RunError: the loss is not finite any more.
+        """
+        self._began = time.perf_counter()
+        with self.randomness.active():
+            self.report = self.run_epoch()
+        self.epoch += 1
+        self.seconds += time.perf_counter() - self._began
+        if self.report.loss is not None and not math.isfinite(self.report.loss):
+            raise RunError(
+                f"the loss became {self.report.loss} in stage {self.name!r} of task {self.task}, epoch {self.epoch}",
+                remedy="lower the learning rate or the option that makes it diverge, and run again with --force",
+            )
+
+    def run(self, watch: Watcher | None = None) -> Result:
+        """Run what is left of the loop and return the result."""
+        self._watch = watch
+        self._tell()
+        while self.epoch < self.epochs:
+            self.advance()
+            if self.epoch < self.epochs:
+                self._tell()
+        began = time.perf_counter()
+        with self.randomness.active():
+            result = self.result()
+        self.seconds += time.perf_counter() - began
+        self._tell(done=True)
+        self._watch = None
+        return result
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state between two epochs: tensors and plain values only."""
+        return {
+            "stage": self.name,
+            "task": self.task,
+            "epoch": self.epoch,
+            "image_passes": self.image_passes,
+            "seconds": self.seconds,
+            "report": [self.report.loss, self.report.accuracy],
+            "randomness": self.randomness.state_dict(),
+            "own": self.own_state(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave.
+
+        Raises:
+            RunError: the state is another stage's.
+        """
+        if (state["stage"], state["task"]) != (self.name, self.task):
+            raise RunError(
+                f"this is the state of stage {state['stage']!r} of task {state['task']}, "
+                f"not of stage {self.name!r} of task {self.task}"
+            )
+        self.epoch = state["epoch"]
+        self.image_passes = state["image_passes"]
+        self.seconds = state["seconds"]
+        self.report = EpochReport(*state["report"])
+        self.randomness.load_state_dict(state["randomness"])
+        self.load_own_state(state["own"])
+
+    def _progress(self, seconds: float, done: bool = False) -> StageProgress:
+        return StageProgress(
+            self.name, self.task, self.epoch, self.epochs, self.report, self.image_passes, seconds, done
+        )
+
+    def _tell(self, done: bool = False) -> None:
+        if self._watch is not None:
+            self._told = time.perf_counter()
+            self._watch(self._progress(self.seconds, done))
+
+
+def cosine_rate(schedule: Schedule, epoch: int) -> float:
+    """Learning rate of 0-based ``epoch``: cosine from ``learning_rate`` to ``min_learning_rate``
+    (Loshchilov & Hutter, SGDR, ICLR 2017, equation 5, without restarts)."""
+    span = schedule.learning_rate - schedule.min_learning_rate
+    return schedule.min_learning_rate + span * (1 + math.cos(math.pi * epoch / schedule.epochs)) / 2
+
+
+def make_sgd(parameters: list[nn.Parameter], schedule: Schedule) -> torch.optim.SGD:
+    """A fresh SGD optimiser as ``schedule`` says."""
+    return torch.optim.SGD(
+        parameters, lr=schedule.learning_rate, momentum=schedule.momentum, weight_decay=schedule.weight_decay
+    )
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of every parameter group."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+class BestWeights:
+    """The weights of the epoch with the lowest validation loss, kept aside and restored.
+
+    Args:
+        module: what trains; nothing else is copied.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.loss = math.inf
+        self._kept: dict[str, torch.Tensor] = {}
+
+    def offer(self, loss: float) -> None:
+        """Keep the present weights if ``loss`` is the lowest so far."""
+        if loss < self.loss:
+            self.loss = loss
+            self._kept = {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+
+    def restore(self) -> None:
+        """Go back to the weights kept, if any."""
+        if self._kept:
+            self.module.load_state_dict(self._kept)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain values."""
+        return {"loss": self.loss, "kept": dict(self._kept)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self.loss = state["loss"]
+        self._kept = dict(state["kept"])

@@ -1,0 +1,211 @@
+"""Records and leaderboards as text for a reader: tables for the terminal, and what both they and Markdown need.
+
+Everything that comes from a record is shown literally, on one line and without control characters: rich is given
+texts and no markup, and Markdown is escaped. Tables hold within 80 columns, the width of an output that is no terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from seu_bench.metrics import METRIC_DEFINITIONS, format_metric, format_seconds
+from seu_bench.options import parse_value
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+    from seu_bench.leaderboard import Leaderboard
+    from seu_bench.record import Record
+
+#: Test tasks beside each other in a matrix; more go below.
+TASKS_ABREAST: Final = 10
+
+
+def printable(text: str) -> str:
+    """``text`` on one line without control characters, which could break a table or drive a terminal."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
+def escape_markdown(text: str) -> str:
+    """``text`` so that Markdown, in a table or not, shows it as it is."""
+    text = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([\\`*|~$\[\]])", r"\\\1", text)
+    # Within a word an underscore is one; elsewhere it would be emphasis.
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+
+
+def format_option(value: Any) -> str:
+    """An option's value as it could be given with ``-o``: text bare where it would be read back as text."""
+    if isinstance(value, str) and value and printable(value) == value and parse_value(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def why_not_ranked(record: Record) -> str | None:
+    """Why a record enters no leaderboard; ``None`` if it does."""
+    reasons = {
+        f"the run is {record.status}, not finished": record.status != "finished",
+        f"protocol {record.protocol!r} is never ranked": not record.ranked,
+        "synthetic data": record.synthetic,
+        "images were limited with --limit": record.limit is not None,
+        "no data fingerprint": not record.data_fingerprint,
+    }
+    found = "; ".join(reason for reason, holds in reasons.items() if holds)
+    return found or (None if record.may_be_ranked else "it may not be ranked")
+
+
+def matrix_table(record: Record) -> RenderableType:
+    """The accuracy matrix in percent: a row after each task learned, a column per task tested; ``-``: not measured.
+
+    More than :data:`TASKS_ABREAST` tasks are several tables, one below the other.
+    """
+    from rich.console import Group
+
+    matrix = record.accuracy_matrix
+    tasks = max([len(record.task_names), *[len(row) for row in matrix]])
+    tables = []
+    for first in range(0, tasks, TASKS_ABREAST):
+        columns = range(first, min(first + TASKS_ABREAST, tasks))
+        table = _table("accuracy (%) on task ...", pad=0)
+        table.add_column("after learning", overflow="fold")
+        for task in columns:
+            table.add_column(str(task), justify="right", no_wrap=True)
+        for row, values in enumerate(matrix):
+            name = f" {record.task_names[row]}" if row < len(record.task_names) else ""
+            cells = [values[task] if task < len(values) else None for task in columns]
+            shown = ["-" if value is None else f"{100 * value:.1f}" for value in cells]
+            table.add_row(_literal(f"{row}{name}"), *shown)
+        tables.append(table)
+    return Group(*(tables if matrix and tables else ["no accuracy was measured"]))
+
+
+def metrics_table(record: Record) -> Table:
+    """The record's metrics: id, value, definition. Plugins' metrics come after those defined here."""
+    table = _table("metrics")
+    table.add_column("metric", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("definition", overflow="fold")
+    known = [key for key in METRIC_DEFINITIONS if key in record.metrics]
+    for key in [*known, *sorted(set(record.metrics) - set(known))]:
+        definition = METRIC_DEFINITIONS.get(key, "")
+        table.add_row(_literal(key), format_metric(key, record.metrics[key]), _literal(definition))
+    return table
+
+
+def leaderboard_table(board: Leaderboard) -> Table:
+    """A leaderboard: rank, configuration, seeds, mean ± standard deviation of what decides; its files have more."""
+    from rich.text import Text
+
+    told = [f"data {board.data_fingerprint}", f"records: {board.records}", *board.left_out]
+    table = _table(board.title, caption=Text("\n").join(_literal(line) for line in told), pad=0)
+    decisive = ("mixed_score", "acc", "forgetting", "params_total")
+    headings = ["#", "configuration", "seeds", *[board.heading(key) for key in decisive]]
+    for heading in headings:
+        words = heading == "configuration"
+        # Numbers are never cut: it is the configuration that is folded where the space is short.
+        table.add_column(heading.replace(" (", "\n("), justify="left" if words else "right", no_wrap=not words)
+    for row in board.cells(decisive):
+        table.add_row(*[_literal(cell) for cell in row])
+    return table
+
+
+def record_summary(record: Record) -> RenderableType:
+    """All that a reader of one run wants: what it was, its matrix, metrics, stages, genotypes and paths."""
+    from rich.console import Group
+
+    parts: list[RenderableType] = [_header(record), "", matrix_table(record), "", metrics_table(record)]
+    if record.stages:
+        parts += ["", _stages_table(record)]
+    if record.genotypes is not None:
+        parts += ["", "genotypes"]
+        parts += [_literal(f"- task {task}: {_genotype(found)}") for task, found in enumerate(record.genotypes)]
+    if record.paths is not None:
+        parts += ["", "paths (unit used in each layer)"]
+        parts += [f"- task {task}: {' '.join(map(str, path))}" for task, path in enumerate(record.paths)]
+    if record.unit_tasks is not None:
+        parts += ["", "units (task that each was made for)"]
+        parts += [f"- layer {layer}: {' '.join(map(str, made))}" for layer, made in enumerate(record.unit_tasks)]
+    return Group(*parts)
+
+
+def _header(record: Record) -> Table:
+    from rich.table import Table
+
+    status = f"{record.status}: {record.error}" if record.error else record.status
+    data = "synthetic" if record.synthetic else record.data_fingerprint or "-"
+    environment = record.environment
+    versions = " ".join(f"{name} {version}" for name, version in sorted(environment.versions.items()))
+    lines = {
+        "run": record.run_id,
+        "status": status,
+        "ranked": f"no: {reason}" if (reason := why_not_ranked(record)) else "yes",
+        "benchmark": f"{record.benchmark}, version {record.benchmark_version}, protocol {record.protocol}"
+        + _options(record.benchmark_overrides),
+        "strategy": record.strategy + _options(record.options),
+        "searcher": record.searcher and record.searcher + _options(record.searcher_options),
+        "creator": record.creator and record.creator + _options(record.creator_options),
+        "seed": str(record.seed),
+        "data": data if record.limit is None else f"{data}, limited to {record.limit:,} images per split",
+        "task order": " ".join(map(str, record.task_order)),
+        "started": record.started,
+        "took": format_seconds(record.seconds),
+        "device": environment.device + (f", {environment.threads} threads" if environment.threads else ""),
+        "made with": " ".join(part for part in (versions, environment.platform) if part),
+        "revision": environment.git_revision,
+    }
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in lines.items():
+        if text:
+            table.add_row(name, _literal(text))
+    return table
+
+
+def _stages_table(record: Record) -> Table:
+    table = _table("stages")
+    for heading in ("task", "stage", "epochs", "time", "image passes"):
+        table.add_column(heading, justify="left" if heading == "stage" else "right", no_wrap=heading != "stage")
+    for stage in record.stages:
+        time = format_seconds(stage.seconds)
+        table.add_row(str(stage.task), _literal(stage.name), str(stage.epochs), time, f"{stage.image_passes:,}")
+    table.add_section()
+    seconds = format_seconds(sum(stage.seconds for stage in record.stages))
+    table.add_row("all", "", "", seconds, f"{sum(stage.image_passes for stage in record.stages):,}")
+    return table
+
+
+def _options(options: Mapping[str, Any]) -> str:
+    shown = ", ".join(f"{key}={format_option(value)}" for key, value in sorted(options.items()))
+    return f" ({shown})" if shown else ""
+
+
+def _genotype(found: Mapping[str, Any] | None) -> str:
+    return "-" if found is None else json.dumps(found, ensure_ascii=False)
+
+
+def _table(title: str, *, caption: Text | None = None, pad: int = 1) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(
+        title=_literal(title),
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, pad),
+        show_edge=False,
+    )
+
+
+def _literal(text: str) -> Text:
+    """``text`` as it is: in a :class:`rich.text.Text` neither markup nor names of emojis mean anything."""
+    from rich.text import Text
+
+    return Text(printable(text))

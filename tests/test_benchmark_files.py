@@ -1,0 +1,214 @@
+"""The benchmarks that come with seu-bench say what the paper says, and faulty files say what is wrong with them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seu_bench_benchmarks
+from seu_bench.benchmark_file import BenchmarkFile
+from seu_bench.errors import SpecError
+from seu_bench.sources import DigitsSource
+from seu_bench.spec import BenchmarkSpec, ClassSplit, DatasetSequence, Permutation
+from seu_bench_benchmarks.datasets import DATASETS
+
+FOLDER = Path(seu_bench_benchmarks.__file__).parent
+NAMES = ["mixture", "pmnist", "split_cifar10", "split_cifar100", "split_digits"]
+
+
+def load(name: str, overrides: dict[str, Any] | None = None) -> BenchmarkSpec:
+    return BenchmarkFile(FOLDER / f"{name}.toml").load(overrides)
+
+
+def test_registered() -> None:
+    benchmarks: dict[str, Any] = {}
+    datasets: dict[str, Any] = {}
+    seu_bench_benchmarks.register_benchmarks(register=benchmarks.__setitem__)
+    seu_bench_benchmarks.register_datasets(register=datasets.__setitem__)
+    assert sorted(benchmarks) == NAMES
+    assert set(datasets) == {
+        *("digits", "mnist", "fashion_mnist", "kmnist", "emnist_letters", "svhn", "cifar10", "cifar100")
+    }
+    for factory in [*benchmarks.values(), *datasets.values()]:
+        assert 10 < len(factory.summary) < 120
+
+
+def test_registering_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, seu_bench_benchmarks as b;"
+        "b.register_benchmarks(register=lambda n, f: f.summary); b.register_datasets(register=lambda n, f: f.summary);"
+        "print([m for m in ('numpy', 'torch', 'torchvision', 'sklearn', 'PIL', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_file_is_whole(name: str) -> None:
+    spec = load(name)
+    assert spec.name == name
+    assert spec.version == 1
+    assert spec.default_protocol == ("quick" if name == "split_digits" else "paper")
+    assert set(spec.protocols) == {"paper", "quick", "smoke"}
+    assert not spec.protocols["smoke"].ranked and spec.protocols["paper"].ranked
+    if name != "split_digits":
+        assert "arXiv:2003.08559" in spec.citation
+    used = (
+        [task.dataset for task in spec.stream.tasks.values()]
+        if isinstance(spec.stream, DatasetSequence)
+        else [spec.stream.dataset]
+    )
+    assert set(used) <= set(DATASETS)
+
+
+@pytest.mark.parametrize(
+    ("name", "decays", "old_units", "cells"),
+    [
+        ("split_cifar10", (0.003, 0.0003, 0.0003), 10, 6),
+        ("split_cifar100", (0.001, 0.0003, 0.0003), 30, 6),
+        ("pmnist", (0.0003, 0.0003, 0.0003), 30, 5),
+        ("mixture", (0.003, 0.003, 0.003), 30, 6),
+    ],
+)
+def test_paper_hyper_parameters(name: str, decays: tuple[float, float, float], old_units: int, cells: int) -> None:
+    protocols = load(name).protocols
+    paper = protocols["paper"]
+    assert paper.creation.old_unit_epochs == old_units
+    assert (paper.model.cells, paper.model.channels) == (cells, 36)
+    for protocol in protocols.values():
+        stages = (protocol.training, protocol.search, protocol.creation)
+        assert tuple(stage.weight_decay for stage in stages) == decays
+    stage = paper.training
+    assert (stage.epochs, stage.batch_size, stage.learning_rate, stage.min_learning_rate) == (50, 128, 0.025, 0)
+    assert (stage.momentum, stage.clip_norm) == (0.9, 5)
+    searching = paper.search
+    assert (searching.cells, searching.batch_size, searching.epochs) == (4, 512, 100)
+    assert (searching.learning_rate, searching.min_learning_rate) == (0.025, 0.001)
+    creating = paper.creation
+    assert (creating.batch_size, creating.epochs, creating.min_learning_rate) == (128, 100, 0.001)
+    assert paper.images.train is None
+
+
+def test_pmnist_stream() -> None:
+    stream = load("pmnist").stream
+    assert isinstance(stream, Permutation)
+    assert (stream.tasks, stream.dataset, stream.validation) == (10, "mnist", 0.10)
+    assert (stream.input.mean, stream.input.std) == ((0.1307,), (0.3081,))
+
+
+@pytest.mark.parametrize(("name", "each"), [("split_cifar10", 2), ("split_cifar100", 20)])
+def test_split_cifar_streams(name: str, each: int) -> None:
+    stream = load(name).stream
+    assert isinstance(stream, ClassSplit)
+    assert (stream.classes_per_task, stream.order, stream.validation) == (each, "shuffled", 0.10)
+    assert stream.input.mean == pytest.approx((125.3 / 255, 123.0 / 255, 113.9 / 255), abs=1e-12)
+    assert stream.input.std == pytest.approx((63.0 / 255, 62.1 / 255, 66.7 / 255), abs=1e-12)
+
+
+def test_mixture_stream() -> None:
+    stream = load("mixture").stream
+    assert isinstance(stream, DatasetSequence)
+    assert stream.order == ("emnist", "mnist", "svhn", "fashion", "kmnist")
+    assert stream.validation == 0.15
+    assert {name: task.classes for name, task in stream.tasks.items()} == {
+        **{"emnist": 28, "mnist": 10, "svhn": 10, "fashion": 10, "kmnist": 10}
+    }
+    constants = {name: (task.input.mean, task.input.std) for name, task in stream.tasks.items()}
+    assert constants == {
+        "emnist": ((0.1722,), (0.3309,)),
+        "mnist": ((0.1,), (0.2752,)),
+        "svhn": ((0.4377, 0.4438, 0.4728), (0.198, 0.201, 0.197)),
+        "fashion": ((0.2190,), (0.3318,)),
+        "kmnist": ((0.1918,), (0.3483,)),
+    }
+    for name, task in stream.tasks.items():
+        assert (task.input.pad, task.input.channels) == ((0, None) if name == "svhn" else (2, 3))
+        assert task.label_offset == 0
+
+
+def test_split_digits_constants_are_those_of_its_training_images() -> None:
+    spec = load("split_digits")
+    assert isinstance(spec.stream, ClassSplit)
+    assert (spec.stream.classes_per_task, spec.stream.validation) == (2, 0.15)
+    data = DigitsSource().load(None)
+    pixels = data.train.images / 255.0
+    assert spec.stream.input.mean == pytest.approx((pixels.mean(),), abs=1e-6)
+    assert spec.stream.input.std == pytest.approx((pixels.std(),), abs=1e-6)
+    assert (spec.protocols["quick"].images.train or 0) > max(data.info.train_per_class or ()) * 2
+
+
+def test_overrides() -> None:
+    spec = load("mixture", {"stream.validation": 0.10, "protocols.quick.training.epochs": 3})
+    assert spec.stream.validation == 0.10
+    assert spec.protocols["quick"].training.epochs == 3
+    assert spec.protocols["quick"].training.batch_size == 32
+    assert spec.identity() != load("mixture").identity()
+    assert load("split_cifar10", {"stream.order": [1, 0, 2, 4, 3]}).stream.order == (1, 0, 2, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("steram.validation", "did you mean 'stream'"),
+        ("stream.validatoin", "validatoin"),
+        ("name.first", "not a table"),
+    ],
+)
+def test_unknown_override(key: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load("split_cifar10", {key: 0.1})
+    assert said in str(caught.value)
+    assert "split_cifar10.toml" in str(caught.value)
+
+
+def test_all_faults_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(
+        """
+name = "Bad Name"
+colour = "red"
+[stream]
+kind = "classes"
+dataset = "mnist"
+classes_per_task = 0
+validation = 1.5
+[protocols.quick.training]
+epochs = "many"
+"""
+    )
+    with pytest.raises(SpecError) as caught:
+        BenchmarkFile(path).load({"striem.order": "fixed"})
+    faults = "\n".join(caught.value.faults)
+    for said in ("name", "colour", "classes_per_task", "validation", "epochs", "striem"):
+        assert said in faults
+    assert len(caught.value.faults) == 6
+
+
+def test_missing_and_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="does not exist"):
+        BenchmarkFile(tmp_path / "none.toml").load()
+    (tmp_path / "bad.toml").write_text("name = ")
+    with pytest.raises(SpecError, match="not TOML"):
+        BenchmarkFile(tmp_path / "bad.toml").load()
+
+
+def test_paths_start_from_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        """
+name = "own"
+[stream]
+kind = "classes"
+dataset = "mine"
+classes_per_task = 1
+[datasets.mine]
+kind = "npz"
+path = "mine.npz"
+"""
+    )
+    definition = BenchmarkFile(path).load().datasets["mine"]
+    assert definition.kind == "npz" and definition.path == tmp_path.resolve() / "mine.npz"
