@@ -35,7 +35,7 @@ class Official:
     def __call__(self) -> DatasetSource:
         """The source that reads it."""
         from seu_bench.data import DatasetInfo
-        from seu_bench.sources_torchvision import TorchvisionSource
+        from seu_bench.sources.official import TorchvisionSource
 
         known = DatasetInfo(
             self.name, *self.shape, len(self.train), sum(self.train), sum(self.test), self.train, self.test

@@ -44,9 +44,7 @@ def run(
         from seu_bench.progress import ProgressDisplay
 
         registry.manager.register(ProgressDisplay(), name="progress")
-    request = Request(
-        strategy, benchmark, searcher, creator, protocol, seed, dict(options or {}), limit, synthetic
-    )
+    request = Request(strategy, benchmark, searcher, creator, protocol, seed, dict(options or {}), limit, synthetic)
     outcome = execute(
         registry,
         resolve(registry, request),

@@ -21,6 +21,13 @@ from seu_bench.search_space import (
     cell_plans,
 )
 
+
+def channels_last(images: Tensor) -> Tensor:
+    """``images`` with channels innermost in memory: depthwise convolutions and pooling of few channels run up to 2.5
+    times faster so on a CPU (``make perf`` measures it), and every layer behind keeps the layout."""
+    return images.contiguous(memory_format=torch.channels_last)
+
+
 #: One operation index per edge, for the normal and for the reduction cells.
 Sample: TypeAlias = tuple[Sequence[int], Sequence[int]]
 
@@ -172,7 +179,8 @@ class ProxyNetwork(nn.Module):
 
     def forward(self, images: Tensor, sample: Sample) -> Tensor:
         """Logits ``[N, classes]`` of the sampled network."""
-        older = newer = self.stem(images)
+        older = newer = self.stem(channels_last(images))
         for cell, reduction in zip(self.cells, self._reductions, strict=True):
             older, newer = newer, cell(older, newer, sample[1] if reduction else sample[0])
-        return self.head(newer.mean(dim=(2, 3)))
+        logits: Tensor = self.head(newer.mean(dim=(2, 3)))
+        return logits

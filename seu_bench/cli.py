@@ -99,7 +99,7 @@ def run(results: Path, data_root: Path | None, device: str, force: bool, **asked
     from seu_bench.progress import ProgressDisplay
     from seu_bench.resolve import resolve
     from seu_bench.runner import execute
-    from seu_bench.tables import record_summary
+    from seu_bench.tables import record_summary, why_not_ranked
 
     resolved = resolve(registry, request)
     shorter = {"paper": "quick", "quick": "smoke"}.get(resolved.spec.protocol_name)
@@ -120,7 +120,7 @@ def run(results: Path, data_root: Path | None, device: str, force: bool, **asked
             ):
                 click.echo(f"leaderboard: {results / 'leaderboards' / board.name}.md")
     else:
-        click.echo(f"leaderboard: none ({_why_unranked(outcome.record)})")
+        click.echo(f"leaderboard: none ({why_not_ranked(outcome.record)})")
 
 
 @cli.command(name="list")
@@ -224,7 +224,7 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
     """Show every data set: where it is looked for, whether it is whole, its size."""
     if context.invoked_subcommand is not None:
         return
-    rows = []
+    rows: list[dict[str, Any]] = []
     for entry in _registry().datasets.values():
         state = entry.factory.state(data_root)
         rows.append(
@@ -298,16 +298,6 @@ def _console() -> Console:
 
     console = Console()
     return console if console.is_terminal else Console(width=160)
-
-
-def _why_unranked(record: Any) -> str:
-    if record.synthetic:
-        return "synthetic data is never ranked"
-    if record.limit is not None:
-        return "a run with --limit is never ranked"
-    if not record.ranked:
-        return f"protocol {record.protocol!r} is never ranked"
-    return f"the run is {record.status}"
 
 
 if __name__ == "__main__":

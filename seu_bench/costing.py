@@ -13,11 +13,9 @@ ModelT = TypeVar("ModelT")
 
 
 def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = True) -> list[StageCost]:
-    """Each task's training stage: every training image per epoch, and every validation image if weights are selected."""
+    """Each task's training stage: all training images per epoch, and the validation images if weights are selected."""
     return [
-        StageCost(
-            "training", index, schedule.epochs * task.train, schedule.epochs * task.valid if validate else 0
-        )
+        StageCost("training", index, schedule.epochs * task.train, schedule.epochs * task.valid if validate else 0)
         for index, task in enumerate(plan.tasks)
     ]
 

@@ -23,7 +23,7 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
     """
 
     def __init__(self, tasks: int, stream: str = "test") -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.tasks = tasks
         self.stream = stream
         self.reset()
@@ -71,7 +71,7 @@ class ModelSizes(PluginMetric[dict[str, list[int]]]):
     """Parameters stored, parameters on the task's path and multiply-accumulates per image, after each learned task."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.reset()
 
     def reset(self) -> None:
@@ -99,9 +99,7 @@ class ModelSizes(PluginMetric[dict[str, list[int]]]):
         for module, mode in modes.items():
             module.training = mode
         at = strategy.clock.train_iterations
-        return [
-            MetricValue(self, f"{name}/Task{task:03d}", values[-1], at) for name, values in self.result().items()
-        ]
+        return [MetricValue(self, f"{name}/Task{task:03d}", values[-1], at) for name, values in self.result().items()]
 
     def __str__(self) -> str:
         return "ModelSizes"

@@ -10,8 +10,8 @@ import json
 import math
 import re
 import statistics
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from seu_bench.errors import ResultsError
 from seu_bench.metrics import METRIC_DEFINITIONS
 from seu_bench.record import Record, read_records, write_whole
-from seu_bench.tables import escape_markdown, format_option, why_not_ranked
+from seu_bench.tables import (
+    configuration_label,
+    escape_markdown,
+    printable,
+    protocol_settings,
+    why_not_ranked,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -86,7 +92,7 @@ class Leaderboard:
             "",
             f"- data fingerprint: {escape_markdown(self.data_fingerprint)}",
             f"- {_count(self.records, 'record')}, {_count(len(self.frame), 'configuration')}",
-            "- mean ± standard deviation (n - 1) over seeds; - where it was not measured for every seed",
+            "- mean ± standard deviation (n - 1) over seeds; `-` where it was not measured for every seed",
         ]
         if self.fingerprints > 1:
             lines.append(
@@ -159,7 +165,7 @@ def build_leaderboards(results: Path, benchmark: str | None = None) -> list[Lead
     unread = _told("not read", unreadable)
     groups: dict[_Place, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        if record.may_be_ranked and record.data_fingerprint and benchmark in (None, record.benchmark):
+        if record.may_be_ranked and record.data_fingerprint:
             groups[_place(record)][record.data_fingerprint].append(record)
     boards = []
     names: set[str] = set()
@@ -170,9 +176,10 @@ def build_leaderboards(results: Path, benchmark: str | None = None) -> list[Lead
             name = _free_name(place, fingerprint, names)
             names.add(name)
             board = _board(place, fingerprint, by_data[fingerprint])
-            left_out = (*board.left_out, *unranked, *unread)
-            boards.append(replace(board, name=name, fingerprints=len(by_data), left_out=left_out))
-    return boards
+            told = (*board.left_out, *unranked, *unread)
+            boards.append(replace(board, name=name, fingerprints=len(by_data), left_out=told))
+    # Chosen last, so that a leaderboard's name does not depend on which others were asked for.
+    return [board for board in boards if benchmark in (None, board.benchmark)]
 
 
 def left_out(results: Path, benchmark: str | None = None) -> list[str]:
@@ -222,7 +229,7 @@ def _read(results: Path) -> tuple[list[Record], list[str]]:
 
 
 def _flat(record: Record) -> dict[str, Any]:
-    document = record.model_dump(mode="python")
+    document = record.model_dump(mode="python") | {"may_be_ranked": record.may_be_ranked}
     environment = document.pop("environment")
     parts = {key: document.pop(key) for key in _CHOICES}
     metrics = document.pop("metrics")
@@ -256,8 +263,9 @@ def _unranked(records: Sequence[Record]) -> list[str]:
 def _told(what: str, run_ids: Sequence[str], reason: str = "the record is unreadable") -> list[str]:
     if not run_ids:
         return []
+    named = [printable(run_id) for run_id in run_ids[:5]]
     more = f" and {len(run_ids) - 5} more" if len(run_ids) > 5 else ""
-    return [f"{_count(len(run_ids), 'record')} {what}: {reason} ({', '.join(run_ids[:5])}{more})"]
+    return [f"{_count(len(run_ids), 'record')} {what}: {printable(reason)} ({', '.join(named)}{more})"]
 
 
 def _count(number: int, what: str) -> str:
@@ -274,8 +282,10 @@ def _free_name(place: _Place, fingerprint: str, taken: set[str]) -> str:
 
 def _configuration(record: Record) -> str:
     """What was chosen, as text that is equal where the choice is."""
-    choice = [record.strategy, record.searcher, record.creator, *[getattr(record, part) for part in _CHOICES]]
-    return json.dumps(choice, sort_keys=True)
+    names = [record.strategy, record.searcher, record.creator]
+    options = [getattr(record, part) for part in _CHOICES]
+    # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
+    return json.dumps([names, options, protocol_settings(record)], sort_keys=True)
 
 
 def _board(place: _Place, fingerprint: str, records: Sequence[Record]) -> Leaderboard:
@@ -284,20 +294,20 @@ def _board(place: _Place, fingerprint: str, records: Sequence[Record]) -> Leader
     latest: dict[tuple[str, int], Record] = {}
     for record in sorted(records, key=lambda record: (record.started, record.run_id)):
         latest[_configuration(record), record.seed] = record
-    kept = {record.run_id for record in latest.values()}
-    repeated = [record.run_id for record in records if record.run_id not in kept]
+    kept = {id(record) for record in latest.values()}
+    repeated = [record.run_id for record in records if id(record) not in kept]
     by_choice: dict[str, list[Record]] = defaultdict(list)
     for (choice, _), record in sorted(latest.items()):
         by_choice[choice].append(record)
     firsts = [runs[0] for runs in by_choice.values()]
-    rows = [_row(_label(runs[0], firsts), runs) for runs in by_choice.values()]
+    rows = [_row(configuration_label(runs[0], firsts), runs) for runs in by_choice.values()]
     # A score is never negative, so that what was not measured comes last.
     rows.sort(key=lambda row: (-(row["mixed_score_mean"] or 0), row["configuration"]))
     frame = pandas.DataFrame(rows)
     for column in (f"{key}_{what}" for key in COLUMNS for what in ("mean", "std")):
         frame[column] = frame[column].astype("float64")
-    left_out = _told("not counted", repeated, "a later record has the same configuration and seed")
-    return Leaderboard(*place, fingerprint, "", 1, len(kept), tuple(left_out), frame)
+    told = _told("not counted", repeated, "a later record has the same configuration and seed")
+    return Leaderboard(*place, fingerprint, "", 1, len(latest), tuple(told), frame)
 
 
 def _row(label: str, runs: Sequence[Record]) -> dict[str, Any]:
@@ -316,31 +326,6 @@ def _row(label: str, runs: Sequence[Record]) -> dict[str, Any]:
         row[f"{key}_std"] = statistics.stdev(map(float, values)) if whole and len(values) > 1 else None
     row |= {part: json.dumps(getattr(first, part), sort_keys=True) for part in _CHOICES}
     return row | {"run_ids": " ".join(run.run_id for run in runs)}
-
-
-def _label(record: Record, others: Sequence[Record]) -> str:
-    """Strategy, searcher and creator, then every option that not all rows of the same choice have alike."""
-    same = [other for other in others if other.strategy == record.strategy]
-    parts = {
-        "": ([other.options for other in same], record.options),
-        "searcher.": ([o.searcher_options for o in same if o.searcher == record.searcher], record.searcher_options),
-        "creator.": ([o.creator_options for o in same if o.creator == record.creator], record.creator_options),
-    }
-    shown = [
-        f"{prefix}{key}={format_option(value)}"
-        for prefix, (all_of_them, own) in parts.items()
-        for key, value in sorted(own.items())
-        if _differs(key, all_of_them)
-    ]
-    # What was changed in the benchmark is told always: it is not what the leaderboard's heading says.
-    shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(record.benchmark_overrides.items())]
-    name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
-    return f"{name} ({', '.join(shown)})" if shown else name
-
-
-def _differs(key: str, all_of_them: Sequence[Mapping[str, Any]]) -> bool:
-    seen = Counter(json.dumps(options[key], sort_keys=True) if key in options else None for options in all_of_them)
-    return len(seen) > 1
 
 
 def _mean_and_deviation(key: str, mean: float, deviation: float) -> str:

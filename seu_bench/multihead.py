@@ -20,7 +20,7 @@ class MultiHeadModel(MultiTaskModule):
     """
 
     def __init__(self, classes: Sequence[int]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.classes = tuple(classes)
 
     def adaptation(self, experience: object) -> None:

@@ -45,9 +45,7 @@ class FactorizedReduce(nn.Module):
 
 def relu_conv_norm(inputs: int, outputs: int, *, affine: bool) -> nn.Module:
     """ReLU, 1x1 convolution, BatchNorm."""
-    return nn.Sequential(
-        nn.ReLU(), nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs, affine=affine)
-    )
+    return nn.Sequential(nn.ReLU(), nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs, affine=affine))
 
 
 def separable(channels: int, kernel: int, stride: int, dilation: int, *, affine: bool) -> list[nn.Module]:
@@ -55,9 +53,7 @@ def separable(channels: int, kernel: int, stride: int, dilation: int, *, affine:
     padding = dilation * (kernel // 2)
     return [
         nn.ReLU(),
-        nn.Conv2d(
-            channels, channels, kernel, stride, padding, dilation=dilation, groups=channels, bias=False
-        ),
+        nn.Conv2d(channels, channels, kernel, stride, padding, dilation=dilation, groups=channels, bias=False),
         nn.Conv2d(channels, channels, 1, bias=False),
         nn.BatchNorm2d(channels, affine=affine),
     ]

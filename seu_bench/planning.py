@@ -81,9 +81,7 @@ def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: i
     return parts
 
 
-def plan_stream(
-    spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], limits: ImageLimits, seed: int
-) -> StreamPlan:
+def plan_stream(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], limits: ImageLimits, seed: int) -> StreamPlan:
     """Shape and sizes of a stream.
 
     Raises:
@@ -161,7 +159,7 @@ def _ends(group: tuple[int, ...]) -> list[str]:
 
 def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
     channels = spec.channels or info.channels
-    if channels != info.channels and info.channels != 1:
+    if info.channels not in (channels, 1):
         raise RequestError(
             f"data set {info.name!r} has {info.channels} channels, which cannot be repeated to {channels}",
             remedy="input.channels repeats grey images only",

@@ -126,9 +126,7 @@ class Registry:
         return Kind(singular, plural, entries)
 
 
-def _collector(
-    entries: dict[str, Entry[Any]], singular: str, plugin: str, package: str
-) -> Callable[[str, Any], None]:
+def _collector(entries: dict[str, Entry[Any]], singular: str, plugin: str, package: str) -> Callable[[str, Any], None]:
     def register(name: str, factory: Any) -> None:
         if name in entries:
             other = entries[name]

@@ -207,5 +207,3 @@ def _component(
     known_preset = {key: value for key, value in preset.items() if key in model.model_fields}
     options = build_options(model, f"{kind} {name!r}", layers.get(name, {}), known_preset, given)
     return Component(name, chosen, options)
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable
@@ -113,7 +114,7 @@ class _Run:
         plan = self.stream.plan
         self.matrix = AccuracyMatrix(len(plan.tasks))
         self.sizes = ModelSizes()
-        evaluator = EvaluationPlugin(self.matrix, self.sizes, loggers=[SilentLogger()], collect_all=False)
+        evaluator = EvaluationPlugin(self.matrix, self.sizes, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
         setting = run.setting(plan, device, watch=self.ledger, evaluator=evaluator)
         self.strategy = run.strategy.build(setting)
         self.began = time.perf_counter()
@@ -195,7 +196,7 @@ class _Run:
         metrics["peak_memory_bytes"] = _peak_memory(self.strategy.device)
         if record.status == "finished":
             for name, entry in self.registry.metrics.items():
-                metrics[name] = entry.factory(record)
+                metrics[name] = _finite(entry.factory(record))
         self.record = record.model_copy(update={"metrics": metrics})
         write_record(self.results, self.record)
 
@@ -229,6 +230,11 @@ def check_writable(results: Path) -> None:
         for folder in reversed(made):
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
+
+
+def _finite(value: float | None) -> float | int | None:
+    """A plugin's metric as a record can hold it: NaN and infinity are no measurements."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _peak_memory(device: Any) -> int | None:

@@ -54,7 +54,8 @@ class RandomState:
         self._inside = dict(state)
 
     def _capture(self) -> dict[str, Any]:
-        name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+        numpy_state: Any = np.random.get_state(legacy=True)
+        name, keys, position, has_gauss, cached = numpy_state
         version, internal, gauss = random.getstate()
         state: dict[str, Any] = {
             "torch": torch.get_rng_state(),

@@ -27,4 +27,4 @@ def count_macs(forward: Callable[[Tensor], object], shape: Iterable[int], device
     image = torch.zeros((1, *shape), device=device)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         forward(image)
-    return counter.get_total_flops() // 2
+    return int(counter.get_total_flops()) // 2

@@ -107,7 +107,7 @@ class FolderDefinition(Frozen):
 
     kind: Literal["folder"]
     path: Path
-    size: PositiveInt | tuple[PositiveInt, PositiveInt] = Field(description="height and width every image is resized to")
+    size: PositiveInt | tuple[PositiveInt, PositiveInt] = Field(description="height and width of every image")
     channels: Literal[1, 3] = 3
     test_fraction: Fraction = Field(0.20, description="held out per class where there is no test folder")
 

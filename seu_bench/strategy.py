@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from avalanche.logging import BaseLogger
 from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
@@ -37,7 +38,7 @@ class Step:
     """A stage of learning a task, made when its turn comes, and what is done with its result."""
 
     make: Callable[[], Stage[Any]]
-    apply: Callable[[Any], None] = lambda result: None
+    apply: Callable[[Any], None] | None = None
 
 
 class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
@@ -80,7 +81,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
             eval_mb_size=eval_mb_size,
             device=device,
             plugins=plugins,
-            evaluator=EvaluationPlugin(loggers=[SilentLogger()]) if evaluator is None else evaluator,
+            evaluator=EvaluationPlugin(loggers=[SilentLogger()]) if evaluator is None else evaluator,  # type: ignore[no-untyped-call]
         )
         self.schedule = schedule
         self.seed = seed
@@ -127,17 +128,17 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
 
     # ------------------------------------------------------------------ Avalanche's flow
 
-    def make_train_dataloader(self, **kwargs: Any) -> None:
+    def make_train_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
         """Whole batches by index in place of Avalanche's loader."""
         images = task_images(self.adapted_dataset, self._task_of(self.experience), self.device)
         self.dataloader = BatchLoader(images, self.train_mb_size, shuffle=True)
 
-    def make_eval_dataloader(self, **kwargs: Any) -> None:
+    def make_eval_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
         """Whole batches by index in place of Avalanche's loader."""
         images = task_images(self.adapted_dataset, self._task_of(self.experience), self.device)
         self.dataloader = BatchLoader(images, self.eval_mb_size, shuffle=False)
 
-    def check_model_and_optimizer(self, **kwargs: Any) -> None:
+    def check_model_and_optimizer(self, *arguments: Any, **kwargs: Any) -> None:
         """Nothing: stages grow the model and make their optimisers."""
 
     def model_adaptation(self, model: Any = None) -> Any:
@@ -162,9 +163,9 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         self.optimizer.step()
 
     def _after_training_iteration(self, **kwargs: Any) -> None:
-        if self.epoch_meter is not None:
+        if self.epoch_meter is not None and self.mb_output is not None:
             self.epoch_meter.add(self.loss, self.mb_output, self.mb_y)
-        super()._after_training_iteration(**kwargs)
+        super()._after_training_iteration(**kwargs)  # type: ignore[no-untyped-call]
 
     def _train_exp(self, experience: Any, eval_streams: Any = None, **kwargs: Any) -> None:
         index = self._task_of(experience)
@@ -172,7 +173,9 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         valid = self._validation_of(experience, eval_streams)
         task = TaskData(index, train, valid)
         for step in self.steps(task):
-            step.apply(step.make().run(self.watch))
+            result = step.make().run(self.watch)
+            if step.apply is not None:
+                step.apply(result)
 
     def begin_training(self, module: nn.Module) -> None:
         """A fresh optimiser over what trains in ``module``."""
@@ -181,9 +184,9 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
 
     def train_one_epoch(self) -> None:
         """One epoch over the training images, with Avalanche's callbacks."""
-        self._before_training_epoch()
-        self.training_epoch()
-        self._after_training_epoch()
+        self._before_training_epoch()  # type: ignore[no-untyped-call]
+        self.training_epoch()  # type: ignore[no-untyped-call]
+        self._after_training_epoch()  # type: ignore[no-untyped-call]
 
     @staticmethod
     def _task_of(experience: Any) -> int:
@@ -291,8 +294,5 @@ class _CountingMeter(EpochMeter):
         self._stage.passed(len(labels))
 
 
-class SilentLogger:
+class SilentLogger(BaseLogger):
     """A logger that logs nothing: without one, Avalanche warns that there is none."""
-
-    def log_metrics(self, values: Any) -> None:
-        """Nothing."""

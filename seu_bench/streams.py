@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,12 +52,12 @@ class TaskStream:
     tasks: tuple[TaskSplits, ...]
     fingerprint: str
 
-    def avalanche(self) -> CLScenario:  # type: ignore[type-arg]
+    def avalanche(self) -> CLScenario[Any]:
         """The Avalanche benchmark with streams ``train``, ``valid`` and ``test``, task labels and classes."""
         streams = {
             name: [TaskDataset.of(getattr(task, name)) for task in self.tasks] for name in ("train", "valid", "test")
         }
-        scenario = with_task_labels(benchmark_from_datasets(**streams))
+        scenario: CLScenario[Any] = with_task_labels(benchmark_from_datasets(**streams))
         for stream in scenario.streams.values():
             for experience, task in zip(stream, self.plan.tasks, strict=True):
                 # Avalanche leaves this unset or makes it a set; its own MultiHeadClassifier wants a list.
@@ -110,9 +111,7 @@ def build_stream(
         if part.permutation_seed is not None:
             pixels = plan.channels * plan.height * plan.width
             permutation = torch.from_numpy(shuffled(pixels, part.permutation_seed)).to(device)
-        splits = [
-            store.images(piece, split, index, plan.channels, permutation) for split in ("train", "valid", "test")
-        ]
+        splits = [store.images(piece, split, index, plan.channels, permutation) for split in ("train", "valid", "test")]
         tasks.append(TaskSplits(*splits))
         labels = torch.cat([split.labels for split in splits])
         lowest, highest = int(labels.min()), int(labels.max())

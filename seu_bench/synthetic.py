@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seu_bench.data import DatasetInfo, Images, Labels, RawDataset, RawSplit
-from seu_bench.sources_common import counted
+from seu_bench.sources.common import counted
 
 #: Least images per class, so that each task can be learned and judged at any scale.
 LEAST_TRAIN, LEAST_TEST = 30, 10
@@ -52,7 +51,7 @@ def synthetic_dataset(info: DatasetInfo, seed: int, scale: float = 0.02) -> RawD
     occurs = [count > 0 for count in info.train_per_class or (1,) * info.classes]
     train = _split(prototypes, _sizes(info.train_per_class, info.train, occurs, scale, LEAST_TRAIN), generator, reach)
     test = _split(prototypes, _sizes(info.test_per_class, info.test, occurs, scale, LEAST_TEST), generator, reach)
-    return RawDataset(counted(replace(info), train.labels, test.labels), train, test)
+    return RawDataset(counted(info, train.labels, test.labels), train, test)
 
 
 def _sizes(
@@ -126,4 +125,5 @@ def _pictures(
     picture = picture * contrast + brightness
     picture += np.float32(_SMOOTH) * _smooth(count, channels, *size, generator)
     picture += np.float32(_PIXEL) * generator.standard_normal(picture.shape, dtype=np.float32)
-    return np.clip(np.round(128 + 45 * picture), 0, 255).astype(np.uint8)
+    images: Images = np.clip(np.round(128 + 45 * picture), 0, 255).astype(np.uint8)
+    return images

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from seu_bench.metrics import METRIC_DEFINITIONS, format_metric, format_seconds
 from seu_bench.options import parse_value
@@ -57,6 +57,38 @@ def why_not_ranked(record: Record) -> str | None:
     }
     found = "; ".join(reason for reason, holds in reasons.items() if holds)
     return found or (None if record.may_be_ranked else "it may not be ranked")
+
+
+def protocol_settings(record: Record) -> dict[str, Any]:
+    """The protocol's settings without its options by strategy, which are in the record's own options."""
+    owners = ("strategies", "searchers", "creators")
+    return {key: value for key, value in record.protocol_settings.items() if key not in owners}
+
+
+def configuration_label(record: Record, others: Sequence[Record]) -> str:
+    """What was chosen, in words: strategy, searcher and creator, then the options that tell it from ``others``.
+
+    Args:
+        others: the records beside it in a leaderboard; an option is named where those of the same choice differ in it.
+    """
+    same = [other for other in others if other.strategy == record.strategy]
+    alike = [other for other in others if other.benchmark_overrides == record.benchmark_overrides]
+    parts = {
+        "": ([other.options for other in same], record.options),
+        "searcher.": ([o.searcher_options for o in same if o.searcher == record.searcher], record.searcher_options),
+        "creator.": ([o.creator_options for o in same if o.creator == record.creator], record.creator_options),
+        "protocol.": ([protocol_settings(other) for other in alike], protocol_settings(record)),
+    }
+    shown = [
+        f"{prefix}{key}={format_option(value)}"
+        for prefix, (all_of_them, own) in parts.items()
+        for key, value in sorted(own.items())
+        if _differs(key, all_of_them)
+    ]
+    # What was changed in the benchmark is told always: it is not what the leaderboard's heading says.
+    shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(record.benchmark_overrides.items())]
+    name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
+    return f"{name} ({', '.join(shown)})" if shown else name
 
 
 def matrix_table(record: Record) -> RenderableType:
@@ -108,7 +140,8 @@ def leaderboard_table(board: Leaderboard) -> Table:
     for heading in headings:
         words = heading == "configuration"
         # Numbers are never cut: it is the configuration that is folded where the space is short.
-        table.add_column(heading.replace(" (", "\n("), justify="left" if words else "right", no_wrap=not words)
+        justify: Literal["left", "right"] = "left" if words else "right"
+        table.add_column(heading.replace(" (", "\n("), justify=justify, no_wrap=not words, overflow="fold")
     for row in board.cells(decisive):
         table.add_row(*[_literal(cell) for cell in row])
     return table
@@ -183,6 +216,10 @@ def _stages_table(record: Record) -> Table:
 def _options(options: Mapping[str, Any]) -> str:
     shown = ", ".join(f"{key}={format_option(value)}" for key, value in sorted(options.items()))
     return f" ({shown})" if shown else ""
+
+
+def _differs(key: str, all_of_them: Sequence[Mapping[str, Any]]) -> bool:
+    return len({json.dumps(options[key], sort_keys=True) if key in options else None for options in all_of_them}) > 1
 
 
 def _genotype(found: Mapping[str, Any] | None) -> str:

@@ -44,8 +44,9 @@ def write_mnist_like(root: Path, class_name: str, train: RawSplit, test: RawSpli
 
 def write_svhn(root: Path, train: RawSplit, test: RawSplit) -> dict[str, str]:
     """``train_32x32.mat`` and ``test_32x32.mat``, digit 0 under label 10 as in the official files; their md5s."""
-    from scipy.io import savemat
+    import scipy.io
 
+    savemat: Any = scipy.io.savemat  # type: ignore[attr-defined]
     root.mkdir(parents=True, exist_ok=True)
     sums = {}
     for name, part in (("train", train), ("test", test)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,8 +28,8 @@ def load(name: str, overrides: dict[str, Any] | None = None) -> BenchmarkSpec:
 def test_registered() -> None:
     benchmarks: dict[str, Any] = {}
     datasets: dict[str, Any] = {}
-    seu_bench_benchmarks.register_benchmarks(register=benchmarks.__setitem__)
-    seu_bench_benchmarks.register_datasets(register=datasets.__setitem__)
+    seu_bench_benchmarks.register_benchmarks(register=lambda name, factory: benchmarks.update({name: factory}))
+    seu_bench_benchmarks.register_datasets(register=lambda name, factory: datasets.update({name: factory}))
     assert sorted(benchmarks) == NAMES
     assert set(datasets) == {
         *("digits", "mnist", "fashion_mnist", "kmnist", "emnist_letters", "svhn", "cifar10", "cifar100")
@@ -147,7 +148,8 @@ def test_overrides() -> None:
     assert spec.protocols["quick"].training.epochs == 3
     assert spec.protocols["quick"].training.batch_size == 32
     assert spec.identity() != load("mixture").identity()
-    assert load("split_cifar10", {"stream.order": [1, 0, 2, 4, 3]}).stream.order == (1, 0, 2, 4, 3)
+    fixed = load("split_cifar10", {"stream.order": [1, 0, 2, 4, 3]}).stream
+    assert isinstance(fixed, ClassSplit) and fixed.order == (1, 0, 2, 4, 3)
 
 
 @pytest.mark.parametrize(
@@ -212,3 +214,16 @@ path = "mine.npz"
     )
     definition = BenchmarkFile(path).load().datasets["mine"]
     assert definition.kind == "npz" and definition.path == tmp_path.resolve() / "mine.npz"
+
+
+def test_examples_of_the_documentation_load(tmp_path: Path) -> None:
+    text = (FOLDER.parent / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    kinds = set()
+    for example in examples:
+        (tmp_path / "example.toml").write_text(example)
+        spec = BenchmarkFile(tmp_path / "example.toml").load()
+        kinds |= {definition.kind for definition in spec.datasets.values()}
+    assert kinds == {"folder", "npz", "torchvision"}
+    for name in [*NAMES, *DATASETS]:
+        assert f"`{name}`" in text

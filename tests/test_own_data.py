@@ -37,7 +37,7 @@ def folder(path: Path, **values: Any) -> FolderDefinition:
 
 def npz(path: Path, **arrays: NDArray[Any]) -> NpzDefinition:
     np.savez(path, **arrays)  # type: ignore[arg-type]
-    return NpzDefinition(kind="npz", path=path)
+    return NpzDefinition.model_validate({"kind": "npz", "path": path})
 
 
 def by_class(name: str, **values: Any) -> TorchvisionDefinition:
@@ -247,7 +247,7 @@ def test_npz_faults(arrays: Arrays, said: str, tmp_path: Path) -> None:
 
 def test_npz_that_is_none(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
-    source = definition_source(NpzDefinition(kind="npz", path=path), "mine")
+    source = definition_source(NpzDefinition.model_validate({"kind": "npz", "path": path}), "mine")
     assert source.state(None).status == "absent"
     with pytest.raises(DataAbsentError, match="'mine' is not there"):
         source.load(None)
@@ -337,7 +337,9 @@ def test_class_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(DataAbsentError) as caught:
         source.load(tmp_path)
     assert caught.value.where == str(tmp_path)
-    assert f"seu-bench data fetch mine --data-root {tmp_path}" in (caught.value.remedy or "")
+    call = f"MNIST(root='{tmp_path}', train={{}}, download=True)"
+    command = f'python -c "from torchvision.datasets import MNIST; {call.format(True)}; {call.format(False)}"'
+    assert caught.value.remedy == command
 
     def offline(*_: object, **__: object) -> None:
         raise URLError("no network")

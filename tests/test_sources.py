@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from official_formats import random_split, write_cifar, write_idx, write_mnist_like, write_svhn
 
-from seu_bench import sources_torchvision
+from seu_bench.sources import official
 from seu_bench.data import DatasetInfo, RawDataset, RawSplit
 from seu_bench.errors import DataAbsentError, DataDamagedError, DataError
 from seu_bench.sources import DigitsSource, TorchvisionSource, default_data_root
-from seu_bench.sources_common import hold_out
+from seu_bench.sources.common import hold_out
 from seu_bench_benchmarks.datasets import DATASETS
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
@@ -125,7 +125,7 @@ def test_mnist_like(class_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     small = source(class_name, GREY, 40, 20)
     if class_name != "KMNIST":
         assert small.state(tmp_path).status == "damaged"  # not the official files
-        monkeypatch.setattr(sources_torchvision, "RAW_MD5", {})
+        monkeypatch.setattr(official, "RAW_MD5", {})
     state = small.state(tmp_path)
     assert (state.status, state.bytes) == ("whole", 60 * 785 + 2 * 16 + 2 * 8)
     same(small.load(tmp_path), train, test)

@@ -17,7 +17,7 @@ def seu_cost(setting: Setting) -> Cost:
 
     Without ``genotype`` the range also spans the units: pooling everywhere to 5x5 separable convolutions everywhere.
     """
-    options, plan, protocol = seu_options(setting), setting.plan, setting.protocol
+    options, plan = seu_options(setting), setting.plan
     if options.genotype:
         least = most = named_genotype(options.genotype)
     else:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from seu_bench.cells import ExtensionUnit, Stem, Unit
+from seu_bench.cells import ExtensionUnit, Stem, Unit, channels_last
 from seu_bench.multihead import MultiHeadModel
 from seu_bench.search_space import Genotype, SearchSpace, cell_plans
 
@@ -52,7 +52,7 @@ class SuperModel(MultiHeadModel):
 
     def expand(self, genotype: Genotype, task: int) -> None:
         """Add one new unit of ``genotype`` to every layer (paper, algorithm 3)."""
-        device = self.heads[0].weight.device
+        device = self._device
         for layer in range(len(self.layers)):
             if layer == 0 and self.stem == "shared" and self.unit_tasks[0]:
                 continue
@@ -75,7 +75,7 @@ class SuperModel(MultiHeadModel):
             units = self._units(layer)
             if not self._unit(layer, index).frozen:
                 fresh = self._make_unit(layer, self.unit_genotypes[layer][index])
-                units[index] = fresh.to(self.heads[0].weight.device)
+                units[index] = fresh.to(self._device)
 
     def freeze(self) -> None:
         """No unit that exists now trains again."""
@@ -117,7 +117,7 @@ class SuperModel(MultiHeadModel):
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes[task]]`` on the task's path; other heads are not computed."""
         path = self.paths[task_label]
-        older = newer = self._unit(0, path[0])(x)
+        older = newer = self._unit(0, path[0])(channels_last(x))
         for layer, index in enumerate(path[1:], start=1):
             older, newer = newer, self._unit(layer, index)(older, newer)
         logits: Tensor = self.heads[task_label](newer.mean(dim=(2, 3)))
@@ -143,6 +143,10 @@ class SuperModel(MultiHeadModel):
             "paths": {task: list(path) for task, path in self.paths.items()},
         }
 
+    @property
+    def _device(self) -> torch.device:
+        return next(self.heads.parameters()).device
+
     def _make_unit(self, layer: int, genotype: Genotype) -> Unit:
         if layer == 0:
             return Stem(self.image_channels, self.channels)
@@ -159,5 +163,3 @@ class SuperModel(MultiHeadModel):
         if not isinstance(unit, Unit):
             raise TypeError("a layer holds units")
         return unit
-
-

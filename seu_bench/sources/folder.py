@@ -11,7 +11,7 @@ import numpy as np
 
 from seu_bench.data import DatasetInfo, Images, Labels, RawDataset, RawSplit
 from seu_bench.errors import DataDamagedError, DataError
-from seu_bench.sources_common import OwnFiles, as_pixels, as_size, counted, file_absent_error, hold_out, one_line
+from seu_bench.sources.common import OwnFiles, as_pixels, as_size, counted, file_absent_error, hold_out, one_line
 from seu_bench.spec import FolderDefinition
 
 #: Image files by class, both sorted.

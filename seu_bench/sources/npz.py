@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seu_bench.data import DatasetInfo, RawDataset, RawSplit
 from seu_bench.errors import DataDamagedError, DataError
-from seu_bench.sources_common import (
+from seu_bench.sources.common import (
     OwnFiles,
     channels_first,
     described,
@@ -32,7 +32,7 @@ class NpzSource(OwnFiles):
     """An ``.npz`` with ``images`` and ``labels``, or with ``x_train``, ``y_train``, ``x_test`` and ``y_test``.
 
     Images are 8-bit, or floating point in [0, 1] (which is scaled to 8 bits), laid out as
-    :func:`~seu_bench.sources_common.channels_first` says; labels are integers from 0.
+    :func:`~seu_bench.sources.common.channels_first` says; labels are integers from 0.
     """
 
     def __init__(self, definition: NpzDefinition, name: str) -> None:

@@ -1,12 +1,13 @@
 """Sources of data: the one embedded set, and what a benchmark's own ``[datasets.NAME]`` stands for.
 
-============================  =============================================
-:mod:`.sources_torchvision`   the official sets, checked by md5
-:mod:`.sources_folder`        a folder of class folders
-:mod:`.sources_npz`           arrays in an ``.npz``
-:mod:`.sources_classes`       any class of ``torchvision.datasets``
-:mod:`.sources_common`        the data root, held-out test sets, errors
-============================  =============================================
+==========================  =============================================
+:mod:`.official`            the official sets, checked by md5
+:mod:`.folder`              a folder of class folders
+:mod:`.npz`                 arrays in an ``.npz``
+:mod:`.torchvision_class`   any class of ``torchvision.datasets``
+:mod:`.idx`                 the file format of MNIST and its kin
+:mod:`.common`              the data root, held-out test sets, errors
+==========================  =============================================
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import numpy as np
 
 from seu_bench.data import DatasetInfo, DatasetState, Images, Labels, RawDataset
 from seu_bench.interfaces import DatasetSource
-from seu_bench.sources_classes import TorchvisionClassSource
-from seu_bench.sources_common import default_data_root, described, held_out, split_by_fraction
-from seu_bench.sources_folder import FolderSource
-from seu_bench.sources_npz import NpzSource
-from seu_bench.sources_torchvision import TorchvisionSource
+from seu_bench.sources.common import default_data_root, described, held_out, split_by_fraction
+from seu_bench.sources.folder import FolderSource
+from seu_bench.sources.npz import NpzSource
+from seu_bench.sources.official import TorchvisionSource
+from seu_bench.sources.torchvision_class import TorchvisionClassSource
 from seu_bench.spec import DatasetDefinition, FolderDefinition, NpzDefinition
 
 __all__ = ["DigitsSource", "TorchvisionSource", "checksum_of_definition", "default_data_root", "definition_source"]

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from seu_bench.data import DatasetInfo, DatasetState, Images, Labels, RawDataset, RawSplit
 from seu_bench.errors import DataAbsentError, DataDamagedError, DataError, SpecError, UnknownNameError
 from seu_bench.options import did_you_mean
-from seu_bench.sources_common import (
-    absent_error,
+from seu_bench.sources.common import (
     as_pixels,
     as_size,
     channels_first,
@@ -184,14 +183,23 @@ class TorchvisionClassSource:
                     remedy=f"give its arguments in [datasets.{self.name}.train] and [datasets.{self.name}.test]",
                 ) from error
             except (RuntimeError, OSError, EOFError) as error:
-                if "download" in known:
-                    raise absent_error(self.name, folder, one_line(error)) from error
                 raise DataAbsentError(
                     f"data set {self.name!r} is not there: {one_line(error)}",
                     where=str(folder),
-                    remedy="torchvision cannot download it: put its files there by hand",
+                    remedy=self._download_command(folder)
+                    if "download" in known
+                    else "torchvision cannot download it: put its files there by hand",
                 ) from error
         return built
+
+    def _download_command(self, folder: Path) -> str:
+        """A shell command that downloads the set; ``seu-bench data fetch`` knows registered sets only."""
+        name = self.definition.class_name
+        calls = []
+        for arguments in self._arguments():
+            given = {"root": str(folder), **arguments, "download": True}
+            calls.append(f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})")
+        return f'python -c "from torchvision.datasets import {name}; {"; ".join(calls)}"'
 
     def _split(self, dataset: Any) -> RawSplit:
         split = self._in_bulk(dataset)

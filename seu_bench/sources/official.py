@@ -17,10 +17,10 @@ from urllib.parse import urlparse
 
 import numpy as np
 
-from seu_bench import idx
 from seu_bench.data import DatasetInfo, DatasetState, Images, Labels, RawDataset, RawSplit, Status
 from seu_bench.errors import DataDamagedError, DataError
-from seu_bench.sources_common import absent_error, counted, default_data_root, one_line
+from seu_bench.sources import idx
+from seu_bench.sources.common import absent_error, counted, default_data_root, one_line
 
 #: md5 of unpacked idx files, by path below the root; torchvision knows only those of the packed ones.
 RAW_MD5 = {

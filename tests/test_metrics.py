@@ -1,0 +1,245 @@
+"""Metrics against hand-made matrices, the paper's table of mixed scores and properties of random matrices."""
+
+from __future__ import annotations
+
+import math
+import random
+import subprocess
+import sys
+
+import pytest
+
+from seu_bench.metrics import (
+    METRIC_DEFINITIONS,
+    AccuracyMatrix,
+    acc,
+    avg_acc_curve,
+    bwt,
+    compute_metrics,
+    forgetting,
+    format_metric,
+    format_seconds,
+    fwt,
+    learning_acc,
+    mixed_score,
+)
+from seu_bench.record import Record, StageRecord
+
+# Three tasks; the entries above the diagonal are what the model answers for tasks that it has not learned.
+MATRIX = ((0.9, 0.3, 0.2), (0.8, 0.7, 0.4), (0.6, 0.75, 0.5))
+
+# The paper's table "Mixed Score": accuracy in percent, parameters in millions, score; in the order of BENCHMARKS.
+BENCHMARKS = ("split CIFAR10", "split CIFAR100", "PMNIST", "Mixture")
+PAPER = {
+    "SGD": ((54.00, 12.98, 0.357), (47.62, 13.16, 0.335), (22.09, 9.49, 0.233), (39.54, 13.10, 0.305)),
+    "EWC": ((67.49, 12.98, 0.399), (60.98, 13.16, 0.379), (88.20, 9.49, 0.466), (82.61, 13.10, 0.441)),
+    "LTG": ((91.86, 31.00, 0.438), (65.53, 14.18, 0.391), (97.73, 40.66, 0.444), (95.33, 60.00, 0.426)),
+    "PN": ((93.32, 368.55, 0.370), (66.76, 368.88, 0.313), (98.16, 794.18, 0.358), (96.12, 368.73, 0.375)),
+    "SEU": ((94.13, 3.75, 0.513), (74.05, 3.84, 0.454), (97.91, 6.87, 0.502), (94.65, 3.44, 0.517)),
+}
+CELLS = [
+    pytest.param(*cell, id=f"{method} {benchmark}")
+    for method, row in PAPER.items()
+    for benchmark, cell in zip(BENCHMARKS, row, strict=True)
+]
+
+
+def a_record(matrix: AccuracyMatrix, **fields: object) -> Record:
+    given = {
+        "run_id": "a",
+        "status": "finished",
+        "strategy": "naive",
+        "benchmark": "b",
+        "benchmark_version": 1,
+        "protocol": "p",
+        "seed": 0,
+        "accuracy_matrix": matrix,
+    }
+    return Record.model_validate(given | fields)
+
+
+class TestMixedScore:
+    @pytest.mark.parametrize(("accuracy", "millions", "score"), CELLS)
+    def test_reproduces_the_paper(self, accuracy: float, millions: float, score: float) -> None:
+        assert f"{mixed_score(accuracy, round(millions * 1e6)):.3f}" == f"{score:.3f}"
+
+    def test_covers_every_cell_of_the_paper(self) -> None:
+        assert len(CELLS) == 20
+
+    def test_bounds_that_the_paper_demands(self) -> None:
+        assert mixed_score(100, 0) == 1.0
+        assert mixed_score(0, 5) == 0.0
+        assert mixed_score(50, 10**300) < 1e-6
+        assert mixed_score(60, 1000) > mixed_score(50, 1000) > mixed_score(50, 1001)
+
+    @pytest.mark.parametrize(("accuracy", "parameters"), [(-0.1, 1), (100.1, 1), (math.nan, 1), (50, -1)])
+    def test_refuses_what_is_no_accuracy_or_size(self, accuracy: float, parameters: int) -> None:
+        with pytest.raises(ValueError, match=r"between 0 and 100|not negative"):
+            mixed_score(accuracy, parameters)
+
+
+class TestMatrix:
+    def test_by_hand(self) -> None:
+        assert acc(MATRIX) == pytest.approx((0.6 + 0.75 + 0.5) / 3)
+        assert avg_acc_curve(MATRIX) == pytest.approx([0.9, 0.75, (0.6 + 0.75 + 0.5) / 3])
+        assert learning_acc(MATRIX) == pytest.approx((0.9 + 0.7 + 0.5) / 3)
+        assert bwt(MATRIX) == pytest.approx(((0.6 - 0.9) + (0.75 - 0.7)) / 2)
+        assert forgetting(MATRIX) == pytest.approx(((0.9 - 0.6) + (0.7 - 0.75)) / 2)
+        assert fwt(MATRIX, [0.0, 0.1, 0.15]) == pytest.approx(((0.3 - 0.1) + (0.4 - 0.15)) / 2)
+
+    def test_forgetting_takes_the_best_ever_measured_not_the_one_when_learned(self) -> None:
+        rising = ((0.5,), (0.9, 0.8), (0.6, 0.8, 0.7))
+        assert forgetting(rising) == pytest.approx((0.3 + 0.0) / 2)
+        assert bwt(rising) == pytest.approx((0.1 + 0.0) / 2)
+        hole = ((0.5,), (None, 0.8), (0.6, 0.8, 0.7))
+        assert forgetting(hole) == pytest.approx((-0.1 + 0.0) / 2)
+
+    def test_rows_may_be_full_ragged_or_padded(self) -> None:
+        ragged = tuple(row[: index + 1] for index, row in enumerate(MATRIX))
+        padded = tuple((*row, *(None,) * (3 - len(row))) for row in ragged)
+        for function in (acc, learning_acc, bwt, avg_acc_curve, forgetting):
+            assert function(ragged) == function(padded) == function(MATRIX)
+        assert fwt(ragged, [0.1, 0.1, 0.1]) is None
+
+    def test_no_task(self) -> None:
+        assert (acc(()), learning_acc(()), bwt(()), forgetting(()), fwt((), ())) == (None,) * 5
+        assert avg_acc_curve(()) == []
+
+    def test_one_task_has_no_past_and_no_future(self) -> None:
+        assert (acc(((0.5,),)), learning_acc(((0.5,),)), avg_acc_curve(((0.5,),))) == (0.5, 0.5, [0.5])
+        assert (bwt(((0.5,),)), forgetting(((0.5,),)), fwt(((0.5,),), (0.1,))) == (None, None, None)
+
+    @pytest.mark.parametrize("missing", [None, math.nan])
+    def test_what_needs_a_missing_entry_is_none(self, missing: float | None) -> None:
+        last = ((0.9,), (0.8, 0.7), (0.6, missing, 0.5))
+        assert (acc(last), bwt(last), forgetting(last)) == (None, None, None)
+        assert learning_acc(last) is not None
+        assert avg_acc_curve(last)[2] is None
+        diagonal = ((0.9,), (0.8, missing), (0.6, 0.7, 0.5))
+        assert (learning_acc(diagonal), bwt(diagonal), forgetting(diagonal)) == (None, None, None)
+        assert acc(diagonal) == pytest.approx(0.6)
+        assert avg_acc_curve(diagonal) == [pytest.approx(0.9), None, pytest.approx(0.6)]
+
+    def test_forward_transfer_needs_every_baseline(self) -> None:
+        assert fwt(MATRIX, [None, 0.1, 0.1]) is not None
+        assert fwt(MATRIX, [0.1, None, 0.1]) is None
+        assert fwt(MATRIX, [0.1, 0.1]) is None
+
+    def test_properties_of_random_matrices(self) -> None:
+        random_numbers = random.Random(20200301)
+        for _ in range(200):
+            tasks = random_numbers.randint(2, 8)
+            learned = [random_numbers.random() for _ in range(tasks)]
+            constant = [learned[: row + 1] for row in range(tasks)]
+            assert forgetting(constant) == 0.0
+            assert bwt(constant) == 0.0
+            assert acc(constant) == learning_acc(constant)
+            matrix = [[random_numbers.random() for _ in range(row + 1)] for row in range(tasks)]
+            worst, best = forgetting(matrix), bwt(matrix)
+            final, learning = acc(matrix), learning_acc(matrix)
+            assert worst is not None and best is not None and final is not None and learning is not None
+            # The maximum is at least the diagonal, and the last task adds nothing to either.
+            assert worst >= -best - 1e-12
+            assert (final - learning) * tasks == pytest.approx(best * (tasks - 1))
+            assert avg_acc_curve(matrix)[-1] == final
+            assert -1 <= worst <= 1 and 0 <= final <= 1
+
+
+class TestComputeMetrics:
+    STAGES = (
+        StageRecord(name="search", task=0, epochs=1, seconds=2.0, image_passes=20),
+        StageRecord(name="training", task=0, epochs=1, seconds=3.5, image_passes=30),
+        StageRecord(name="evaluation", task=0, epochs=1, seconds=100.0, image_passes=1000),
+    )
+
+    def test_complete_record(self) -> None:
+        record = a_record(
+            MATRIX,
+            params_total=(10, 20, 3_750_000),
+            params_active=(10, 11, 12),
+            macs=(5, 6, 7),
+            stages=self.STAGES,
+            task_classes=(2, 2, 2),
+        )
+        metrics = compute_metrics(record)
+        final = (0.6 + 0.75 + 0.5) / 3
+        assert metrics == {
+            "acc": pytest.approx(final),
+            "learning_acc": pytest.approx(0.7),
+            "bwt": pytest.approx(-0.125),
+            "forgetting": pytest.approx(0.125),
+            "fwt": None,
+            "params_total": 3_750_000,
+            "params_active": 12,
+            "macs": 7,
+            "mixed_score": pytest.approx(mixed_score(100 * final, 3_750_000)),
+            "train_seconds": 5.5,
+            "search_seconds": 2.0,
+            "image_passes": 50,
+            "peak_memory_bytes": None,
+        }
+        assert set(metrics) | {"avg_acc_curve"} == set(METRIC_DEFINITIONS)
+
+    def test_perfect_accuracy_is_within_the_bounds_of_the_score(self) -> None:
+        record = a_record(((1.0,), (1.0, 1.0)), params_total=(1, 1))
+        assert compute_metrics(record)["mixed_score"] == mixed_score(100.0, 1)
+
+    def test_nothing_measured_is_none_and_never_zero(self) -> None:
+        metrics = compute_metrics(a_record(()))
+        assert all(value is None for value in metrics.values())
+
+    def test_only_evaluation_is_no_training_and_no_search(self) -> None:
+        metrics = compute_metrics(a_record(MATRIX, stages=self.STAGES[2:]))
+        assert metrics["train_seconds"] is metrics["search_seconds"] is metrics["image_passes"] is None
+
+    @pytest.mark.parametrize("told_by", ["task_order", "task_names", "task_classes"])
+    def test_run_that_stopped_early_has_no_final_accuracy(self, told_by: str) -> None:
+        tasks: tuple[object, ...] = ("a", "b", "c") if told_by == "task_names" else (2, 2, 2)
+        record = a_record(((0.9,), (0.8, 0.7)), params_total=(10, 20), **{told_by: tasks})
+        metrics = compute_metrics(record)
+        assert [metrics[key] for key in ("acc", "learning_acc", "bwt", "forgetting", "mixed_score")] == [None] * 5
+        assert metrics["params_total"] == 20
+
+
+class TestFormat:
+    @pytest.mark.parametrize(
+        ("name", "value", "shown"),
+        [
+            ("acc", 0.94125, "94.12 %"),
+            ("bwt", -0.0000001, "0.00 %"),
+            ("forgetting", -0.5, "-50.00 %"),
+            ("mixed_score", 0.51282, "0.5128"),
+            ("params_total", 3_750_123, "3,750,123"),
+            ("train_seconds", 65.2, "1 min 05 s"),
+            ("peak_memory_bytes", 3 * 2**20, "3.0 MiB"),
+            ("of_a_plugin", 1234.5678, "1,235"),
+            ("acc", None, "-"),
+            ("of_a_plugin", 0, "0"),
+        ],
+    )
+    def test_values(self, name: str, value: float | None, shown: str) -> None:
+        assert format_metric(name, value) == shown
+
+    @pytest.mark.parametrize(
+        ("seconds", "shown"),
+        [
+            (None, "-"),
+            (0.0, "0.00 s"),
+            (59.99, "59.99 s"),
+            (59.999, "1 min 00 s"),
+            (3599.4, "59 min 59 s"),
+            (3599.6, "1 h 00 min"),
+            (7380.0, "2 h 03 min"),
+        ],
+    )
+    def test_seconds(self, seconds: float | None, shown: str) -> None:
+        assert format_seconds(seconds) == shown
+
+
+def test_modules_that_the_command_line_needs_import_nothing_heavy() -> None:
+    code = (
+        "import sys, seu_bench.metrics, seu_bench.leaderboard, seu_bench.tables;"
+        "print(*sorted({'torch', 'avalanche', 'pandas', 'numpy', 'rich', 'tabulate'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

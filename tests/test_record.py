@@ -1,0 +1,243 @@
+"""Records: written whole or not at all, read as they were written, found by what a user would call them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seu_bench.errors import ResultsError
+from seu_bench.record import (
+    Environment,
+    Record,
+    StageRecord,
+    find_record,
+    read_record,
+    read_records,
+    record_path,
+    write_record,
+    write_whole,
+)
+
+
+def a_record(run_id: str = "cifar10-quick-naive-s0-0123456789", **fields: Any) -> Record:
+    given: dict[str, Any] = {
+        "run_id": run_id,
+        "status": "finished",
+        "strategy": "naive",
+        "benchmark": "cifar10",
+        "benchmark_version": 1,
+        "protocol": "quick",
+        "seed": 0,
+    }
+    return Record(**(given | fields))
+
+
+FULL = a_record(
+    error="ünïcode | 'quotes' \"and\" lines\nof it",
+    options={"weight_decay": 0.0003, "nested": {"a": [1, None, True]}},
+    searcher="mdl",
+    searcher_options={"alpha": 0.01},
+    creator="mdl",
+    benchmark_overrides={"stream.validation": 0.2},
+    protocol_settings={"training": {"epochs": 50}},
+    ranked=False,
+    limit=100,
+    synthetic=True,
+    task_order=(1, 0),
+    task_names=("bird/cat", "plane/car"),
+    task_classes=(2, 2),
+    accuracy_matrix=((0.9, None), (0.1 + 0.2, 0.8)),
+    metrics={"acc": 0.55, "params_total": 3_750_123, "fwt": None},
+    params_total=(10, 20),
+    params_active=(10, 11),
+    macs=(5, 6),
+    stages=(StageRecord(name="search", task=0, epochs=1, seconds=0.25, image_passes=7),),
+    genotypes=({"normal": [["sep_conv_3x3", 0]]}, None),
+    paths=((0, 0), (1, 0)),
+    unit_tasks=((0, 1), (0,)),
+    data_fingerprint="ab" * 32,
+    environment=Environment(versions={"torch": "2"}, git_revision="abc", platform="Linux", threads=2),
+    started="2026-01-01T00:00:00+00:00",
+    seconds=1.5,
+)
+
+
+class TestRoundTrip:
+    @pytest.mark.parametrize("record", [FULL, a_record()], ids=["full", "least"])
+    def test_reads_what_was_written(self, tmp_path: Path, record: Record) -> None:
+        path = write_record(tmp_path, record)
+        assert path == record_path(tmp_path, record.run_id)
+        assert read_record(path) == read_record(path.parent) == record
+
+    def test_numbers_keep_their_type(self, tmp_path: Path) -> None:
+        metrics = read_record(write_record(tmp_path, FULL)).metrics
+        assert isinstance(metrics["params_total"], int)
+        assert isinstance(metrics["acc"], float)
+        assert metrics["fwt"] is None
+
+    def test_not_measured_is_null_in_the_file(self, tmp_path: Path) -> None:
+        document = json.loads(write_record(tmp_path, FULL).read_text(encoding="utf-8"))
+        assert document["accuracy_matrix"][0] == [0.9, None]
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf])
+    def test_refuses_what_json_has_no_number_for(self, tmp_path: Path, value: float) -> None:
+        with pytest.raises(ValueError, match="JSON"):
+            write_record(tmp_path, a_record(metrics={"acc": value}))
+        with pytest.raises(ValueError, match="JSON"):
+            write_record(tmp_path, a_record(accuracy_matrix=((value,),)))
+        assert list(tmp_path.rglob("*")) == []
+
+    def test_keys_of_a_later_version_are_ignored(self, tmp_path: Path) -> None:
+        path = write_record(tmp_path, FULL)
+        document = json.loads(path.read_text(encoding="utf-8"))
+        document["later"] = {"a": 1}
+        document["stages"][0]["later"] = 2
+        document["environment"]["later"] = 3
+        path.write_text(json.dumps(document), encoding="utf-8")
+        assert read_record(path) == FULL
+
+    def test_is_frozen(self) -> None:
+        with pytest.raises(ValueError, match="frozen"):
+            FULL.seed = 1  # type: ignore[misc]
+
+
+class TestWhole:
+    def test_replaces_what_was_there(self, tmp_path: Path) -> None:
+        write_record(tmp_path, a_record(seconds=1.0))
+        path = write_record(tmp_path, a_record(seconds=2.0))
+        assert read_record(path).seconds == 2.0
+        assert [found.name for found in path.parent.iterdir()] == ["record.json"]
+
+    @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+    def test_failing_rename_leaves_the_old_record_and_no_part(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+    ) -> None:
+        path = write_record(tmp_path, a_record(seconds=1.0))
+
+        def fail(self: Path, target: Path) -> Path:
+            raise failure
+
+        monkeypatch.setattr(Path, "replace", fail)
+        expected = ResultsError if isinstance(failure, OSError) else KeyboardInterrupt
+        with pytest.raises(expected) as caught:
+            write_record(tmp_path, a_record(seconds=2.0))
+        monkeypatch.undo()
+        if isinstance(caught.value, ResultsError):
+            assert "No space left on device" in str(caught.value)
+            assert caught.value.where == str(path)
+        assert read_record(path).seconds == 1.0
+        assert [found.name for found in path.parent.iterdir()] == ["record.json"]
+
+    def test_folder_that_cannot_be_made(self, tmp_path: Path) -> None:
+        # Below a regular file nothing can be made, by whichever user.
+        (tmp_path / "file").write_text("", encoding="utf-8")
+        with pytest.raises(ResultsError, match="cannot write results") as caught:
+            write_record(tmp_path / "file", a_record())
+        assert caught.value.remedy is not None
+
+    def test_other_texts(self, tmp_path: Path) -> None:
+        write_whole(tmp_path / "a" / "b.md", "ä\n")
+        assert (tmp_path / "a" / "b.md").read_text(encoding="utf-8") == "ä\n"
+
+
+class TestRead:
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("", "not a whole record"),
+            ("{", "not a whole record"),
+            ("[]", "not a whole record"),
+            ('{"run_id": "a"}', "status: Field required"),
+        ],
+    )
+    def test_damaged(self, tmp_path: Path, text: str, said: str) -> None:
+        path = tmp_path / "record.json"
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ResultsError, match=said) as caught:
+            read_record(path)
+        assert caught.value.where == str(path)
+
+    def test_truncated(self, tmp_path: Path) -> None:
+        path = write_record(tmp_path, FULL)
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(ResultsError):
+            read_record(path)
+
+    def test_not_utf8(self, tmp_path: Path) -> None:
+        path = tmp_path / "record.json"
+        path.write_bytes(b"\xff\xfe{}")
+        with pytest.raises(ResultsError, match="cannot be read"):
+            read_record(path)
+
+    def test_absent(self, tmp_path: Path) -> None:
+        with pytest.raises(ResultsError, match="cannot be read"):
+            read_record(tmp_path)
+
+    def test_all_of_a_folder(self, tmp_path: Path) -> None:
+        write_record(tmp_path, a_record("b"))
+        write_record(tmp_path, a_record("a"))
+        (tmp_path / "runs" / "aa").mkdir()
+        (tmp_path / "runs" / "aa" / "record.json").write_text("{", encoding="utf-8")
+        (tmp_path / "runs" / "no-record-yet").mkdir()
+        (tmp_path / "runs" / "a-file").write_text("", encoding="utf-8")
+        found = list(read_records(tmp_path))
+        assert [item.run_id if isinstance(item, Record) else type(item) for item in found] == ["a", ResultsError, "b"]
+        assert list(read_records(tmp_path / "nowhere")) == []
+
+
+class TestFind:
+    def test_by_id_prefix_and_folder(self, tmp_path: Path) -> None:
+        path = write_record(tmp_path, a_record("cifar10-a"))
+        write_record(tmp_path, a_record("cifar10-bb"))
+        for name in ("cifar10-a", str(path), str(path.parent)):
+            assert find_record(tmp_path, name).run_id == "cifar10-a"
+        assert find_record(tmp_path, "cifar10-b").run_id == "cifar10-bb"
+
+    def test_whole_id_wins_over_longer_ones(self, tmp_path: Path) -> None:
+        write_record(tmp_path, a_record("run"))
+        write_record(tmp_path, a_record("run-2"))
+        assert find_record(tmp_path, "run").run_id == "run"
+
+    def test_ambiguous(self, tmp_path: Path) -> None:
+        for run_id in ("run-1", "run-2"):
+            write_record(tmp_path, a_record(run_id))
+        with pytest.raises(ResultsError, match="beginning of 2 runs: run-1, run-2"):
+            find_record(tmp_path, "run")
+
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_none(self, tmp_path: Path, exists: bool) -> None:
+        if exists:
+            write_record(tmp_path, a_record("run-1"))
+        with pytest.raises(ResultsError, match="no run is called 'other'"):
+            find_record(tmp_path, "other")
+
+    def test_damaged_one_is_told_as_damaged(self, tmp_path: Path) -> None:
+        path = write_record(tmp_path, a_record("run-1"))
+        path.write_text("{", encoding="utf-8")
+        with pytest.raises(ResultsError, match="not a whole record"):
+            find_record(tmp_path, "run-1")
+
+
+class TestMeaning:
+    @pytest.mark.parametrize(
+        "fields",
+        [{"status": "running"}, {"status": "failed"}, {"ranked": False}, {"synthetic": True}, {"limit": 5}],
+    )
+    def test_what_may_not_be_ranked(self, fields: dict[str, Any]) -> None:
+        assert a_record().may_be_ranked
+        assert not a_record(**fields).may_be_ranked
+
+    def test_without_times_equal_runs_are_equal(self) -> None:
+        metrics = {"acc": 0.5, "train_seconds": 1.0, "search_seconds": 0.5, "peak_memory_bytes": 10}
+        slower = {"acc": 0.5, "train_seconds": 9.0, "search_seconds": 9.5, "peak_memory_bytes": 11}
+        stages = [StageRecord(name="training", task=0, epochs=1, seconds=s, image_passes=7) for s in (1.0, 9.0)]
+        one = a_record(started="a", seconds=1.0, metrics=metrics, stages=(stages[0],))
+        other = a_record(started="b", seconds=9.0, metrics=slower, stages=(stages[1],))
+        assert one != other
+        assert one.without_times() == other.without_times()
+        assert one.without_times() != a_record(seed=1).without_times()

@@ -1,0 +1,252 @@
+"""Tables for the terminal, rendered to text as on a plain output of 80 columns and on a colour terminal."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seu_bench.leaderboard import build_leaderboards
+from seu_bench.metrics import METRIC_DEFINITIONS, compute_metrics
+from seu_bench.record import Environment, Record, StageRecord, write_record
+from seu_bench.tables import (
+    configuration_label,
+    escape_markdown,
+    format_option,
+    leaderboard_table,
+    matrix_table,
+    metrics_table,
+    printable,
+    record_summary,
+    why_not_ranked,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+ODD = "<script>x</script> [red]y[/red] :smile: z\\"
+
+
+def rendered(renderable: RenderableType, width: int = 80, **console: Any) -> str:
+    from rich.console import Console
+
+    file = io.StringIO()
+    Console(file=file, width=width, **console).print(renderable)
+    return file.getvalue()
+
+
+def a_record(tasks: int = 3, **fields: Any) -> Record:
+    given: dict[str, Any] = {
+        "run_id": "cifar10-quick-seu-s0-0123456789",
+        "status": "finished",
+        "strategy": "seu",
+        "options": {"decay": 0.0003, "rule": "sum"},
+        "searcher": "mdl",
+        "searcher_options": {"alpha": 0.01},
+        "creator": "mdl",
+        "benchmark": "cifar10",
+        "benchmark_version": 1,
+        "protocol": "quick",
+        "seed": 7,
+        "task_order": tuple(reversed(range(tasks))),
+        "task_names": tuple(f"name-{task}" for task in range(tasks)),
+        "task_classes": (2,) * tasks,
+        "accuracy_matrix": tuple(
+            tuple(0.123 + 0.01 * row if task <= row else None for task in range(tasks)) for row in range(tasks)
+        ),
+        "params_total": tuple(1_000_000 * (task + 1) for task in range(tasks)),
+        "params_active": (1_000_000,) * tasks,
+        "macs": (140_000_000,) * tasks,
+        "stages": (
+            StageRecord(name="search", task=0, epochs=5, seconds=61.0, image_passes=1_234_567),
+            StageRecord(name="training", task=1, epochs=6, seconds=2.5, image_passes=10),
+        ),
+        "genotypes": ({"normal": [["sep_conv_3x3", 1]]}, None),
+        "paths": ((0, 0, 0), (1, 0, 1)),
+        "unit_tasks": ((0, 1), (0,), (0, 1)),
+        "data_fingerprint": "ab" * 32,
+        "environment": Environment(versions={"torch": "2.15"}, platform="Linux", threads=2, git_revision="abc123"),
+        "started": "2026-01-01T00:00:00+00:00",
+        "seconds": 3725.0,
+    }
+    record = Record(**(given | fields))
+    return record.model_copy(update={"metrics": compute_metrics(record)} if "metrics" not in fields else {})
+
+
+class TestMatrix:
+    def test_percent_and_gaps(self) -> None:
+        lines = rendered(matrix_table(a_record())).splitlines()
+        assert lines[0].strip() == "accuracy (%) on task ..."
+        assert lines[3].split() == ["0", "name-0", "12.3", "-", "-"]
+        assert lines[5].split() == ["2", "name-2", "14.3", "14.3", "14.3"]
+
+    @pytest.mark.parametrize("tasks", [1, 10, 23])
+    def test_no_number_is_cut_however_many_tasks_there_are(self, tasks: int) -> None:
+        full = tuple((1.0,) * tasks for _ in range(tasks))
+        names = tuple("a rather long name of a task, " * 2 for _ in range(tasks))
+        text = rendered(matrix_table(a_record(tasks, accuracy_matrix=full, task_names=names)))
+        assert text.count("100.0") == tasks * tasks
+        assert "…" not in text
+        assert max(map(len, text.splitlines())) <= 80
+
+    def test_rows_that_are_ragged_or_without_names(self) -> None:
+        text = rendered(matrix_table(a_record(accuracy_matrix=((0.5,), (0.5, 0.25)), task_names=())))
+        assert text.splitlines()[-1].split() == ["1", "50.0", "25.0"]
+
+    @pytest.mark.parametrize("matrix", [(), ((),)])
+    def test_nothing_measured(self, matrix: tuple[tuple[float, ...], ...]) -> None:
+        text = rendered(matrix_table(a_record(accuracy_matrix=matrix, task_names=(), metrics={})))
+        assert text == "no accuracy was measured\n"
+
+
+class TestMetrics:
+    def test_every_metric_with_value_and_definition(self) -> None:
+        record = a_record(metrics={"acc": 0.5, "of_a_plugin": 12.5, "[bold]odd": None, "mixed_score": 0.123456})
+        text = rendered(metrics_table(record), width=200)
+        lines = [line.split(maxsplit=3) for line in text.splitlines()[3:]]
+        assert [line[0] for line in lines] == ["acc", "mixed_score", "[bold]odd", "of_a_plugin"]
+        assert lines[0][1:3] == ["50.00", "%"]
+        assert lines[1][1] == "0.1235"
+        assert lines[2][1:] == ["-"]
+        assert METRIC_DEFINITIONS["acc"] in text
+
+    def test_of_a_computed_record(self) -> None:
+        text = rendered(metrics_table(a_record()), width=200)
+        assert all(definition in text for key, definition in METRIC_DEFINITIONS.items() if key != "avg_acc_curve")
+        assert "3,000,000" in text
+
+
+class TestLeaderboard:
+    def test_rows_and_what_was_left_out(self, tmp_path: Path) -> None:
+        for seed in range(2):
+            write_record(tmp_path, a_record(run_id=f"a{seed}", seed=seed))
+        write_record(tmp_path, a_record(run_id="b", strategy=ODD, searcher=None, creator=None))
+        write_record(tmp_path, a_record(run_id="c", synthetic=True))
+        (board,) = build_leaderboards(tmp_path)
+        text = rendered(leaderboard_table(board), width=200)
+        assert "cifar10, version 1, protocol quick" in text
+        assert f"data {'ab' * 32}" in text
+        assert "1 record not ranked: synthetic data (c)" in text
+        assert "seu + mdl + mdl" in text
+        assert ODD in text
+        assert "14.30 ± 0.00" in text
+        narrow = rendered(leaderboard_table(board))
+        assert max(map(len, narrow.splitlines())) <= 80
+        assert "14.30 ± 0.00" in narrow
+        assert "…" not in narrow
+
+
+class TestSummary:
+    def test_tells_everything(self) -> None:
+        text = rendered(record_summary(a_record()), width=200)
+        for part in (
+            "cifar10-quick-seu-s0-0123456789",
+            "finished",
+            "cifar10, version 1, protocol quick",
+            "seu (decay=0.0003, rule=sum)",
+            "mdl (alpha=0.01)",
+            "2 1 0",
+            "1 h 02 min",
+            "cpu, 2 threads",
+            "torch 2.15 Linux",
+            "abc123",
+            "name-2",
+            METRIC_DEFINITIONS["bwt"],
+            "1,234,567",
+            "1,234,577",
+            "1 min 01 s",
+            'task 0: {"normal": [["sep_conv_3x3", 1]]}',
+            "task 1: -",
+            "task 1: 1 0 1",
+            "layer 2: 0 1",
+        ):
+            assert part in text
+        assert "ranked" in text and "yes" in text
+
+    def test_least_record(self) -> None:
+        least = Record(
+            run_id="x",
+            status="failed",
+            error="it\nbroke",
+            strategy="s",
+            benchmark="b",
+            benchmark_version=1,
+            protocol="p",
+            seed=0,
+        )
+        text = rendered(record_summary(least))
+        assert "failed: it broke" in text
+        assert "no: the run is failed, not finished; no data fingerprint" in text
+        for absent in ("searcher", "stages", "genotypes", "paths", "None"):
+            assert absent not in text
+
+    def test_limit_and_synthetic_are_told(self) -> None:
+        text = rendered(record_summary(a_record(limit=1500, synthetic=True)))
+        assert "synthetic, limited to 1,500 images" in text
+
+    @pytest.mark.parametrize("console", [{}, {"force_terminal": True, "color_system": None}, {"legacy_windows": False}])
+    def test_whatever_a_record_holds_is_shown_as_it_is(self, console: dict[str, Any]) -> None:
+        record = a_record(
+            run_id=ODD,
+            strategy=ODD,
+            options={ODD: ODD},
+            benchmark=ODD,
+            task_names=(ODD, ODD, ODD),
+            error=ODD,
+            stages=(StageRecord(name=ODD, task=0, epochs=1, seconds=1.0, image_passes=1),),
+            genotypes=({"[bold]": "[/bold]"},),
+            metrics={ODD: 1.0},
+        )
+        text = rendered(record_summary(record), width=400, **console)
+        assert text.count(ODD) >= 7
+        assert '{"[bold]": "[/bold]"}' in text
+
+    def test_control_characters_do_not_reach_the_terminal(self) -> None:
+        record = a_record(run_id="a\x1b[2Jb", strategy="c\rd\x07", task_names=("e\nf", "g\u202eh", "i"))
+        text = rendered(record_summary(record))
+        assert not any(letter in text for letter in "\x1b\r\x07\u202e")
+
+    def test_plain_output_has_no_colour_codes(self) -> None:
+        assert "\x1b" not in rendered(record_summary(a_record()))
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("value", "shown"),
+        [
+            (1, "1"),
+            (0.0003, "0.0003"),
+            (True, "true"),
+            (None, "null"),
+            ("cosine", "cosine"),
+            ("1", '"1"'),
+            ("true", '"true"'),
+            ("", '""'),
+            ("a\nb", '"a\\nb"'),
+            ([1, "x"], '[1, "x"]'),
+        ],
+    )
+    def test_options(self, value: Any, shown: str) -> None:
+        assert format_option(value) == shown
+
+    def test_printable(self) -> None:
+        assert printable(" a\t b\r\n\x00c\u2028d ") == "a b c d"
+
+    def test_markdown(self) -> None:
+        assert escape_markdown("a|b <i> & [x](y) *z* _w_ snake_case `q` \\") == (
+            r"a\|b &lt;i&gt; &amp; \[x\](y) \*z\* \_w\_ snake_case \`q\` " + "\\\\"
+        )
+
+    def test_label_with_an_option_that_only_some_have(self) -> None:
+        one, other = a_record(), a_record(options={"decay": 0.0003})
+        assert configuration_label(one, [one, other]) == "seu + mdl + mdl (rule=sum)"
+        assert configuration_label(other, [one, other]) == "seu + mdl + mdl"
+
+    def test_why_not_ranked_agrees_with_the_record(self) -> None:
+        assert why_not_ranked(a_record()) is None
+        for fields in ({"status": "running"}, {"ranked": False}, {"synthetic": True}, {"limit": 0}):
+            record = a_record(**fields)
+            assert not record.may_be_ranked
+            assert why_not_ranked(record)
