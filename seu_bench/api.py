@@ -40,14 +40,15 @@ def run(
         SeuBenchError: as the command line would say; see :mod:`seu_bench.errors`.
     """
     registry = Registry()
+    request = Request(strategy, benchmark, searcher, creator, protocol, seed, dict(options or {}), limit, synthetic)
+    resolved = resolve(registry, request)
     if progress:
         from seu_bench.progress import ProgressDisplay
 
-        registry.manager.register(ProgressDisplay(), name="progress")
-    request = Request(strategy, benchmark, searcher, creator, protocol, seed, dict(options or {}), limit, synthetic)
+        registry.manager.register(ProgressDisplay(shorter=resolved.shorter), name="progress")
     outcome = execute(
         registry,
-        resolve(registry, request),
+        resolved,
         results=Path(results),
         data_root=Path(data_root) if data_root is not None else None,
         device=device,

@@ -20,9 +20,9 @@ STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
     "quick": {
         "summary": "minutes on a 2-core laptop",
         "images": {"train": 400, "valid": 100, "test": 500},
-        "training": {"epochs": 6, "batch_size": 32},
-        "search": {"epochs": 4, "batch_size": 64, "cells": 3, "channels": 4},
-        "creation": {"epochs": 4, "batch_size": 32},
+        "training": {"epochs": 8, "batch_size": 16},
+        "search": {"epochs": 6, "batch_size": 32, "cells": 3, "channels": 4},
+        "creation": {"epochs": 6, "batch_size": 16},
         "model": {"cells": 3, "channels": 8},
     },
     "smoke": {
@@ -92,7 +92,11 @@ class BenchmarkFile:
                 remedy="check the path; benchmarks known by name: seu-bench list benchmarks",
             ) from None
         except (OSError, UnicodeDecodeError) as error:
-            raise SpecError(f"the benchmark file cannot be read: {error}", where=str(self.path)) from error
+            raise SpecError(
+                f"the benchmark file cannot be read: {error}",
+                where=str(self.path),
+                remedy="give a TOML file in UTF-8 that you may read; docs/benchmarks.md describes it",
+            ) from error
         except tomllib.TOMLDecodeError as error:
             raise SpecError(
                 f"the benchmark file is not TOML: {error}", where=str(self.path), remedy="see https://toml.io"

@@ -102,9 +102,7 @@ def run(results: Path, data_root: Path | None, device: str, force: bool, **asked
     from seu_bench.tables import record_summary, why_not_ranked
 
     resolved = resolve(registry, request)
-    shorter = {"paper": "quick", "quick": "smoke"}.get(resolved.spec.protocol_name)
-    shorter = shorter if shorter in resolved.spec.benchmark.protocols else None
-    registry.manager.register(ProgressDisplay(shorter=shorter), name="progress")
+    registry.manager.register(ProgressDisplay(shorter=resolved.shorter), name="progress")
     outcome = execute(registry, resolved, results=results, data_root=data_root, device=device, force=force)
     console = _console()
     console.print(record_summary(outcome.record))
@@ -251,11 +249,14 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
 @data.command()
 @click.argument("name")
 @data_option
-def fetch(name: str, data_root: Path | None) -> None:
+@click.pass_context
+def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
     """Download a data set and check it."""
     from seu_bench.sources import default_data_root
 
     source = _registry().datasets.find(name).factory
+    if data_root is None and context.parent is not None:
+        data_root = context.parent.params["data_root"]  # seu-bench data --data-root FOLDER fetch NAME
     root = default_data_root(data_root)
     source.fetch(root)
     state = source.state(root)
@@ -265,7 +266,7 @@ def fetch(name: str, data_root: Path | None) -> None:
 def main() -> None:
     """Entry point of the command ``seu-bench``: errors become one message and exit status 2."""
     try:
-        status = cli.main(standalone_mode=False)
+        status = cli.main(prog_name="seu-bench", standalone_mode=False)
     except SeuBenchError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(REFUSED)

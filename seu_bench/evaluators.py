@@ -94,8 +94,8 @@ class ModelSizes(PluginMetric[dict[str, list[int]]]):
         self.params_active.append(count_parameters(model.task_module(task)))
         modes = {module: module.training for module in model.modules()}
         model.eval()
-        shape = strategy.dataloader.images.gather(torch.zeros(1, dtype=torch.int64, device=strategy.device))[0].shape
-        self.macs.append(count_macs(lambda x: model.forward_single_task(x, task), shape[1:], strategy.device))
+        shape = strategy.mb_x.shape[1:]
+        self.macs.append(count_macs(lambda x: model.forward_single_task(x, task), shape, strategy.device))
         for module, mode in modes.items():
             module.training = mode
         at = strategy.clock.train_iterations

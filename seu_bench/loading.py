@@ -128,25 +128,35 @@ class TaskDataset(AvalancheDataset[Any]):
 
     def __getitems__(self, positions: Sequence[int]) -> Batch:
         """``[x, y, t]`` of all ``positions`` at once."""
-        flat = self._flat_data
-        wanted = torch.as_tensor(positions, dtype=torch.int64)
-        if flat._indices is not None:
-            wanted = torch.as_tensor(list(flat._indices), dtype=torch.int64)[wanted]
-        ends = torch.as_tensor(flat._cumulative_sizes, dtype=torch.int64)
-        which = torch.searchsorted(ends, wanted, right=True)
+        wanted = self._rows_of(torch.as_tensor(positions, dtype=torch.int64))
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
-        order: list[Tensor] = []
-        for index in which.unique().tolist():
+        places: list[Tensor] = []
+        ends = torch.as_tensor(self._flat_data._cumulative_sizes, dtype=torch.int64)
+        which = torch.searchsorted(ends, wanted, right=True)
+        for index, dataset in enumerate(self._flat_data._datasets):
             here = (which == index).nonzero().flatten()
-            images: TaskImages = flat._datasets[index].images
+            if not len(here):
+                continue
+            images: TaskImages = dataset.images
             local = wanted[here] - (int(ends[index - 1]) if index else 0)
             x, y = images.gather(local.to(images.device))
             parts.append((x, y, torch.full((len(here),), images.task)))
-            order.append(here)
+            places.append(here)
         if len(parts) == 1:
             return Batch(parts[0])
-        back = torch.cat(order).argsort()
+        back = torch.cat(places).argsort()
         return Batch(torch.cat(tensors)[back.to(tensors[0].device)] for tensors in zip(*parts, strict=True))
+
+    def _rows_of(self, positions: Tensor) -> Tensor:
+        """Positions in this data set as positions in the concatenation of what it is a subset of."""
+        indices = self._flat_data._indices
+        if indices is None:
+            return positions
+        known: tuple[object, Tensor] | None = getattr(self, "_indices_as_tensor", None)
+        if known is None or known[0] is not indices:
+            known = (indices, torch.as_tensor(list(indices), dtype=torch.int64))
+            self._indices_as_tensor = known
+        return known[1][positions]
 
 
 def collate(items: Any) -> Batch:
@@ -159,8 +169,8 @@ def collate(items: Any) -> Batch:
 def task_images(dataset: Any, task: int, device: torch.device) -> TaskImages:
     """The images of any Avalanche data set of ``(x, y, ...)`` items as :class:`TaskImages`.
 
-    Ours are taken as they are. Others, a plain Avalanche benchmark's, are read once into memory; their current
-    transforms are applied once, so random augmentation is drawn once.
+    Ours are taken as they are. Others, a plain Avalanche benchmark's, are read into memory at each call; their current
+    transforms are applied then, so random augmentation is drawn once per call.
     """
     if isinstance(dataset, TaskDataset) and len(dataset._flat_data._datasets) == 1:
         rows = dataset._flat_data._datasets[0]
@@ -187,7 +197,10 @@ class BatchLoader:
         self.shuffle = shuffle
 
     def __len__(self) -> int:
-        return max(1, -(-len(self.images) // self.batch_size))
+        count, size = len(self.images), self.batch_size
+        # As in TaskImages.batches: a single image left over joins the batch before it.
+        joined = self.shuffle and count > size and (count - 1) % size == 0
+        return max(1, -(-count // size) - joined)
 
     def __iter__(self) -> Iterator[list[Tensor]]:
         task = torch.tensor([self.images.task])

@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from seu_bench.errors import OptionError
 
@@ -20,13 +20,22 @@ PREFIXES = ("searcher", "creator", "benchmark")
 
 
 class Frozen(BaseModel):
-    """A validated value object: unknown keys are faults, nothing can be changed afterwards."""
+    """A validated value object: unknown keys and infinite numbers are faults, nothing can be changed afterwards."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
 class Options(Frozen):
     """Base of every plugin's options. ``None`` means: as the benchmark's protocol says."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        # pydantic takes true for 1.
+        field = cls.model_fields[info.field_name or ""]
+        if isinstance(value, bool) and not _takes_truth(field.annotation):
+            raise ValueError("Input should not be true or false")
+        return value
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -35,9 +44,10 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 def parse_value(text: str) -> Any:
     """``text`` as a TOML value where it is one (numbers, true, lists, ...), otherwise as the text itself."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        document = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    return document["value"] if len(document) == 1 else text
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
@@ -129,6 +139,14 @@ def describe_options(model: type[Options]) -> Sequence[dict[str, Any]]:
         }
         for name, field in model.model_fields.items()
     ]
+
+
+def _takes_truth(annotation: Any) -> bool:
+    return (
+        annotation in (bool, Any)
+        or isinstance(annotation, bool)
+        or any(_takes_truth(part) for part in get_args(annotation))
+    )
 
 
 def _choices(schema: Mapping[str, Any]) -> list[Any]:

@@ -39,13 +39,21 @@ def load_plugins() -> pluggy.PluginManager:
                 where=point.value,
                 remedy=f"repair or uninstall it: pip uninstall {package}",
             ) from error
-        manager.register(plugin, name=point.name)
+        try:
+            manager.register(plugin, name=point.name)
+        except (pluggy.PluginValidationError, ValueError) as error:
+            raise PluginError(
+                f"plugin {point.name!r} of package {package} cannot be used: {' '.join(str(error).split())}",
+                where=point.value,
+                remedy=f"repair or uninstall it: pip uninstall {package}",
+            ) from error
     try:
         manager.check_pending()
     except pluggy.PluginValidationError as error:
         name = manager.get_name(error.plugin) or "?"
         raise PluginError(
             f"plugin {name!r} of package {owners.get(name, '?')} implements an unknown hook: {error}",
+            where=name,
             remedy="the hooks are listed in seu_bench/hookspecs.py",
         ) from error
     return manager

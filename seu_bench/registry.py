@@ -90,6 +90,8 @@ class Registry:
         self.benchmarks: Kind[BenchmarkSource] = self._collect("benchmark", "benchmarks")
         self.datasets: Kind[DatasetSource] = self._collect("data set", "datasets")
         self.metrics: Kind[MetricFunction] = self._collect("metric", "metrics")
+        if self.metrics:
+            self._refuse_known_metrics()
 
     @property
     def kinds(self) -> dict[str, Kind[Any]]:
@@ -104,6 +106,21 @@ class Registry:
         )
         return {kind.plural: kind for kind in kinds}
 
+    def package(self, plugin: str) -> str:
+        """The package that a plugin came from; its own name where it was not installed."""
+        return self._packages.get(plugin, plugin)
+
+    def _refuse_known_metrics(self) -> None:
+        """A plugin's metric of a name that is defined here would change what leaderboards compare."""
+        from seu_bench.metrics import METRIC_DEFINITIONS
+
+        for entry in self.metrics.values():
+            if entry.name in METRIC_DEFINITIONS:
+                raise PluginError(
+                    f"the metric {entry.name!r} is registered twice: by seu-bench itself and by {entry.package}",
+                    remedy=f"uninstall the latter: pip uninstall {entry.package}",
+                )
+
     def _collect(self, singular: str, plural: str) -> Kind[Any]:
         """Call the hook ``register_<plural>`` of each plugin by itself, so that each name's owner is known."""
         hook = f"register_{plural}"
@@ -113,7 +130,7 @@ class Registry:
                 continue
             others = [other for other in self.manager.get_plugins() if other is not plugin]
             caller = self.manager.subset_hook_caller(hook, others)
-            package = self._packages.get(owner, owner)
+            package = self.package(owner)
             try:
                 caller(register=_collector(entries, singular, owner, package))
             except PluginError:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seu_bench.benchmark_file import BenchmarkFile
-from seu_bench.errors import OptionError, RequestError, UnknownNameError
+from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError, UnknownNameError
 from seu_bench.interfaces import Component, DatasetSource, Setting, StrategyFactory, StreamPlan
 from seu_bench.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.planning import dataset_names, plan_stream
@@ -18,6 +18,8 @@ from seu_bench.spec import BenchmarkSource, ImageLimits, ProtocolSpec, RunSpec
 
 if TYPE_CHECKING:
     from seu_bench.data import RawDataset
+
+Answer = TypeVar("Answer")
 
 #: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.
 SYNTHETIC_SEED = 0
@@ -57,11 +59,18 @@ class ResolvedRun:
     searcher: Component | None
     creator: Component | None
     sources: Mapping[str, DatasetSource]
+    packages: Mapping[str, str]
 
     @property
     def limits(self) -> ImageLimits:
         """Images per task: the protocol's, lowered by ``--limit``."""
         return self.spec.protocol.images.lowered_to(self.spec.limit)
+
+    @property
+    def shorter(self) -> str | None:
+        """A shorter protocol than the run's, for whoever finds it too long."""
+        name = {"paper": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
+        return name if name in self.spec.benchmark.protocols else None
 
     def load(self, name: str, data_root: Path | None) -> RawDataset:
         """A data set, or its synthetic stand-in."""
@@ -69,13 +78,26 @@ class ResolvedRun:
         if self.spec.synthetic:
             from seu_bench.synthetic import synthetic_dataset
 
-            return synthetic_dataset(source.info(data_root), SYNTHETIC_SEED)
-        return source.load(data_root)
+            return synthetic_dataset(self._asked(name, source.info, data_root), SYNTHETIC_SEED)
+        return self._asked(name, source.load, data_root)
 
     def plan(self, data_root: Path | None) -> StreamPlan:
         """The stream's shape and sizes without loading data."""
-        infos = {name: source.info(data_root) for name, source in self.sources.items()}
+        infos = {name: self._asked(name, source.info, data_root) for name, source in self.sources.items()}
         return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed)
+
+    def _asked(self, name: str, question: Callable[[Path | None], Answer], data_root: Path | None) -> Answer:
+        """What a data set's source answers; whatever it raises that is no error of ours names the data set."""
+        try:
+            return question(data_root)
+        except SeuBenchError:
+            raise
+        except Exception as error:
+            raise DataError(
+                f"data set {name!r} cannot be used: {type(error).__name__}: {error}",
+                where=f"package {self.packages[name]}" if name in self.packages else "the benchmark file",
+                remedy="see whether its files are whole with seu-bench data; otherwise tell the package's author",
+            ) from error
 
     def setting(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> Setting:
         """What the strategy's factory is given."""
@@ -141,7 +163,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         else registry.datasets.find(name).factory
         for name in dataset_names(benchmark)
     }
-    return ResolvedRun(spec, parts["benchmark"], factory, options, searcher, creator, sources)
+    packages = {name: registry.datasets[name].package for name in sources if name not in definitions}
+    return ResolvedRun(spec, parts["benchmark"], factory, options, searcher, creator, sources, packages)
 
 
 def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from seu_bench.errors import ResultsError, RunError, SeuBenchError
+from seu_bench.errors import PluginError, ResultsError, RunError, SeuBenchError
+from seu_bench.interfaces import MetricFunction
 from seu_bench.metrics import compute_metrics
 from seu_bench.record import Record, StageRecord, Status, read_record, record_path, write_record, write_whole
-from seu_bench.registry import Registry
+from seu_bench.registry import Entry, Registry
 from seu_bench.resolve import ResolvedRun
 from seu_bench.stages import EpochReport, StageProgress
 
@@ -70,7 +72,7 @@ def execute(
         RunError: the strategy failed; the record says so.
     """
     path = record_path(results, run.spec.run_id)
-    if path.is_file() and not force:
+    if not force and _answers(path.is_file):
         try:
             known = read_record(path)
         except ResultsError:
@@ -90,7 +92,8 @@ class _Run:
         self.results = results
         self.data_root = data_root
         self.device_name = device
-        self.ledger = _Ledger(lambda progress: self.hook.stage_progress(progress=progress))
+        self.ledger = _Ledger(lambda progress: self._tell("stage_progress", progress=progress))
+        self.strategy: Any = None
 
     def make(self) -> Record:
         check_writable(self.results)
@@ -116,7 +119,7 @@ class _Run:
         self.sizes = ModelSizes()
         evaluator = EvaluationPlugin(self.matrix, self.sizes, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
         setting = run.setting(plan, device, watch=self.ledger, evaluator=evaluator)
-        self.strategy = run.strategy.build(setting)
+        self.device = torch.device(device)
         self.began = time.perf_counter()
         self.record = Record(
             run_id=spec.run_id,
@@ -143,18 +146,27 @@ class _Run:
             environment=describe_environment(device),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        write_record(self.results, self.record)
-        self.hook.run_started(record=self.record, cost=run.strategy.cost(setting))
         try:
+            self.strategy = run.strategy.build(setting)
+            cost = run.strategy.cost(setting)
+        except SeuBenchError:
+            raise  # the request does not fit the strategy: nothing has begun, and nothing is written
+        except Exception as error:
+            failure = self._failure(error)
+            self._update(status="failed", error=failure.what)
+            raise failure from error
+        self._log.unlink(missing_ok=True)
+        write_record(self.results, self.record)
+        try:
+            self._tell("run_started", record=self.record, cost=cost)
             self._learn()
         except KeyboardInterrupt:
             self._end("interrupted", "interrupted by the user")
             raise
-        except SeuBenchError as error:
-            self._end("failed", error.what)
-            raise
         except Exception as error:
-            raise self._failed(error) from error
+            failure = self._failure(error)
+            self._end("failed", failure.what)
+            raise failure from error
         self._end("finished")
         return self.record
 
@@ -165,7 +177,7 @@ class _Run:
             self.strategy.train(experience, eval_streams=[[valid[task]]])
             self._evaluate(task, test[: task + 1])
             self._update(status="running")
-            self.hook.task_learned(record=self.record, task=task)
+            self._tell("task_learned", record=self.record, task=task)
 
     def _evaluate(self, task: int, tests: Any) -> None:
         images = sum(split.test for split in self.stream.plan.tasks[: task + 1])
@@ -193,25 +205,52 @@ class _Run:
             }
         )
         metrics = compute_metrics(record)
-        metrics["peak_memory_bytes"] = _peak_memory(self.strategy.device)
+        metrics["peak_memory_bytes"] = _peak_memory(self.device)
         if record.status == "finished":
-            for name, entry in self.registry.metrics.items():
-                metrics[name] = _finite(entry.factory(record))
+            metrics |= {name: _metric(entry, record) for name, entry in self.registry.metrics.items()}
         self.record = record.model_copy(update={"metrics": metrics})
         write_record(self.results, self.record)
 
     def _end(self, status: Status, error: str | None = None) -> None:
         self._update(status=status, error=error)
-        self.hook.run_finished(record=self.record)
+        self._tell("run_finished", record=self.record)
 
-    def _failed(self, error: Exception) -> RunError:
+    def _tell(self, hook: str, **values: Any) -> None:
+        """Call a hook of whoever watches. What is raised there is that plugin's fault, and not the strategy's.
+
+        Raises:
+            PluginError: a plugin failed; it is named.
+        """
+        caller = getattr(self.hook, hook)
+        try:
+            caller(**values)
+        except SeuBenchError:
+            raise
+        except Exception as error:
+            entered = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+            found = [impl for impl in caller.get_hookimpls() if getattr(impl.function, "__code__", None) in entered]
+            name = found[0].plugin_name if found else "?"
+            raise PluginError(
+                f"plugin {name!r} of package {self.registry.package(name)} failed in {hook}: "
+                f"{type(error).__name__}: {error}",
+                remedy="repair or uninstall it",
+            ) from error
+
+    @property
+    def _log(self) -> Path:
+        return record_path(self.results, self.run.spec.run_id).with_name("error.txt")
+
+    def _failure(self, error: Exception) -> RunError:
         """Keep the traceback beside the record; say in one message what failed and where to look."""
+        write_whole(self._log, "".join(traceback.format_exception(error)))
+        if isinstance(error, SeuBenchError):
+            return RunError(error.what, where=error.where or str(self._log), remedy=error.remedy)
         entry = self.registry.strategies[self.run.spec.strategy]
-        log = record_path(self.results, self.run.spec.run_id).with_name("error.txt")
-        write_whole(log, "".join(traceback.format_exception(error)))
-        what = f"strategy {entry.name!r} of package {entry.package} failed: {type(error).__name__}: {error}"
-        self._end("failed", what)
-        return RunError(what, where=str(log), remedy="report it to the strategy's author with that file")
+        return RunError(
+            f"strategy {entry.name!r} of package {entry.package} failed: {type(error).__name__}: {error}",
+            where=str(self._log),
+            remedy="report it to the strategy's author with that file",
+        )
 
 
 def check_writable(results: Path) -> None:
@@ -221,20 +260,40 @@ def check_writable(results: Path) -> None:
         ResultsError: the folder cannot be made or written to.
     """
     probe = results / "runs" / ".writable"
-    made = [folder for folder in (results, results / "runs") if not folder.exists()]
+    made = [folder for folder in (probe.parent, *probe.parent.parents) if not _answers(folder.exists)]
     try:
         write_whole(probe, "")
     finally:
-        if probe.is_file():
+        if _answers(probe.is_file):
             probe.unlink()
-        for folder in reversed(made):
-            if folder.is_dir() and not any(folder.iterdir()):
+        for folder in made:
+            if _answers(folder.is_dir) and not any(folder.iterdir()):
                 folder.rmdir()
 
 
-def _finite(value: float | None) -> float | int | None:
-    """A plugin's metric as a record can hold it: NaN and infinity are no measurements."""
-    return value if value is not None and math.isfinite(value) else None
+def _answers(question: Callable[[], bool]) -> bool:
+    """What a path says of itself; no, where it may not be asked or cannot be a path."""
+    try:
+        return question()
+    except (OSError, ValueError):
+        return False
+
+
+def _metric(entry: Entry[MetricFunction], record: Record) -> float | int | None:
+    """A plugin's metric. One that fails costs its own value, with a warning, and not the run that was finished."""
+    try:
+        value = entry.factory(record)
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+    else:
+        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+            # NaN and infinity are no measurements.
+            return value if value is not None and math.isfinite(value) else None
+        problem = f"it gave {value!r}, which is no number"
+    warnings.warn(
+        f"metric {entry.name!r} of package {entry.package} is left out: {problem}", RuntimeWarning, stacklevel=2
+    )
+    return None
 
 
 def _peak_memory(device: Any) -> int | None:

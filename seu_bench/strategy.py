@@ -7,7 +7,7 @@ best weights restored, and no optimiser state or copy for what does not train.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
+from seu_bench.callbacks import LeanCallbacks
 from seu_bench.loading import BatchLoader, TaskImages, task_images
 from seu_bench.multihead import MultiHeadModel
 from seu_bench.seeding import derive_seed
@@ -41,7 +42,7 @@ class Step:
     apply: Callable[[Any], None] | None = None
 
 
-class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
+class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-arg,misc]
     """Base of our strategies. A subclass says in :meth:`steps` how a task is learned.
 
     Args:
@@ -91,6 +92,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         self.model.to(self.device)
         self.epoch_meter: EpochMeter | None = None
         self._clipped: list[nn.Parameter] = []
+        self.forget_listeners()
 
     # ------------------------------------------------------------------ what a subclass says
 
@@ -138,6 +140,10 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         images = task_images(self.adapted_dataset, self._task_of(self.experience), self.device)
         self.dataloader = BatchLoader(images, self.eval_mb_size, shuffle=False)
 
+    def _before_eval_exp(self, **kwargs: Any) -> None:
+        self.forget_listeners()
+        super()._before_eval_exp(**kwargs)  # type: ignore[no-untyped-call]
+
     def check_model_and_optimizer(self, *arguments: Any, **kwargs: Any) -> None:
         """Nothing: stages grow the model and make their optimisers."""
 
@@ -165,11 +171,15 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
     def _after_training_iteration(self, **kwargs: Any) -> None:
         if self.epoch_meter is not None and self.mb_output is not None:
             self.epoch_meter.add(self.loss, self.mb_output, self.mb_y)
-        super()._after_training_iteration(**kwargs)  # type: ignore[no-untyped-call]
+        super()._after_training_iteration(**kwargs)
 
     def _train_exp(self, experience: Any, eval_streams: Any = None, **kwargs: Any) -> None:
         index = self._task_of(experience)
-        train = task_images(self.adapted_dataset, index, self.device)
+        loader = self.dataloader
+        # A plugin may have put a loader of its own there, e.g. one that mixes in a memory.
+        train = (
+            loader.images if isinstance(loader, BatchLoader) else task_images(self.adapted_dataset, index, self.device)
+        )
         valid = self._validation_of(experience, eval_streams)
         task = TaskData(index, train, valid)
         for step in self.steps(task):
@@ -184,6 +194,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
 
     def train_one_epoch(self) -> None:
         """One epoch over the training images, with Avalanche's callbacks."""
+        self.forget_listeners()
         self._before_training_epoch()  # type: ignore[no-untyped-call]
         self.training_epoch()  # type: ignore[no-untyped-call]
         self._after_training_epoch()  # type: ignore[no-untyped-call]
@@ -195,7 +206,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
     def _validation_of(self, experience: Any, eval_streams: Any) -> TaskImages | None:
         """The validation images among ``eval_streams``; streams of other names are never selected on."""
         for stream in eval_streams or ():
-            for candidate in stream:
+            for candidate in stream if isinstance(stream, Iterable) else [stream]:
                 if candidate.origin_stream.name.startswith("valid") and self._task_of(candidate) == self._task_of(
                     experience
                 ):

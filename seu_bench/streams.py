@@ -109,7 +109,8 @@ def build_stream(
         store, part = stores[piece.key], piece.part
         permutation = None
         if part.permutation_seed is not None:
-            pixels = plan.channels * plan.height * plan.width
+            # The store's channels, not the plan's: grey images are permuted before they are repeated.
+            pixels = store.tensor[0].numel()
             permutation = torch.from_numpy(shuffled(pixels, part.permutation_seed)).to(device)
         splits = [store.images(piece, split, index, plan.channels, permutation) for split in ("train", "valid", "test")]
         tasks.append(TaskSplits(*splits))

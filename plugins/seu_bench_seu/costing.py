@@ -7,7 +7,7 @@ import torch
 from seu_bench.costing import evaluation_passes, on_meta, training_passes
 from seu_bench.errors import RequestError
 from seu_bench.interfaces import Cost, Setting, StageCost
-from seu_bench.search_space import Genotype, named_genotype, uniform_genotype
+from seu_bench.search_space import Genotype, named_genotype, stem_parameters, uniform_genotype
 from seu_bench.sizes import count_macs, count_parameters
 from seu_bench_seu.building import make_super_model, seu_options
 
@@ -28,7 +28,7 @@ def seu_cost(setting: Setting) -> Cost:
     total, macs = (first, macs_min) if least == most else _first_task(setting, most)
     column = total - _heads(setting)
     if options.stem == "shared":
-        column -= count_parameters(on_meta(lambda: make_super_model(setting)._make_unit(0, most)))
+        column -= stem_parameters(plan.channels, on_meta(lambda: make_super_model(setting)).channels)
     params = tuple(total + column * task for task in range(tasks))
     return Cost(params, (first,) * tasks, (macs,) * tasks, (macs_min,) * tasks, _stages(setting))
 

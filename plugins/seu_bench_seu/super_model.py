@@ -73,7 +73,7 @@ class SuperModel(MultiHeadModel):
         """Replace the new units on the task's path by freshly initialised ones."""
         for layer, index in enumerate(self.paths[task]):
             units = self._units(layer)
-            if not self._unit(layer, index).frozen:
+            if not self.unit(layer, index).frozen:
                 fresh = self._make_unit(layer, self.unit_genotypes[layer][index])
                 units[index] = fresh.to(self._device)
 
@@ -81,7 +81,7 @@ class SuperModel(MultiHeadModel):
         """No unit that exists now trains again."""
         for layer in range(len(self.layers)):
             for index in range(self.candidates[layer]):
-                self._unit(layer, index).freeze()
+                self.unit(layer, index).freeze()
 
     # ------------------------------------------------------------------ what a creator sees
 
@@ -93,7 +93,7 @@ class SuperModel(MultiHeadModel):
     @property
     def has_new(self) -> list[bool]:
         """Whether the last unit of each layer still trains."""
-        return [not self._unit(layer, -1).frozen for layer in range(len(self.layers))]
+        return [not self.unit(layer, -1).frozen for layer in range(len(self.layers))]
 
     def set_path(self, task: int, path: Sequence[int]) -> None:
         """Compute ``task`` by ``path``.
@@ -109,7 +109,7 @@ class SuperModel(MultiHeadModel):
 
     def new_units(self, task: int) -> nn.Module:
         """All new units and the task's head."""
-        new = [self._unit(layer, -1) for layer, is_new in enumerate(self.has_new) if is_new]
+        new = [self.unit(layer, -1) for layer, is_new in enumerate(self.has_new) if is_new]
         return nn.ModuleList([*new, self.heads[task]])
 
     # ------------------------------------------------------------------ computing
@@ -117,20 +117,20 @@ class SuperModel(MultiHeadModel):
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes[task]]`` on the task's path; other heads are not computed."""
         path = self.paths[task_label]
-        older = newer = self._unit(0, path[0])(channels_last(x))
+        older = newer = self.unit(0, path[0])(channels_last(x))
         for layer, index in enumerate(path[1:], start=1):
-            older, newer = newer, self._unit(layer, index)(older, newer)
+            older, newer = newer, self.unit(layer, index)(older, newer)
         logits: Tensor = self.heads[task_label](newer.mean(dim=(2, 3)))
         return logits
 
     def task_module(self, task: int) -> nn.Module:
         """The units of the task's path and its head."""
-        units = [self._unit(layer, index) for layer, index in enumerate(self.paths[task])]
+        units = [self.unit(layer, index) for layer, index in enumerate(self.paths[task])]
         return nn.ModuleList([*units, self.heads[task]])
 
     def trainable_module(self, task: int) -> nn.Module:
         """The new units of the task's path and its head."""
-        units = [self._unit(layer, index) for layer, index in enumerate(self.paths[task])]
+        units = [self.unit(layer, index) for layer, index in enumerate(self.paths[task])]
         return nn.ModuleList([*(unit for unit in units if not unit.frozen), self.heads[task]])
 
     # ------------------------------------------------------------------ the architecture as plain values
@@ -158,7 +158,8 @@ class SuperModel(MultiHeadModel):
             raise TypeError("a layer is a list of units")
         return units
 
-    def _unit(self, layer: int, index: int) -> Unit:
+    def unit(self, layer: int, index: int) -> Unit:
+        """A unit by layer and index in creation order; -1 is the newest."""
         unit = self._units(layer)[index]
         if not isinstance(unit, Unit):
             raise TypeError("a layer holds units")

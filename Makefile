@@ -1,0 +1,47 @@
+# Every target does all the set-up it needs on a fresh machine: Python 3.11 or newer and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-real test-slow lint types perf format clean
+
+help: ## say what each target does
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(READY): setup.cfg pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+demo: $(READY) ## SEU learns five tasks on scikit-learn's digits
+	$(BIN)/seu-bench run --strategy seu --benchmark split_digits
+
+test: lint types ## lint, types, then all tests but the slow ones
+	$(BIN)/python -m pytest -W error -m "not slow"
+
+lint: $(READY) ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY) ## mypy, strict
+	$(BIN)/mypy
+
+test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minutes each
+	$(BIN)/python -m pytest -W error -m "realdata" tests
+
+test-slow: $(READY) ## tests that take minutes
+	$(BIN)/python -m pytest -W error -m "slow" tests
+
+perf: $(READY) ## measure: start-up, training loop against a bare loop and against Avalanche's own
+	$(BIN)/python scripts/startup_time.py
+	$(BIN)/python scripts/training_speed.py
+	$(BIN)/python scripts/memory_format.py
+
+format: $(READY) ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove the environment and what tools left
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

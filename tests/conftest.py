@@ -1,0 +1,158 @@
+"""What several tests need: the command line called in this process, and a stranger's plugin that trains in no time."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+# Read by torch when it is first imported, here and in the processes that tests start. More threads would only wait for
+# each other on what tests compute: a hundred times longer where other processes want the cores.
+os.environ["OMP_NUM_THREADS"] = "1"
+
+#: A strategy of one linear layer and its head per task, which fails where its options say so.
+TINY = """
+from typing import Literal
+
+from seu_bench.hookspecs import hookimpl
+from seu_bench.spec import ScheduleOptions
+
+
+class TinyOptions(ScheduleOptions):
+    fault: Literal["none", "build", "cost", "raise", "diverge", "interrupt"] = "none"
+    task: int = 1
+
+
+class TinyFactory:
+    summary = "one linear layer"
+    options = TinyOptions
+    components = {}
+    presets = {}
+
+    def build(self, setting):
+        from torch import nn
+
+        from seu_bench.multihead import BackboneModel
+        from seu_bench.seeding import RandomState, derive_seed
+        from seu_bench.strategy import StagedStrategy
+
+        plan, options = setting.plan, setting.options
+        if options.fault == "build":
+            raise LookupError("nothing to build with")
+
+        class Tiny(StagedStrategy):
+            def steps(self, task):
+                if task.index == options.task and options.fault == "raise":
+                    raise ZeroDivisionError("this strategy is broken")
+                if task.index == options.task and options.fault == "interrupt":
+                    raise KeyboardInterrupt
+                if task.index == options.task and options.fault == "diverge":
+                    nn.init.constant_(self.model.heads[task.index].weight, float("nan"))
+                return super().steps(task)
+
+        pixels = plan.channels * plan.height * plan.width
+        with RandomState(derive_seed(setting.seed, "model")).active():
+            model = BackboneModel(nn.Sequential(nn.Flatten(), nn.Linear(pixels, 8), nn.ReLU()), 8, plan.classes)
+        return Tiny(
+            model=model,
+            schedule=options.applied_to(setting.protocol.training),
+            seed=setting.seed,
+            watch=setting.watch,
+            evaluator=setting.evaluator,
+            device=setting.device,
+        )
+
+    def cost(self, setting):
+        from seu_bench.costing import evaluation_passes, fixed_cost, training_passes
+
+        plan, options = setting.plan, setting.options
+        if options.fault == "cost":
+            raise LookupError("nothing to count with")
+        pixels = plan.channels * plan.height * plan.width
+        params = 8 * (pixels + 1) + 9 * sum(plan.classes)
+        stages = training_passes(plan, options.applied_to(setting.protocol.training)) + evaluation_passes(plan)
+        return fixed_cost(params, 8 * (pixels + plan.classes[0]), stages, len(plan.tasks))
+
+
+@hookimpl
+def register_strategies(register):
+    register("tiny", TinyFactory())
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command left: exit status, standard output and standard error."""
+
+    status: int
+    out: str
+    err: str
+
+
+Command: TypeAlias = Callable[..., Answer]
+Install: TypeAlias = Callable[[str, Mapping[str, str], Mapping[str, str]], Path]
+
+
+@pytest.fixture(scope="session")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    """``seu-bench`` in this process, in an empty working folder and with no data sets on disk."""
+    folder = tmp_path_factory.mktemp("working-folder")
+
+    def call(*arguments: object) -> Answer:
+        from seu_bench.cli import main
+
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["seu-bench", *map(str, arguments)])
+            patch.setenv("SEU_BENCH_DATA", str(folder / "no-data"))
+            patch.chdir(folder)
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as left:
+                main()
+        assert isinstance(left.value.code, int)
+        assert list(folder.iterdir()) == []
+        return Answer(left.value.code, out.getvalue(), err.getvalue())
+
+    return call
+
+
+@pytest.fixture
+def install(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Install]:
+    """Install a package for the length of a test: its name, its entry points and its modules' source."""
+    before = set(sys.modules)
+    site = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+
+        def call(package: str, points: Mapping[str, str], modules: Mapping[str, str]) -> Path:
+            folder = write_package(site / package, package, points, modules)
+            patch.syspath_prepend(folder)
+            return folder
+
+        yield call
+    for name in set(sys.modules) - before:
+        if str(site) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def tiny(install: Install) -> Path:
+    """The strategy ``tiny`` of a package called ``a-stranger``; the folder that was added to the path."""
+    return install("a-stranger", {"tiny": "tiny_plugin"}, {"tiny_plugin": TINY})
+
+
+def write_package(folder: Path, package: str, points: Mapping[str, str], modules: Mapping[str, str]) -> Path:
+    """What pip leaves of an installed package, in a folder of its own."""
+    information = folder / f"{package.replace('-', '_')}-1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    lines = [f"{name} = {value}" for name, value in points.items()]
+    (information / "entry_points.txt").write_text("\n".join(["[seu_bench]", *lines, ""]))
+    for name, source in modules.items():
+        (folder / f"{name}.py").write_text(source)
+    return folder

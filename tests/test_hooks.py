@@ -1,0 +1,209 @@
+"""Every hook is documented, is called when it says it is, and with exactly the arguments that it names."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Command
+
+import seu_bench
+from seu_bench import hookspecs
+from seu_bench.errors import PluginError, RunError
+from seu_bench.hookspecs import hookimpl
+from seu_bench.interfaces import Cost
+from seu_bench.plugins import load_plugins
+from seu_bench.record import Record, read_record
+from seu_bench.registry import Registry
+from seu_bench.resolve import Request, resolve
+from seu_bench.runner import execute
+from seu_bench.stages import StageProgress
+
+DOCUMENT = Path(seu_bench.__file__).parent.parent / "docs" / "plugins.md"
+
+#: Every hook that is specified, by name.
+HOOKS: dict[str, Callable[..., None]] = {
+    name: value for name, value in vars(hookspecs).items() if hasattr(value, f"{hookspecs.GROUP}_spec")
+}
+REGISTERING = sorted(name for name in HOOKS if name.startswith("register_"))
+
+
+def arguments(hook: str) -> list[str]:
+    return list(inspect.signature(HOOKS[hook]).parameters)
+
+
+class Everything:
+    """A plugin that implements every hook there is, and writes down each call."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        for name in HOOKS:
+            setattr(self, name, hookimpl(self._implementation(name)))
+
+    def _implementation(self, name: str) -> Callable[..., None]:
+        """A function with the parameters of the hook's specification: pluggy passes what a signature asks for."""
+
+        def called(**values: Any) -> None:
+            self.calls.append((name, values))
+            if name.startswith("register_"):
+                values["register"](f"mine_of_{name}", Number())
+
+        parameters = ", ".join(arguments(name))
+        passed = ", ".join(f"{parameter}={parameter}" for parameter in arguments(name))
+        made: Callable[..., None] = eval(f"lambda {parameters}: called({passed})", {"called": called})
+        return made
+
+    def of(self, hook: str) -> list[dict[str, Any]]:
+        return [values for name, values in self.calls if name == hook]
+
+
+class Number:
+    """What is registered under every name; a metric, where it is taken for one."""
+
+    summary = "seven"
+
+    def __call__(self, record: Record) -> int:
+        return 7
+
+
+def watched(results: Path, *plugins: object, **asked: Any) -> tuple[list[tuple[str, Mapping[str, Any]]], Record]:
+    """A run on eight images per task, with every call of a hook as pluggy was asked for it."""
+    manager = load_plugins()
+    for plugin in plugins:
+        manager.register(plugin, name=type(plugin).__name__.lower())
+    calls: list[tuple[str, Mapping[str, Any]]] = []
+    manager.add_hookcall_monitoring(
+        lambda name, implementations, values: calls.append((name, dict(values))), lambda *outcome: None
+    )
+    registry = Registry(manager)
+    run = resolve(registry, Request(**({"strategy": "tiny", "protocol": "smoke", "limit": 8} | asked)))
+    return calls, execute(registry, run, results=results, device="cpu").record
+
+
+def test_hooks_are_found() -> None:
+    """These are the hooks that the tests below run over."""
+    assert {"register_strategies", "register_metrics", "run_started", "stage_progress", "run_finished"} <= set(HOOKS)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_documented(hook: str) -> None:
+    """The guide for plugins names each hook with its arguments, and its specification has a docstring and types."""
+    assert len(inspect.getdoc(HOOKS[hook]) or "") > 30
+    assert all(parameter.annotation for parameter in inspect.signature(HOOKS[hook]).parameters.values())
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert f"`{hook}" in text or f"def {hook}(" in text
+
+
+def test_every_hook_is_called_as_specified(tiny: Path, tmp_path: Path) -> None:
+    """In one run each hook is called, with the arguments of its specification: no more, no fewer."""
+    everything = Everything()
+    calls, _ = watched(tmp_path, everything)
+    assert {name for name, _ in calls} == set(HOOKS)
+    assert {name for name, _ in everything.calls} == set(HOOKS)
+    for name, values in [*calls, *everything.calls]:
+        assert sorted(values) == sorted(arguments(name))
+
+
+@pytest.mark.parametrize("hook", REGISTERING)
+def test_what_is_registered_can_be_found(hook: str) -> None:
+    """A name that a plugin offers is in the kind of that hook, and in no other."""
+    manager = load_plugins()
+    manager.register(Everything(), name="everything")
+    kinds = Registry(manager).kinds
+    assert [plural for plural, kind in kinds.items() if f"mine_of_{hook}" in kind] == [hook.removeprefix("register_")]
+    entry = kinds[hook.removeprefix("register_")][f"mine_of_{hook}"]
+    assert (entry.package, entry.summary) == ("everything", "seven")
+
+
+def test_registered_metric_is_in_the_record(tiny: Path, tmp_path: Path) -> None:
+    """Its value lies beside those defined here."""
+    _, record = watched(tmp_path, Everything())
+    assert record.metrics["mine_of_register_metrics"] == 7
+    assert record.metrics["acc"] is not None
+
+
+def test_story_of_a_run(tiny: Path, tmp_path: Path) -> None:
+    """Started once with its cost, a report per epoch, each task once and in order, finished once."""
+    everything = Everything()
+    _, record = watched(tmp_path, everything)
+    told = [name for name, _ in everything.calls if not name.startswith("register_")]
+    assert (told[0], told[-1]) == ("run_started", "run_finished")
+    assert (told.count("run_started"), told.count("task_learned"), told.count("run_finished")) == (1, 5, 1)
+    (start,) = everything.of("run_started")
+    assert isinstance(start["cost"], Cost)
+    assert start["cost"].image_passes == sum(stage.image_passes for stage in record.stages)
+    assert (start["record"].status, start["record"].run_id) == ("running", record.run_id)
+    assert [values["task"] for values in everything.of("task_learned")] == [0, 1, 2, 3, 4]
+    assert [len(values["record"].params_total) for values in everything.of("task_learned")] == [1, 2, 3, 4, 5]
+    assert everything.of("run_finished") == [{"record": record}]
+
+
+def test_reports_of_stages(tiny: Path, tmp_path: Path) -> None:
+    """A stage tells when it starts, after each epoch and once, at last, that it is done."""
+    everything = Everything()
+    _, record = watched(tmp_path, everything, options={"epochs": 3})
+    reports: list[StageProgress] = [values["progress"] for values in everything.of("stage_progress")]
+    stages = [list(group) for _, group in itertools.groupby(reports, key=lambda report: (report.task, report.stage))]
+    assert [(stage[0].task, stage[0].stage) for stage in stages] == [
+        (task, stage) for task in range(5) for stage in ("training", "evaluation")
+    ]
+    for stage, kept in zip(stages, record.stages, strict=True):
+        assert (stage[0].epoch, stage[0].image_passes, stage[0].done) == (0, 0, False)
+        assert [report.done for report in stage] == [*[False] * (len(stage) - 1), True]
+        assert sorted({report.epoch for report in stage}) == list(range(stage[0].epochs + 1))
+        assert all(a.image_passes <= b.image_passes and a.seconds <= b.seconds for a, b in itertools.pairwise(stage))
+        assert (stage[-1].image_passes, stage[-1].seconds) == (kept.image_passes, kept.seconds)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "error"),
+    [("raise", "failed", RunError), ("diverge", "failed", RunError), ("interrupt", "interrupted", KeyboardInterrupt)],
+)
+def test_told_of_every_end(tiny: Path, tmp_path: Path, fault: str, status: str, error: type[BaseException]) -> None:
+    """Whoever watches learns that a run is over, however it ended."""
+    everything = Everything()
+    with pytest.raises(error):
+        watched(tmp_path, everything, options={"fault": fault})
+    (last,) = everything.of("run_finished")
+    assert (last["record"].status, len(everything.of("task_learned"))) == (status, 1)
+
+
+def test_finished_run_is_not_told_again(tiny: Path, tmp_path: Path) -> None:
+    """A run whose record is there is neither started nor finished."""
+    watched(tmp_path)
+    everything = Everything()
+    watched(tmp_path, everything)
+    assert {name for name, _ in everything.calls} == set(REGISTERING)
+
+
+class Breaking:
+    """A plugin that watches and fails."""
+
+    def __init__(self, hook: str) -> None:
+        def fail() -> None:
+            raise ZeroDivisionError("this watcher is broken")
+
+        setattr(self, hook, hookimpl(fail))
+
+
+@pytest.mark.parametrize("hook", sorted(set(HOOKS) - set(REGISTERING)))
+def test_watcher_that_fails(tiny: Path, tmp_path: Path, hook: str) -> None:
+    """The plugin and the hook are named, and the strategy is not blamed; what was finished stays finished."""
+    said = rf"^plugin 'breaking' of package breaking failed in {hook}: ZeroDivisionError: this watcher is broken"
+    with pytest.raises((PluginError, RunError), match=said):
+        watched(tmp_path, Breaking(hook))
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert read_record(folder).status == ("finished" if hook == "run_finished" else "failed")
+
+
+def test_command_line_shows_progress_by_the_same_hooks(command: Command, tiny: Path, tmp_path: Path) -> None:
+    """The progress that ``run`` shows comes from a plugin as any other."""
+    answer = command("run", "--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
+    assert answer.status == 0
+    assert answer.err.startswith("tiny on split_digits (smoke), seed 0: 5 tasks, 240 image passes\n")
+    assert answer.err.count("\ntask ") == 10
+    assert "\nfinished after 0:0" in answer.err

@@ -1,0 +1,146 @@
+"""Options: what ``-o key=value`` means, and that every fault of a set of options is named at once."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from seu_bench.errors import OptionError
+from seu_bench.options import (
+    Options,
+    build_options,
+    describe_options,
+    did_you_mean,
+    parse_assignments,
+    parse_value,
+    split_by_prefix,
+)
+
+
+class Cooking(Options):
+    """Options with one field of each kind."""
+
+    minutes: PositiveInt = Field(10, description="how long")
+    heat: PositiveFloat | None = Field(None, description="how hot")
+    lid: bool = True
+    method: Literal["boil", "fry"] = "boil"
+    note: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("-3", -3),
+        ("0.1", 0.1),
+        ("1e-3", 1e-3),
+        ("true", True),
+        ("false", False),
+        ('"3"', "3"),
+        ("[1, 2]", [1, 2]),
+        ("{a = 1}", {"a": 1}),
+        ("all14", "all14"),
+        ("True", "True"),
+        ("", ""),
+        ("a=b", "a=b"),
+        ("1\nother = 2", "1\nother = 2"),
+    ],
+)
+def test_values_are_toml_or_text(text: str, value: object) -> None:
+    """What is a TOML value is read as one; everything else, and what would be two entries, is text."""
+    parsed = parse_value(text)
+    assert (parsed, type(parsed)) == (value, type(value))
+
+
+def test_assignments() -> None:
+    """Blanks around the key and the value do not count; the value may hold an equals sign."""
+    assert parse_assignments(["epochs=3", " searcher.alpha = 0.1 ", "note=a=b", "empty="]) == {
+        "epochs": 3,
+        "searcher.alpha": 0.1,
+        "note": "a=b",
+        "empty": "",
+    }
+
+
+@pytest.mark.parametrize("assignments", [["epochs"], ["=3"], [" = 3"], ["epochs=3", "epochs=3"], ["a=1", " a =2"]])
+def test_faulty_assignments(assignments: list[str]) -> None:
+    """What is no assignment, or is given twice, is refused with a remedy."""
+    with pytest.raises(OptionError) as error:
+        parse_assignments(assignments)
+    assert error.value.remedy
+
+
+def test_prefixes() -> None:
+    """A known prefix addresses a component or the benchmark; any other key is the strategy's own."""
+    given = {"epochs": 1, "searcher.alpha": 2, "creator.alpha": 3, "benchmark.stream.order": 4, "other.key": 5}
+    assert split_by_prefix(given) == {
+        "": {"epochs": 1, "other.key": 5},
+        "searcher": {"alpha": 2},
+        "creator": {"alpha": 3},
+        "benchmark": {"stream.order": 4},
+    }
+
+
+def test_later_layers_win() -> None:
+    """The protocol's value stands until the user gives another."""
+    assert build_options(Cooking, "a cook", {"minutes": 1, "lid": False}, {"minutes": 2}) == Cooking(
+        minutes=2, lid=False
+    )
+
+
+def test_every_fault_is_named() -> None:
+    """Unknown names, wrong types and impossible values come in one message, with what there is to choose from."""
+    with pytest.raises(OptionError) as error:
+        build_options(Cooking, "a cook", {"minuts": 3, "heat": "high", "method": "bake", "lid": 7, "minutes": 0})
+    text = str(error.value)
+    assert "'minuts' is not an option (did you mean 'minutes'?)" in text
+    for place, given in (("heat", "'high'"), ("method", "'bake'"), ("lid", "7"), ("minutes", "0")):
+        assert f"{place}: " in text
+        assert f"(given: {given})" in text
+    assert "'boil' or 'fry'" in text
+    assert "where: a cook" in text
+    assert "the options of a cook are: heat, lid, method, minutes, note" in text
+
+
+@pytest.mark.parametrize("value", [2.5, "two", "", [2], True, None, 0])
+def test_wrong_values_of_a_whole_number(value: object) -> None:
+    """Nothing is rounded, and a truth value is no number."""
+    with pytest.raises(OptionError, match="minutes: "):
+        build_options(Cooking, "a cook", {"minutes": value})
+
+
+@pytest.mark.parametrize("text", ["inf", "-inf", "nan"])
+def test_no_infinite_numbers(text: str) -> None:
+    """TOML knows infinity and NaN; no option does, for a record could not hold them."""
+    with pytest.raises(OptionError, match="heat: "):
+        build_options(Cooking, "a cook", {"heat": parse_value(text)})
+
+
+def test_same_value_written_otherwise() -> None:
+    """Three and 3.0 are the same number of minutes."""
+    built = build_options(Cooking, "a cook", {"minutes": 3.0})
+    assert (built, type(built.minutes)) == (Cooking(minutes=3), int)
+
+
+def test_options_cannot_be_changed() -> None:
+    """A run's options stay what its record says."""
+    options = Cooking()
+    with pytest.raises(ValueError, match="frozen"):
+        options.minutes = 3  # type: ignore[misc]
+
+
+def test_descriptions() -> None:
+    """Every option has a name, a default, a help text and its choices."""
+    described: dict[str, dict[str, Any]] = {row["name"]: dict(row) for row in describe_options(Cooking)}
+    assert list(described) == ["minutes", "heat", "lid", "method", "note"]
+    assert described["minutes"] == {"name": "minutes", "default": 10, "help": "how long", "choices": []}
+    assert (described["heat"]["default"], described["lid"]["default"]) == (None, True)
+    assert described["method"]["choices"] == ["boil", "fry"]
+
+
+def test_near_names() -> None:
+    """A near name is proposed, a far one is not."""
+    assert did_you_mean("epohcs", ["batch_size", "epochs"]) == " (did you mean 'epochs'?)"
+    assert did_you_mean("zebra", ["batch_size", "epochs"]) == ""

@@ -1,0 +1,209 @@
+"""Plugins: found by entry point, named when they are broken, and kept apart from the core and from each other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from conftest import Command, Install
+
+import seu_bench
+from seu_bench.errors import PluginError, UnknownNameError
+from seu_bench.hookspecs import hookimpl
+from seu_bench.interfaces import MetricFunction, Register, StrategyFactory
+from seu_bench.plugins import load_plugins
+from seu_bench.registry import Registry
+
+CORE = Path(seu_bench.__file__).parent
+PLUGINS = CORE.parent / "plugins"
+IMPORTS = "from seu_bench.hookspecs import hookimpl\n"
+
+
+def refused(*said: str) -> str:
+    """What the installation as it is now is refused with."""
+    with pytest.raises(PluginError) as error:
+        load_plugins()
+    text = str(error.value)
+    for part in said:
+        assert part in text, text
+    assert error.value.remedy
+    return text
+
+
+def test_a_fresh_manager_for_everybody() -> None:
+    """What one caller registers, another does not see."""
+    first, second = load_plugins(), load_plugins()
+    first.register(SimpleNamespace(), name="mine")
+    assert (first.has_plugin("mine"), second.has_plugin("mine")) == (True, False)
+    assert {"benchmarks", "naive", "seu"} <= {name for name, _ in second.list_name_plugin()}
+
+
+def test_a_strangers_plugin(command: Command, tiny: Path) -> None:
+    """Its names come with the package they are from."""
+    entry = Registry().strategies.find("tiny")
+    assert (entry.name, entry.plugin, entry.package, entry.summary) == (
+        "tiny",
+        "tiny",
+        "a-stranger",
+        "one linear layer",
+    )
+    assert "  tiny   a-stranger  one linear layer\n" in command("list", "strategies").out
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "said"),
+    [
+        ("broken", "import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("broken", "def", "SyntaxError"),
+        ("broken", "1 / 0", "ZeroDivisionError"),
+        ("broken:plugin", "", "AttributeError"),
+        ("not_there", "", "ModuleNotFoundError: No module named 'not_there'"),
+    ],
+)
+def test_import_that_fails(install: Install, value: str, source: str, said: str) -> None:
+    """Plugin, package and entry point are named, whatever it is that fails."""
+    install("a-stranger", {"mine": value}, {"broken": source})
+    refused("'mine'", "a-stranger", said, f"where: {value}", "pip uninstall a-stranger")
+
+
+def test_unknown_hook(install: Install) -> None:
+    """A hook that is misspelt is not passed over."""
+    source = IMPORTS + "@hookimpl\ndef register_strategy(register): ...\n"
+    install("a-stranger", {"mine": "mine"}, {"mine": source})
+    refused("'mine'", "a-stranger", "unknown hook 'register_strategy'", "hookspecs.py")
+
+
+def test_unknown_argument(install: Install) -> None:
+    """Nor is an argument that no hook has."""
+    source = IMPORTS + "@hookimpl\ndef register_strategies(registry): ...\n"
+    install("a-stranger", {"mine": "mine"}, {"mine": source})
+    refused("'mine'", "a-stranger", "register_strategies", "registry", "pip uninstall a-stranger")
+
+
+def test_two_plugins_of_one_name(install: Install) -> None:
+    """Both packages are named, and the second is not dropped silently."""
+    install("one-stranger", {"mine": "first"}, {"first": ""})
+    install("other-stranger", {"mine": "second"}, {"second": ""})
+    refused("two plugins are called 'mine'", "one-stranger", "other-stranger")
+
+
+def test_a_strangers_plugin_by_one_of_our_names(install: Install) -> None:
+    """So it is where the first of them is ours."""
+    install("a-stranger", {"seu": "mine"}, {"mine": ""})
+    refused("two plugins are called 'seu'", "seu-bench", "a-stranger")
+
+
+def test_one_module_by_two_names(install: Install) -> None:
+    """A module that two entry points name would be registered twice."""
+    install("a-stranger", {"first": "mine", "second": "mine"}, {"mine": ""})
+    refused("'second'", "a-stranger", "registered")
+
+
+class Offering:
+    """A plugin that registers one name twice over, and says where it is from."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @hookimpl
+    def register_strategies(self, register: Register[StrategyFactory]) -> None:
+        register(self.name, SimpleNamespace(summary=""))  # type: ignore[arg-type]
+
+    @hookimpl
+    def register_metrics(self, register: Register[MetricFunction]) -> None:
+        register(self.name, SimpleNamespace(summary=""))  # type: ignore[arg-type]
+
+
+def test_one_name_of_two_packages(install: Install) -> None:
+    """Two plugins that register one name are both named."""
+    for package in ("one-stranger", "other-stranger"):
+        module = package.partition("-")[0]
+        source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', object())\n"
+        install(package, {module: module}, {module: source})
+    with pytest.raises(
+        PluginError, match="benchmark 'mine' is registered twice: by one-stranger and by other-stranger"
+    ):
+        Registry()
+
+
+def test_same_name_for_different_kinds() -> None:
+    """A strategy and a metric of one name do not meet."""
+    manager = load_plugins()
+    manager.register(Offering("mine"), name="offering")
+    registry = Registry(manager)
+    assert (registry.strategies["mine"].package, registry.metrics["mine"].package) == ("offering", "offering")
+
+
+def test_our_own_names_cannot_be_taken() -> None:
+    """Neither a strategy of ours nor a metric that is defined here can be replaced."""
+    for name, said in (("naive", "strategy 'naive'"), ("acc", "metric 'acc'")):
+        manager = load_plugins()
+        manager.register(Offering(name), name="offering")
+        with pytest.raises(PluginError, match=f"the {said} is registered twice: by seu-bench.* and by offering"):
+            Registry(manager)
+
+
+def test_hook_that_fails(install: Install) -> None:
+    """A plugin whose hook raises is named with the hook."""
+    source = IMPORTS + "@hookimpl\ndef register_datasets(register):\n    1 / 0\n"
+    install("a-stranger", {"mine": "mine"}, {"mine": source})
+    with pytest.raises(PluginError) as error:
+        Registry()
+    for part in ("'mine'", "a-stranger", "register_datasets", "ZeroDivisionError", "pip uninstall a-stranger"):
+        assert part in str(error.value)
+
+
+def test_unknown_name_says_what_there_is() -> None:
+    """A near name is proposed, and all are listed."""
+    registry = Registry()
+    with pytest.raises(UnknownNameError, match=r"no data set is called 'mnits' \(did you mean 'mnist'\?\)") as error:
+        registry.datasets.find("mnits")
+    assert all(name in str(error.value) for name in registry.datasets)
+    assert list(registry.datasets) == sorted(registry.datasets)
+
+
+def imported(folder: Path) -> Iterator[tuple[str, str]]:
+    """Every module that the files of a folder import, wherever in them, by file and absolute name."""
+    paths = sorted(folder.rglob("*.py"))
+    assert paths
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+            for name in names:
+                yield str(path.relative_to(folder.parent)), name
+
+
+def test_core_imports_no_plugin() -> None:
+    """Ours are found as a stranger's are."""
+    own = [(path, name) for path, name in imported(CORE) if name.partition(".")[0].startswith("seu_bench_")]
+    assert own == []
+    assert any(name == "seu_bench.hookspecs" for _, name in imported(CORE))
+
+
+@pytest.mark.parametrize(
+    "folder", [*sorted(path.parent for path in PLUGINS.glob("*/__init__.py")), CORE.parent / "benchmarks"], ids=str
+)
+def test_plugins_import_core_alone(folder: Path) -> None:
+    """A plugin can be taken away without another one falling."""
+    own = "seu_bench_benchmarks" if folder.name == "benchmarks" else folder.name
+    tops = {(path, name.partition(".")[0]) for path, name in imported(folder)}
+    others = [(path, top) for path, top in tops if top.startswith("seu_bench_") and top != own]
+    assert others == []
+    assert "seu_bench" in {top for _, top in tops}
+
+
+def test_core_modules_of_a_listing_are_light() -> None:
+    """No plugin's module that is imported at start-up imports torch or Avalanche at its top."""
+    heavy = {"torch", "torchvision", "avalanche", "pandas", "sklearn", "scipy"}
+    for path in PLUGINS.glob("*/__init__.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not heavy & {name.partition(".")[0] for name in names}, path

@@ -1,0 +1,257 @@
+"""One run: a record that is whole at every moment, whatever becomes of the strategy."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Command, Install
+
+from seu_bench.errors import DataAbsentError, OptionError, ResultsError, RunError
+from seu_bench.hookspecs import hookimpl
+from seu_bench.record import Record, read_record, record_path
+from seu_bench.registry import Registry
+from seu_bench.resolve import Request, resolve
+from seu_bench.runner import Outcome, check_writable, execute
+
+
+def make(results: Path, *watchers: object, force: bool = False, **asked: Any) -> Outcome:
+    """A run of the strategy ``tiny`` on eight images per task."""
+    registry = Registry()
+    for watcher in watchers:
+        registry.manager.register(watcher)
+    request = Request(**({"strategy": "tiny", "protocol": "smoke", "limit": 8} | asked))
+    return execute(registry, resolve(registry, request), results=results, device="cpu", force=force)
+
+
+def files(results: Path) -> list[str]:
+    return sorted(str(path.relative_to(results)) for path in results.rglob("*") if path.is_file())
+
+
+def test_record_of_a_run(tiny: Path, tmp_path: Path) -> None:
+    """The record has what was asked, what was measured and where; nothing else is written."""
+    outcome = make(tmp_path, options={"epochs": 3})
+    record = outcome.record
+    assert outcome.path == record_path(tmp_path, record.run_id)
+    assert files(tmp_path) == [f"runs/{record.run_id}/record.json"]
+    assert read_record(outcome.path) == record
+    assert (record.status, record.error, outcome.reused) == ("finished", None, False)
+    assert (record.strategy, record.benchmark, record.protocol, record.limit) == ("tiny", "split_digits", "smoke", 8)
+    assert (record.options["epochs"], record.options["fault"]) == (3, "none")
+    assert (record.ranked, record.may_be_ranked) == (False, False)
+    assert sorted(record.task_order) == [0, 1, 2, 3, 4]
+    assert record.task_classes == (2,) * 5
+    for learned, row in enumerate(record.accuracy_matrix):
+        assert [value is not None for value in row] == [task <= learned for task in range(5)]
+    assert record.params_total == (8 * 65 + 5 * 18,) * 5
+    assert record.params_active == (8 * 65 + 18,) * 5
+    assert record.macs == (8 * 64 + 16,) * 5
+    assert [(stage.name, stage.task, stage.epochs) for stage in record.stages] == [
+        entry for task in range(5) for entry in (("training", task, 3), ("evaluation", task, 1))
+    ]
+    assert [stage.image_passes for stage in record.stages] == [48, 8, 48, 16, 48, 24, 48, 32, 48, 40]
+    last = [value for value in record.accuracy_matrix[-1] if value is not None]
+    assert record.metrics["acc"] == pytest.approx(sum(last) / 5, abs=1e-12)
+    assert record.metrics["image_passes"] == 240
+    assert record.metrics["peak_memory_bytes"] is None
+    assert record.environment.device.startswith("cpu")
+    assert {"torch", "avalanche-lib", "python"} <= set(record.environment.versions)
+
+
+def test_same_seed_same_record(tiny: Path, tmp_path: Path) -> None:
+    """Two runs of one seed differ in clocks alone; another seed is another run."""
+    first, second = (make(tmp_path / name).record for name in "ab")
+    assert first.without_times() == second.without_times()
+    assert first != second
+    other = make(tmp_path / "a", seed=1).record
+    assert (other.accuracy_matrix, other.run_id) != (first.accuracy_matrix, first.run_id)
+
+
+def test_finished_run_is_not_run_again(tiny: Path, tmp_path: Path) -> None:
+    """Unless it is forced, or its record is damaged."""
+    first = make(tmp_path)
+    written = first.path.stat().st_mtime_ns
+    again = make(tmp_path)
+    assert again == Outcome(first.record, first.path, reused=True)
+    assert first.path.stat().st_mtime_ns == written
+    forced = make(tmp_path, force=True)
+    assert (forced.reused, forced.record.without_times()) == (False, first.record.without_times())
+    assert first.path.stat().st_mtime_ns > written
+    first.path.write_text(first.path.read_text()[:100])
+    mended = make(tmp_path)
+    assert (mended.reused, read_record(first.path)) == (False, mended.record)
+
+
+class Watcher:
+    """Reads the record from disk whenever something happens."""
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+        self.seen: list[Record] = []
+
+    @hookimpl
+    def run_started(self, record: Record) -> None:
+        self.seen.append(read_record(record_path(self.results, record.run_id)))
+
+    @hookimpl
+    def task_learned(self, record: Record, task: int) -> None:
+        self.seen.append(read_record(record_path(self.results, record.run_id)))
+        assert self.seen[-1] == record
+
+    @hookimpl
+    def run_finished(self, record: Record) -> None:
+        self.seen.append(read_record(record_path(self.results, record.run_id)))
+
+
+def test_whole_at_every_moment(tiny: Path, tmp_path: Path) -> None:
+    """After each task the record on disk has what is known so far, and calls itself running."""
+    watcher = Watcher(tmp_path)
+    make(tmp_path, watcher)
+    assert [record.status for record in watcher.seen] == [*["running"] * 6, "finished"]
+    assert [len(record.params_total) for record in watcher.seen] == [0, 1, 2, 3, 4, 5, 5]
+    assert [record.metrics.get("acc") is not None for record in watcher.seen] == [*[False] * 5, True, True]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("raise", "strategy 'tiny' of package a-stranger failed: ZeroDivisionError: this strategy is broken"),
+        ("diverge", "the loss became nan in stage 'training' of task 1, epoch 1"),
+    ],
+)
+def test_failing_strategy(command: Command, tiny: Path, tmp_path: Path, fault: str, said: str) -> None:
+    """The record says why and keeps what was measured; the traceback lies beside it and not on the console."""
+    asked = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
+    answer = command("run", *asked, "-o", f"fault={fault}")
+    assert answer.status == 2
+    assert answer.out == ""
+    assert "Traceback" not in answer.err
+    assert answer.err.count(f"error: {said}\n  where: ") == 1
+    assert "  to do: " in answer.err
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert str(folder / "error.txt") in answer.err
+    assert "Traceback" in (folder / "error.txt").read_text()
+    record = read_record(folder)
+    assert (record.status, record.error) == ("failed", said)
+    assert record.accuracy_matrix[0][0] is not None
+    assert set(record.accuracy_matrix[1]) == {None}
+    assert (record.metrics["acc"], record.may_be_ranked) == (None, False)
+
+
+@pytest.mark.parametrize("fault", ["build", "cost"])
+def test_strategy_that_cannot_be_built(tiny: Path, tmp_path: Path, fault: str) -> None:
+    """It fails like one that cannot be trained."""
+    with pytest.raises(RunError, match="strategy 'tiny' of package a-stranger failed: LookupError: nothing to"):
+        make(tmp_path, options={"fault": fault})
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert read_record(folder).status == "failed"
+    assert "LookupError" in (folder / "error.txt").read_text()
+
+
+def test_failed_run_is_run_again(tiny: Path, tmp_path: Path) -> None:
+    """Once it goes well, nothing is left of the failure."""
+    failing = make_failing(tmp_path)
+    path = record_path(tmp_path, failing)
+    document = json.loads(path.read_text())
+    assert document["status"] == "failed"
+    # The strategy is mended: the same request trains now.
+    source = tiny / "tiny_plugin.py"
+    source.write_text(source.read_text().replace("raise ZeroDivisionError", "pass; ZeroDivisionError"))
+    del sys.modules["tiny_plugin"]
+    record = make(tmp_path, options={"fault": "raise"}).record
+    assert (record.run_id, record.status, record.error) == (failing, "finished", None)
+    assert files(tmp_path) == [f"runs/{failing}/record.json"]
+
+
+def make_failing(results: Path) -> str:
+    with pytest.raises(RunError):
+        make(results, options={"fault": "raise"})
+    (folder,) = (results / "runs").iterdir()
+    return folder.name
+
+
+def test_interrupted(command: Command, tiny: Path, tmp_path: Path) -> None:
+    """The user's Ctrl-C is exit status 130, and the record keeps what was learned before it."""
+    asked = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
+    answer = command("run", *asked, "-o", "fault=interrupt", "-o", "task=2")
+    assert (answer.status, answer.out) == (130, "")
+    assert answer.err.endswith("interrupted\n")
+    assert "Traceback" not in answer.err
+    (folder,) = (tmp_path / "runs").iterdir()
+    record = read_record(folder)
+    assert (record.status, record.error) == ("interrupted", "interrupted by the user")
+    assert len(record.params_total) == 2
+    assert files(tmp_path) == [f"runs/{folder.name}/record.json"]
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, options={"fault": "interrupt", "task": 2})
+
+
+METRICS = """
+from seu_bench.hookspecs import hookimpl
+
+class Metric:
+    summary = "a number"
+    def __init__(self, answer):
+        self.answer = answer
+    def __call__(self, record):
+        return self.answer(record)
+
+@hookimpl
+def register_metrics(register):
+    register("best", Metric(lambda record: max(v for row in record.accuracy_matrix for v in row if v is not None)))
+    register("tasks", Metric(lambda record: len(record.task_order)))
+    register("nothing", Metric(lambda record: None))
+    register("not_a_number", Metric(lambda record: float("nan")))
+"""
+
+
+def test_metrics_of_plugins(tiny: Path, install: Install, tmp_path: Path) -> None:
+    """Their values lie beside those defined here; what is not a finite number was not measured."""
+    install("more-metrics", {"more": "more_metrics"}, {"more_metrics": METRICS})
+    record = make(tmp_path).record
+    assert record.metrics["best"] == max(v for row in record.accuracy_matrix for v in row if v is not None)
+    assert record.metrics["tasks"] == 5
+    assert (record.metrics["nothing"], record.metrics["not_a_number"]) == (None, None)
+    assert read_record(record_path(tmp_path, record.run_id)) == record
+
+
+@pytest.mark.parametrize(("answer", "problem"), [("1 / 0", "ZeroDivisionError"), ("'many'", "'many'")])
+def test_broken_metric(tiny: Path, install: Install, tmp_path: Path, answer: str, problem: str) -> None:
+    """A metric that fails is named in a warning and left out; the run is not lost."""
+    source = METRICS.replace("len(record.task_order)", answer)
+    install("more-metrics", {"more": "more_metrics"}, {"more_metrics": source})
+    with pytest.warns(RuntimeWarning, match=f"metric 'tasks' of package more-metrics is left out: .*{problem}"):
+        record = make(tmp_path).record
+    assert (record.status, record.metrics["tasks"]) == ("finished", None)
+    assert record.metrics["best"] is not None
+    assert read_record(record_path(tmp_path, record.run_id)) == record
+
+
+def test_refused_before_anything_is_written(tiny: Path, tmp_path: Path) -> None:
+    """A strategy that finds fault with the request, or absent data, leaves no folder, however deep."""
+    with pytest.raises(OptionError, match="genotype"):
+        make(tmp_path / "a" / "b", strategy="seu", options={"genotype": "none"})
+    with pytest.raises(DataAbsentError):
+        make_on_absent_data(tmp_path / "a" / "b", tmp_path / "no-data")
+    assert list(tmp_path.iterdir()) == []
+
+
+def make_on_absent_data(results: Path, data_root: Path) -> None:
+    registry = Registry()
+    run = resolve(registry, Request("tiny", "pmnist", protocol="smoke"))
+    execute(registry, run, results=results, data_root=data_root)
+
+
+def test_probing_a_folder(tmp_path: Path) -> None:
+    """Whether records can be written is tried and leaves no trace, in old folders as in new ones."""
+    check_writable(tmp_path / "new" / "results")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "results" / "runs" / "a-run").mkdir(parents=True)
+    check_writable(tmp_path / "results")
+    assert [path.name for path in (tmp_path / "results" / "runs").iterdir()] == ["a-run"]
+    (tmp_path / "file").touch()
+    with pytest.raises(ResultsError):
+        check_writable(tmp_path / "file")

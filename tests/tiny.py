@@ -1,0 +1,179 @@
+"""Tiny data, streams and settings that the tests of the core share: plain functions, real parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from seu_bench.data import DatasetInfo, RawDataset, RawSplit
+from seu_bench.interfaces import Setting, StreamPlan
+from seu_bench.loading import TaskImages
+from seu_bench.registry import Registry
+from seu_bench.resolve import Request, resolve
+from seu_bench.search_space import Genotype, SearchSpace, named_genotype
+from seu_bench.spec import BenchmarkSpec, ImageLimits
+from seu_bench.streams import TaskStream, build_stream
+from seu_bench_seu.super_model import SuperModel
+
+CPU = torch.device("cpu")
+
+#: Threads before :func:`one_thread`.
+_THREADS: list[int] = []
+
+#: A run that takes a fraction of a second per task.
+SMALL: dict[str, Any] = {
+    "cells": 3,
+    "channels": 2,
+    "epochs": 2,
+    "batch_size": 16,
+    "searcher.epochs": 2,
+    "searcher.batch_size": 16,
+    "searcher.cells": 3,
+    "searcher.channels": 2,
+    "creator.epochs": 2,
+    "creator.batch_size": 16,
+}
+
+
+def one_thread() -> None:
+    """Compute with one thread for the length of a test module: images this small only wait for a second one."""
+    _THREADS.append(torch.get_num_threads())
+    torch.set_num_threads(1)
+
+
+def all_threads() -> None:
+    """Undo :func:`one_thread`."""
+    torch.set_num_threads(_THREADS.pop())
+
+
+def raw_split(labels: Sequence[int], channels: int, size: int, seed: int) -> RawSplit:
+    """Textures: stripes across or along, of a brightness that tells classes apart, with some noise."""
+    generator = np.random.default_rng(seed)
+    pixels = generator.normal(0, 12, (len(labels), channels, size, size))
+    stripes = np.arange(size) % 2 * 60.0
+    for position, label in enumerate(labels):
+        lines = stripes[:, None] if label % 2 else stripes[None, :]
+        pixels[position] += 30 + 40 * (label % 4) + lines
+    return RawSplit(np.clip(pixels, 0, 255).astype(np.uint8), np.asarray(labels, dtype=np.int64))
+
+
+def raw_dataset(
+    train: Sequence[int], test: Sequence[int], *, channels: int = 1, size: int = 8, seed: int = 0, name: str = "tiny"
+) -> RawDataset:
+    """A data set with so many images of each class."""
+    generator = np.random.default_rng(seed)
+    splits = [
+        raw_split(generator.permutation(np.repeat(np.arange(len(counts)), counts)).tolist(), channels, size, seed + at)
+        for at, counts in enumerate((train, test))
+    ]
+    info = DatasetInfo(name, channels, size, size, len(train), sum(train), sum(test), tuple(train), tuple(test))
+    return RawDataset(info, *splits)
+
+
+def benchmark(stream: Mapping[str, Any], name: str = "tiny") -> BenchmarkSpec:
+    """A benchmark of one stream, with a default protocol."""
+    return BenchmarkSpec.model_validate({"name": name, "stream": stream, "protocols": {"paper": {}}})
+
+
+def class_stream(
+    groups: Sequence[Sequence[int]],
+    *,
+    images: int = 40,
+    test: int = 12,
+    channels: int = 1,
+    size: int = 8,
+    seed: int = 0,
+    data: RawDataset | None = None,
+) -> TaskStream:
+    """Tasks of the given classes in this order, with a quarter of the training images for validation."""
+    count = 1 + max(label for group in groups for label in group)
+    data = data or raw_dataset([images] * count, [test] * count, channels=channels, size=size)
+    spec = benchmark(
+        {
+            "kind": "classes",
+            "dataset": "tiny",
+            "groups": groups,
+            "order": "fixed",
+            "validation": 0.25,
+            "input": {"mean": [0.5], "std": [0.25]},
+        }
+    )
+    return build_stream(spec, lambda _: data, ImageLimits(), seed)
+
+
+def task_of(stream: TaskStream, task: int = 0) -> TaskImages:
+    """The training images of a task."""
+    return stream.tasks[task].train
+
+
+@cache
+def registry() -> Registry:
+    """What is installed; looked up once."""
+    return Registry()
+
+
+def setting(plan: StreamPlan, strategy: str, options: Mapping[str, Any], *, seed: int = 0, **more: Any) -> Setting:
+    """A strategy's setting for a stream of our own, by way of the options' own validation and presets."""
+    request = Request(strategy, "split_digits", protocol="smoke", seed=seed, options=options)
+    return resolve(registry(), request).setting(plan, **more)
+
+
+def build(stream: TaskStream, strategy: str, *, seed: int = 0, watch: Any = None, **options: Any) -> Any:
+    """A strategy for a stream; a dot in an option's name is written as two underscores."""
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    small = SMALL if strategy == "seu" else {"epochs": 2, "batch_size": 16}
+    made = setting(stream.plan, strategy, {**small, **given}, seed=seed, watch=watch)
+    return registry().strategies.find(strategy).factory.build(made)
+
+
+def learn(stream: TaskStream, strategy: Any, tasks: int | None = None) -> Any:
+    """Train on the first ``tasks`` tasks as a plain Avalanche script does, with the validation stream to select by."""
+    scenario = stream.avalanche()
+    for experience in scenario.train_stream[:tasks]:
+        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
+    return strategy
+
+
+def logits_of(model: Any, stream: TaskStream, task: int) -> torch.Tensor:
+    """Logits of a task's test images in evaluation mode."""
+    images = stream.tasks[task].test
+    training = model.training
+    model.eval()
+    with torch.no_grad():
+        result: torch.Tensor = model(images.gather(torch.arange(len(images)))[0], task)
+    model.train(training)
+    return result
+
+
+def accuracy_of(model: Any, stream: TaskStream, task: int) -> float:
+    """Accuracy on a task's test images."""
+    right = logits_of(model, stream, task).argmax(dim=1) == stream.tasks[task].test.labels
+    return int(right.sum()) / len(right)
+
+
+def super_model(
+    classes: Sequence[int] = (2, 3, 2), cells: int = 3, channels: int = 2, *, image_channels: int = 1, **more: Any
+) -> SuperModel:
+    """An empty super model, its weights from seed 0."""
+    torch.manual_seed(0)
+    return SuperModel(image_channels, classes, cells, channels, more.pop("space", SearchSpace()), **more)
+
+
+def genotype(name: str = "darts_v1") -> Genotype:
+    """A published genotype."""
+    return named_genotype(name)
+
+
+def weights(module: nn.Module) -> dict[str, torch.Tensor]:
+    """A copy of everything in a module's state."""
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+def same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    """Whether two states are equal bit by bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
