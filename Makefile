@@ -29,10 +29,10 @@ types: $(READY) ## mypy, strict
 	$(BIN)/mypy
 
 test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minutes each
-	$(BIN)/python -m pytest -W error -m "realdata" tests
+	$(BIN)/python -m pytest -W error -m "realdata and slow" tests
 
 test-slow: $(READY) ## tests that take minutes
-	$(BIN)/python -m pytest -W error -m "slow" tests
+	$(BIN)/python -m pytest -W error -m "slow and not realdata" tests
 
 perf: $(READY) ## measure: start-up, training loop against a bare loop and against Avalanche's own
 	$(BIN)/python scripts/startup_time.py

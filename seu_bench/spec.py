@@ -291,7 +291,10 @@ class RunSpec(Frozen):
         """A readable slug and a hash of what determines the result (not of the device, folders or versions)."""
         decisive = self.model_dump(mode="json", exclude={"benchmark"}) | {
             "benchmark": self.benchmark.identity(),
-            "protocol": self.protocol.model_dump(mode="json", exclude={"summary", "ranked"}),
+            # Options by strategy, searcher and creator are among this run's own, where they concern it.
+            "protocol": self.protocol.model_dump(
+                mode="json", exclude={"summary", "ranked", "strategies", "searchers", "creators"}
+            ),
         }
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:10]
         parts = [self.benchmark.name, self.protocol_name, self.strategy]

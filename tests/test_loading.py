@@ -98,7 +98,7 @@ def test_batch_order() -> None:
     torch.manual_seed(1)
     orders = [torch.randperm(len(images)) for _ in range(2)]
     assert torch.equal(first, x[orders[0]]) and torch.equal(second, x[orders[1]])
-    assert [batch[2].tolist() for batch in loader][0] == [1] * 5
+    assert next(batch[2].tolist() for batch in loader) == [1] * 5
 
 
 # --- TaskDataset --------------------------------------------------------------------------------------------------

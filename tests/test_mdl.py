@@ -1,4 +1,4 @@
-"""Multinomial distribution learning gives the specification's numbers, samples reproducibly and survives a checkpoint."""
+"""Multinomial distribution learning gives the specification's numbers, samples reproducibly, survives a checkpoint."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ SINGLE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", SINGLE, ids=str)
 def test_runs(options: dict[str, Any]) -> None:
     """A whole stream is learned and computed with it, and nothing is forgotten."""
-    strategy = build(STREAM, "seu", **{"epochs": 1, "searcher__epochs": 1, "creator__epochs": 2, **options})
+    small = {"epochs": 1, "searcher__epochs": 1, "creator__epochs": 2, "searcher__batch_size": 8}
+    strategy = build(STREAM, "seu", **{**small, **options})
     first: list[torch.Tensor] = []
     scenario = STREAM.avalanche()
     for experience in scenario.train_stream:
@@ -117,7 +118,7 @@ def test_preset_paper_literal() -> None:
 
 
 def test_preset_code() -> None:
-    """The published code: softmax, all, head start, two strongest edges, script decay, floor, constant rate, no norm."""
+    """The published code: softmax, all, head start, strongest edges, script decay, floor, constant rate, no norm."""
     search, creation = search_of(preset="code"), creation_of(preset="code")
     for stage in (search, creation):
         assert (stage.tables.normalisation, stage.tables.scope) == ("softmax", "all")

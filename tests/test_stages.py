@@ -6,6 +6,7 @@ import io
 import math
 import random
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -203,7 +204,7 @@ def test_reports(make: Callable[..., Stage[Any]]) -> None:
     assert at[0] == (0, False) and at[-1] == (4, True) and at.count((4, True)) == 1
     assert sorted(set(at)) == [(0, False), (1, False), (2, False), (3, False), (4, True)] and at == sorted(at)
     assert {(report.stage, report.task, report.epochs) for report in seen} == {(stage.name, stage.task, 4)}
-    for before, after in zip(seen, seen[1:], strict=False):
+    for before, after in pairwise(seen):
         assert before.image_passes <= after.image_passes and before.seconds <= after.seconds
     assert seen[0].image_passes == 0 and seen[0].report == EpochReport()
     assert seen[-1].image_passes == stage.image_passes and seen[-1].report == stage.report

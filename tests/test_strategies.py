@@ -35,7 +35,7 @@ both = pytest.mark.parametrize("name", ["seu", "naive"])
 #: Enough to learn the textures: what each strategy needs.
 LEARNING: dict[str, dict[str, Any]] = {
     "seu": {"channels": 4, "epochs": 6, "batch_size": 8, "searcher__epochs": 1},
-    "naive": {"epochs": 8, "batch_size": 8},
+    "naive": {"epochs": 6, "batch_size": 8},
 }
 
 
