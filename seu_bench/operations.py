@@ -28,9 +28,9 @@ class FactorizedReduce(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, *, affine: bool, norm: bool = True) -> None:
         super().__init__()
-        self.even = nn.Conv2d(inputs, outputs // 2, 1, stride=2, bias=False)
-        self.odd = nn.Conv2d(inputs, outputs - outputs // 2, 1, stride=2, bias=False)
-        # The published code builds this BatchNorm, counts it and does not call it (SPEC 7, row 14).
+        self.even = nn.Conv2d(inputs, outputs // 2, 1, bias=False)
+        self.odd = nn.Conv2d(inputs, outputs - outputs // 2, 1, bias=False)
+        # The published code builds this BatchNorm, counts it and does not call it (docs/seu.md).
         self.norm = nn.BatchNorm2d(outputs, affine=affine)
         self.apply_norm = norm
 
@@ -39,8 +39,14 @@ class FactorizedReduce(nn.Module):
         x = functional.relu(x)
         # The zero row and column keep the two halves equal in size where H or W is odd; even sizes never read them.
         shifted = functional.pad(x, (0, 1, 0, 1))[:, :, 1:, 1:]
-        y = torch.cat([self.even(x), self.odd(shifted)], dim=1)
+        # Pixels are picked before the convolutions rather than by their stride: in torch 2.15 on CPUs the backward pass
+        # of a 1x1 convolution with stride 2 writes past its memory for 2 to 7 channels in channels-last layout.
+        y = torch.cat([self.even(_every_second(x)), self.odd(_every_second(shifted))], dim=1)
         return self.norm(y) if self.apply_norm else y
+
+
+def _every_second(x: Tensor) -> Tensor:
+    return x[:, :, ::2, ::2]
 
 
 def relu_conv_norm(inputs: int, outputs: int, *, affine: bool) -> nn.Module:

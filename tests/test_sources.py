@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from official_formats import random_split, write_cifar, write_idx, write_mnist_like, write_svhn
 
-from seu_bench.sources import official
 from seu_bench.data import DatasetInfo, RawDataset, RawSplit
 from seu_bench.errors import DataAbsentError, DataDamagedError, DataError
-from seu_bench.sources import DigitsSource, TorchvisionSource, default_data_root
+from seu_bench.sources import DigitsSource, TorchvisionSource, default_data_root, official
 from seu_bench.sources.common import hold_out
 from seu_bench_benchmarks.datasets import DATASETS
 
