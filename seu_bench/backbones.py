@@ -1,4 +1,4 @@
-"""The AlexNet variant that the paper's fixed-size strategies use (Serra et al., ICML 2018; sizes: SPEC 2.1)."""
+"""The AlexNet variant that the paper's fixed-size strategies use (after Serra et al., ICML 2018)."""
 
 from __future__ import annotations
 

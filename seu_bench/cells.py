@@ -142,7 +142,7 @@ class ProxyCell(nn.Module):
         )
 
     def forward(self, older: Tensor, newer: Tensor, chosen: Sequence[int]) -> Tensor:
-        """Output with operation ``chosen[e]`` on edge e; each node sums all its incoming edges (SPEC 1.5)."""
+        """Output with operation ``chosen[e]`` on edge e; each node sums all its incoming edges (docs/seu.md)."""
         states = self.inputs(older, newer)
         for node in range(INPUTS, INPUTS + NODES):
             total: Tensor | None = None

@@ -67,7 +67,10 @@ def request_options(command: CommandT) -> CommandT:
             help="An option of the strategy, or searcher.KEY, creator.KEY, benchmark.KEY; may be repeated.",
         ),
         click.option(
-            "--limit", type=click.IntRange(min=4), default=None, help="At most so many images per task; never ranked."
+            "--limit",
+            type=click.IntRange(min=4),
+            default=None,
+            help="At most so many images per task and split; never ranked.",
         ),
         click.option("--synthetic", is_flag=True, help="Made-up images in place of each data set; never ranked."),
     ]
@@ -89,10 +92,15 @@ def cli() -> None:
 @request_options
 @data_option
 @results_option
-@click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...")
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="cpu, cuda, cuda:1, ...; auto takes an accelerator if there is one.",
+)
 @click.option("--force", is_flag=True, help="Run again even if the same run is finished.")
 def run(results: Path, data_root: Path | None, device: str, force: bool, **asked: Any) -> None:
-    """Learn a benchmark with a strategy and write its record."""
+    """Learn a benchmark and write the record."""
     request = _request(asked)
     registry = _registry()
     from seu_bench.leaderboard import build_leaderboards, write_leaderboards
@@ -125,7 +133,10 @@ def run(results: Path, data_root: Path | None, device: str, force: bool, **asked
 @click.argument("kind", required=False)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def list_(kind: str | None, form: str) -> None:
-    """Show what is installed: strategies, searchers, creators, benchmarks, datasets, metrics."""
+    """Show what is installed.
+
+    KIND is strategies, searchers, creators, benchmarks, datasets or metrics.
+    """
     kinds = _registry().kinds
     if kind is not None and kind not in kinds:
         from seu_bench.errors import UnknownNameError
@@ -162,7 +173,10 @@ def list_(kind: str | None, form: str) -> None:
 @click.argument("run_name", metavar="RUN")
 @results_option
 def show(run_name: str, results: Path) -> None:
-    """Show a record: RUN is a run id, a unique beginning of one, or its folder."""
+    """Show a record.
+
+    RUN is a run id, a unique beginning of one, or its folder.
+    """
     from seu_bench.record import find_record
     from seu_bench.tables import record_summary
 
@@ -173,7 +187,7 @@ def show(run_name: str, results: Path) -> None:
 @click.option("--benchmark", default=None, help="Only this benchmark.")
 @results_option
 def leaderboard(benchmark: str | None, results: Path) -> None:
-    """Make the leaderboards from the records and show them."""
+    """Make leaderboards from records."""
     from seu_bench.leaderboard import build_leaderboards, left_out, write_leaderboards
     from seu_bench.tables import leaderboard_table
 
@@ -201,7 +215,11 @@ def leaderboard(benchmark: str | None, results: Path) -> None:
 @data_option
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def cost(data_root: Path | None, form: str, **asked: Any) -> None:
-    """Tell what a run would cost: parameters, multiply-accumulates, image passes. Trains nothing."""
+    """Tell what a run would cost.
+
+    Parameters, multiply-accumulates per image and image passes, computed without training, weights or data sets (but
+    for the shape of your own data).
+    """
     from seu_bench.cost_report import cost_document, cost_lines
     from seu_bench.resolve import resolve
 
@@ -219,7 +237,10 @@ def cost(data_root: Path | None, form: str, **asked: Any) -> None:
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_context
 def data(context: click.Context, data_root: Path | None, form: str) -> None:
-    """Show every data set: where it is looked for, whether it is whole, its size."""
+    """Show data sets, or fetch one.
+
+    For each: whether it is whole, its size, and where it is looked for.
+    """
     if context.invoked_subcommand is not None:
         return
     rows: list[dict[str, Any]] = []

@@ -13,8 +13,9 @@ def cost_document(run: ResolvedRun, data_root: Path | None = None) -> dict[str, 
     """The cost of a run as plain values.
 
     ``params_total`` and ``macs`` (per image, on each task's path) have an entry per task and are upper bounds where the
-    strategy decides as it goes; ``*_min`` are the lower ones. ``image_passes`` counts every forward pass of the run,
-    ``stages`` the same by stage and by whether it trains.
+    strategy decides as it goes; ``*_min`` are the lower ones. ``image_passes`` counts the forward passes of learning,
+    as the record's metric does, ``evaluation_passes`` those of evaluation, ``stages`` both by stage and by whether
+    they train.
     """
     plan = run.plan(data_root)
     cost = run.strategy.cost(run.setting(plan))
@@ -36,6 +37,7 @@ def cost_document(run: ResolvedRun, data_root: Path | None = None) -> dict[str, 
         "macs": list(cost.macs),
         "macs_min": list(cost.macs_min),
         "image_passes": cost.image_passes,
+        "evaluation_passes": cost.all_passes - cost.image_passes,
         "stages": stages,
     }
 
@@ -46,10 +48,10 @@ def cost_lines(document: dict[str, Any]) -> Iterator[str]:
     for index, name in enumerate(document["tasks"]):
         params = _range(document["params_total_min"][index], document["params_total"][index])
         macs = _range(document["macs_min"][index], document["macs"][index])
-        yield f"  after task {index + 1} ({name}): {params} parameters; {macs} multiply-accumulates per image"
+        yield f"  after task {index} ({name}): {params} parameters; {macs} multiply-accumulates per image"
     for name, sums in document["stages"].items():
         yield f"  {name}: {sums['train']:,} image passes to train, {sums['evaluate']:,} to evaluate"
-    yield f"  together {document['image_passes']:,} image passes"
+    yield f"  together {document['image_passes']:,} image passes to learn"
 
 
 def _range(least: int, most: int) -> str:

@@ -3,11 +3,15 @@ device."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from seu_bench.interfaces import Cost, StageCost, StreamPlan
 from seu_bench.spec import Schedule
+
+if TYPE_CHECKING:
+    from seu_bench.multihead import MultiHeadModel
 
 ModelT = TypeVar("ModelT")
 
@@ -34,6 +38,21 @@ def on_meta(build: Callable[[], ModelT]) -> ModelT:
         return build()
 
 
-def fixed_cost(params: int, macs: int, stages: list[StageCost], tasks: int) -> Cost:
-    """The cost of a strategy whose model never grows."""
-    return Cost((params,) * tasks, (params,) * tasks, (macs,) * tasks, (macs,) * tasks, tuple(stages))
+def fixed_cost(params: int, macs: tuple[int, ...], stages: list[StageCost]) -> Cost:
+    """The cost of a strategy whose model never grows; ``macs`` per task, since heads may differ in width."""
+    constant = (params,) * len(macs)
+    return Cost(constant, constant, macs, macs, tuple(stages))
+
+
+def task_macs(model: MultiHeadModel, plan: StreamPlan) -> tuple[int, ...]:
+    """Multiply-accumulates per image on each task's path, of a model on the meta device."""
+    import torch
+
+    from seu_bench.sizes import count_macs
+
+    model.eval()
+    shape, meta = (plan.channels, plan.height, plan.width), torch.device("meta")
+    return tuple(
+        count_macs(functools.partial(model.forward_single_task, task_label=task), shape, meta)
+        for task in range(len(plan.tasks))
+    )

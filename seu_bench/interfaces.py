@@ -135,7 +135,12 @@ class Cost:
 
     @property
     def image_passes(self) -> int:
-        """All image passes of the run."""
+        """Image passes of learning, as in the record's metrics: all stages but evaluation."""
+        return sum(stage.image_passes for stage in self.stages if stage.name != "evaluation")
+
+    @property
+    def all_passes(self) -> int:
+        """Image passes of the run, evaluation included."""
         return sum(stage.image_passes for stage in self.stages)
 
 
@@ -213,11 +218,17 @@ class GrowingModel(Protocol):
     def set_path(self, task: int, path: Sequence[int]) -> None:
         """Make ``path`` the one that ``task`` is computed by."""
 
-    def new_units(self) -> nn.Module:
-        """All new units and the current task's head as one module: what creation trains."""
+    def new_units(self, task: int) -> nn.Module:
+        """All new units and the task's head as one module: what creation trains."""
 
-    def __call__(self, images: Tensor, task_labels: Any) -> Tensor:
+    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes]`` of the task's head on its path."""
+
+    def train(self, mode: bool = True) -> Any:
+        """Switch new units to training mode; old ones stay as they are."""
+
+    def eval(self) -> Any:
+        """Switch to evaluation mode."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +240,7 @@ class CreationTask:
         images: the training split, already shuffled.
     """
 
-    model: Any
+    model: GrowingModel
     images: TaskImages
     task: int
     schedule: CreationSchedule

@@ -60,7 +60,8 @@ class TaskImages:
         return replace(self, rows=self.rows[start:stop], labels=self.labels[start:stop])
 
     def halves(self) -> tuple[TaskImages, TaskImages]:
-        """First and second half by position (SPEC 1.5: weights train on the first, accuracy comes from the second)."""
+        """First and second half by position (paper, section II-E: weights train on the first, accuracy
+        comes from the second)."""
         middle = len(self) // 2
         return self.part(0, middle), self.part(middle, len(self))
 

@@ -13,7 +13,7 @@ from seu_bench.spec import Schedule
 
 Forward: TypeAlias = Callable[[Tensor], Tensor]
 #: What happens to parameters that an epoch's sample does not use. ``still``: nothing. ``drift``: momentum and weight
-#: decay go on moving those that were used before, as with PyTorch 1.1's zero-filled gradients (SPEC 1.5).
+#: decay go on moving those that were used before, as with PyTorch 1.1's zero-filled gradients (published code).
 Unsampled: TypeAlias = Literal["still", "drift"]
 
 

@@ -1,4 +1,4 @@
-"""The eight operations as modules (paper, section III-D; exact forms: SPEC 1.3).
+"""The eight operations as modules (paper, section II-D; their exact forms are the published code's).
 
 All convolutions are bias-free. ``affine`` is false inside the proxy network of a search and true in the super model.
 Images are ``[N, C, H, W]``; stride 2 maps H to ceil(H / 2) for every operation, odd sizes included.

@@ -37,7 +37,7 @@ class TaskPart:
 
 
 def shuffled(count: int, seed: int) -> NDArray[np.int64]:
-    """``0 .. count-1`` shuffled by NumPy's legacy generator; equals ``sklearn.utils.shuffle`` (SPEC section 3)."""
+    """``0 .. count-1`` shuffled by NumPy's legacy generator; equals ``sklearn.utils.shuffle`` (published code)."""
     order = np.arange(count, dtype=np.int64)
     np.random.RandomState(seed % 2**32).shuffle(order)
     return order

@@ -93,9 +93,9 @@ class ProgressDisplay:
     def run_started(self, record: Record, cost: Cost) -> None:
         """Open the bars."""
         self._tasks = len(record.task_names)
-        self.forecast = Forecast(cost.image_passes)
+        self.forecast = Forecast(cost.all_passes)
         what = f"{record.strategy} on {record.benchmark} ({record.protocol}), seed {record.seed}"
-        self.console.print(escape(f"{what}: {self._tasks} tasks, {cost.image_passes:,} image passes"))
+        self.console.print(escape(f"{what}: {self._tasks} tasks, {cost.all_passes:,} image passes"))
         if self.console.is_terminal:
             self._bars = Progress(
                 TextColumn("{task.description}"),
@@ -106,7 +106,7 @@ class ProgressDisplay:
                 console=self.console,
                 transient=True,
             )
-            self._run_bar = self._bars.add_task("run", total=max(1, cost.image_passes), note="")
+            self._run_bar = self._bars.add_task("run", total=max(1, cost.all_passes), note="")
             self._stage_bar = self._bars.add_task("", total=1, note="")
             self._bars.start()
 
@@ -129,7 +129,8 @@ class ProgressDisplay:
                 note=note,
             )
         elif progress.done:
-            spent = f"{progress.epoch} epochs in {progress.seconds:.1f} s"
+            epochs = "1 epoch" if progress.epoch == 1 else f"{progress.epoch} epochs"
+            spent = f"{epochs} in {progress.seconds:.1f} s"
             self.console.print(escape(f"{where}: {spent}, {note or 'accuracy not measured'}, about {left} left"))
 
     @hookimpl
@@ -145,7 +146,7 @@ class ProgressDisplay:
         left = self.forecast.left
         if self._warned or left is None or self.forecast.measured < MEASURE_FOR:
             return
-        self._warned = True
         if self.forecast.measured + left > LONG_RUN:
+            self._warned = True
             advice = f"; --protocol {self.shorter} is shorter" if self.shorter else ""
             self.console.print(escape(f"this run will take about {duration(left)} more{advice}; it goes on"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from seu_bench.benchmark_file import BenchmarkFile
 from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError, UnknownNameError
@@ -180,9 +180,11 @@ def checked_seed(seed: object) -> int:
     Raises:
         OptionError: it is none.
     """
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+    # bool is a number to Python, but True is nobody's seed; NumPy's integers are fine.
+    number = int(seed) if isinstance(seed, SupportsIndex) and not isinstance(seed, bool) else -1
+    if not 0 <= number < 2**32:
         raise OptionError(f"the seed is {seed!r}", where="seed", remedy="give a whole number from 0 to 4294967295")
-    return seed
+    return number
 
 
 def _checked_limit(limit: object) -> int | None:

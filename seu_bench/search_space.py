@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from seu_bench.errors import OptionError
 from seu_bench.options import did_you_mean
 
-#: The eight operations in the order of their indices (paper, section III-D; SPEC 1.3).
+#: The eight operations in the order of their indices (paper, section II-D).
 OPERATIONS = (
     "none",
     "max_pool_3x3",
@@ -162,7 +162,7 @@ class CellPlan:
 
 
 def cell_plans(cells: int, channels: int) -> tuple[CellPlan, ...]:
-    """The plan of a network: channels double and resolution halves at cells L//3 and 2L//3 (SPEC 1.2)."""
+    """The plan of a network: channels double and resolution halves at cells L//3 and 2L//3 (published code)."""
     plans: list[CellPlan] = []
     older = newer = STEM_MULTIPLIER * channels
     after_reduction = False
@@ -175,7 +175,7 @@ def cell_plans(cells: int, channels: int) -> tuple[CellPlan, ...]:
 
 
 def operation_parameters(operation: str, channels: int, stride: int) -> int:
-    """Parameters of an operation in the super model (SPEC 1.3: bias-free convolutions, affine BatchNorm)."""
+    """Parameters of an operation in the super model (bias-free convolutions, affine BatchNorm)."""
     if operation.startswith("sep_conv"):
         kernel = int(operation[-1])
         return 2 * kernel**2 * channels + 2 * channels**2 + 4 * channels

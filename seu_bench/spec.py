@@ -139,7 +139,7 @@ DatasetDefinition: TypeAlias = Annotated[
 
 class Schedule(Frozen):
     """One stage's optimisation: SGD with momentum, learning rate by cosine from ``learning_rate`` to
-    ``min_learning_rate`` over the epochs (SPEC of the paper, section IV-A)."""
+    ``min_learning_rate`` over the epochs (the paper's, section III)."""
 
     epochs: PositiveInt = 50
     batch_size: PositiveInt = 128
@@ -246,8 +246,11 @@ class BenchmarkSpec(Frozen):
         return self
 
     def identity(self) -> dict[str, Any]:
-        """What makes two benchmarks the same: everything but texts and protocols."""
-        return self.model_dump(mode="json", exclude={"summary", "citation", "protocols", "default_protocol"})
+        """What makes two benchmarks the same: everything but texts, protocols and where the user's files lie."""
+        document = self.model_dump(mode="json", exclude={"summary", "citation", "protocols", "default_protocol"})
+        for definition in document["datasets"].values():
+            definition.pop("path", None)
+        return document
 
 
 class BenchmarkSource(Protocol):

@@ -238,7 +238,7 @@ class EpochMeter:
 
 
 class TrainingStage(Stage[None]):
-    """Train a task's path; after each epoch validate, at the end restore the best weights (SPEC 1.7, 2.1)."""
+    """Train a task's path; after each epoch validate, at the end restore the best weights (published code)."""
 
     def __init__(self, strategy: StagedStrategy, task: TaskData) -> None:
         super().__init__(

@@ -1,6 +1,6 @@
 """BenchmarkSpec + data + seed -> tasks, and the Avalanche benchmark over them.
 
-Orders, splits and permutations are those of the paper and its code (SPEC section 3): ``numpy``'s legacy
+Orders, splits and permutations are those of the paper and its code (docs/benchmarks.md): ``numpy``'s legacy
 ``RandomState(seed).shuffle`` on index arrays throughout, which equals ``sklearn.utils.shuffle``.
 """
 
@@ -98,6 +98,11 @@ def build_stream(
         mixed = pool[shuffled(len(pool), seed)]
         cut = int(spec.stream.validation * len(pool))
         train, valid = mixed[cut:], mixed[:cut]
+        if len(train) < 2:
+            raise RequestError(
+                f"task {part.name!r} of benchmark {spec.name!r} has {len(train)} training image",
+                remedy="a task needs two at least: searching and creating learn on one half and judge on the other",
+            )
         test = held_out
         if limits.test is not None and len(test) > limits.test:
             test = test[shuffled(len(test), TEST_SUBSET_SEED)[: limits.test]]

@@ -214,7 +214,8 @@ def _stages_table(record: Record) -> Table:
 
 
 def _options(options: Mapping[str, Any]) -> str:
-    shown = ", ".join(f"{key}={format_option(value)}" for key, value in sorted(options.items()))
+    # None means: as the protocol says.
+    shown = ", ".join(f"{key}={format_option(value)}" for key, value in sorted(options.items()) if value is not None)
     return f" ({shown})" if shown else ""
 
 

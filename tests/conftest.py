@@ -78,7 +78,7 @@ class TinyFactory:
         pixels = plan.channels * plan.height * plan.width
         params = 8 * (pixels + 1) + 9 * sum(plan.classes)
         stages = training_passes(plan, options.applied_to(setting.protocol.training)) + evaluation_passes(plan)
-        return fixed_cost(params, 8 * (pixels + plan.classes[0]), stages, len(plan.tasks))
+        return fixed_cost(params, tuple(8 * (pixels + width) for width in plan.classes), stages)
 
 
 @hookimpl

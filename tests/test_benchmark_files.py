@@ -146,7 +146,7 @@ def test_overrides() -> None:
     spec = load("mixture", {"stream.validation": 0.10, "protocols.quick.training.epochs": 3})
     assert spec.stream.validation == 0.10
     assert spec.protocols["quick"].training.epochs == 3
-    assert spec.protocols["quick"].training.batch_size == 32
+    assert spec.protocols["quick"].training.batch_size == 16
     assert spec.identity() != load("mixture").identity()
     fixed = load("split_cifar10", {"stream.order": [1, 0, 2, 4, 3]}).stream
     assert isinstance(fixed, ClassSplit) and fixed.order == (1, 0, 2, 4, 3)

@@ -50,7 +50,7 @@ def unit(genotype: Genotype, plan: CellPlan, space: SearchSpace | None = None) -
 
 def reduce_directly(x: Tensor, convolutions: tuple[nn.Module, nn.Module], batch_norm: nn.Module) -> Tensor:
     x = functional.relu(x)
-    halves = [conv(x, convolutions[0], stride=2), conv(x[:, :, 1:, 1:], convolutions[1], stride=2)]
+    halves = [conv(x[:, :, ::2, ::2], convolutions[0]), conv(x[:, :, 1::2, 1::2], convolutions[1])]
     return norm(torch.cat(halves, dim=1), batch_norm)
 
 

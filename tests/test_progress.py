@@ -139,7 +139,7 @@ def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert page.getvalue().splitlines() == [
         "naive on split_cifar10 (paper), seed 7: 2 tasks, 1,200 image passes",
         "task 1/2 training: 4 epochs in 2.0 s, accuracy 0.875, about 0:02 left",
-        "task 2/2 evaluation: 1 epochs in 2.0 s, accuracy not measured, about 0:02 left",
+        "task 2/2 evaluation: 1 epoch in 2.0 s, accuracy not measured, about 0:02 left",
         "finished after 1:01",
     ]
 

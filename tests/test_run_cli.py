@@ -87,7 +87,8 @@ def test_cost_told_before(
     record = record_of(request.getfixturevalue(which))
     seed = ("--seed", record.seed)
     document = json.loads(command("cost", "--strategy", which, *options, *seed, "--format", "json").out)
-    assert document["image_passes"] == sum(stage.image_passes for stage in record.stages)
+    assert document["image_passes"] == record.metrics["image_passes"]
+    assert document["image_passes"] + document["evaluation_passes"] == sum(s.image_passes for s in record.stages)
     for name, planned in document["stages"].items():
         assert planned["image_passes"] == sum(stage.image_passes for stage in record.stages if stage.name == name)
     for key in ("params_total", "macs"):

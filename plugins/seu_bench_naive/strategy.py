@@ -1,16 +1,15 @@
-"""Naive fine-tuning of the AlexNet variant (SPEC 2.1): a fresh optimiser per task, best validation loss restored."""
+"""Naive fine-tuning of the AlexNet variant, the paper's SGD baseline: a fresh optimiser for each task, and the weights
+of the lowest validation loss."""
 
 from __future__ import annotations
 
-import torch
-
 from seu_bench.backbones import alexnet_model
-from seu_bench.costing import evaluation_passes, fixed_cost, on_meta, training_passes
+from seu_bench.costing import evaluation_passes, fixed_cost, on_meta, task_macs, training_passes
 from seu_bench.errors import RequestError
 from seu_bench.interfaces import Cost, Setting
 from seu_bench.multihead import BackboneModel
 from seu_bench.seeding import RandomState, derive_seed
-from seu_bench.sizes import count_macs, count_parameters
+from seu_bench.sizes import count_parameters
 from seu_bench.strategy import StagedStrategy
 from seu_bench_naive import NaiveOptions
 
@@ -40,13 +39,11 @@ def build_naive(setting: Setting) -> Naive:
 def naive_cost(setting: Setting) -> Cost:
     """Parameters, multiply-accumulates and image passes, exactly."""
     options, plan = _options(setting), setting.plan
-    model = on_meta(lambda: _model(setting)).eval()
-    shape = (plan.channels, plan.height, plan.width)
-    macs = count_macs(lambda x: model.forward_single_task(x, 0), shape, torch.device("meta"))
+    model = on_meta(lambda: _model(setting))
     stages = training_passes(
         plan, options.applied_to(setting.protocol.training), validate=options.restore == "best_valid"
     )
-    return fixed_cost(count_parameters(model), macs, stages + evaluation_passes(plan), len(plan.tasks))
+    return fixed_cost(count_parameters(model), task_macs(model, plan), stages + evaluation_passes(plan))
 
 
 def _model(setting: Setting) -> BackboneModel:

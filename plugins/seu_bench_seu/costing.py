@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from seu_bench.costing import evaluation_passes, on_meta, training_passes
+from seu_bench.costing import evaluation_passes, on_meta, task_macs, training_passes
 from seu_bench.errors import RequestError
 from seu_bench.interfaces import Cost, Setting, StageCost
 from seu_bench.search_space import Genotype, named_genotype, stem_parameters, uniform_genotype
-from seu_bench.sizes import count_macs, count_parameters
+from seu_bench.sizes import count_parameters
 from seu_bench_seu.building import make_super_model, seu_options
 
 
@@ -30,21 +30,18 @@ def seu_cost(setting: Setting) -> Cost:
     if options.stem == "shared":
         column -= stem_parameters(plan.channels, on_meta(lambda: make_super_model(setting)).channels)
     params = tuple(total + column * task for task in range(tasks))
-    return Cost(params, (first,) * tasks, (macs,) * tasks, (macs_min,) * tasks, _stages(setting))
+    return Cost(params, (first,) * tasks, macs, macs_min, _stages(setting))
 
 
-def _first_task(setting: Setting, genotype: Genotype) -> tuple[int, int]:
-    """Parameters and multiply-accumulates of the super model after one task, on the meta device."""
+def _first_task(setting: Setting, genotype: Genotype) -> tuple[int, tuple[int, ...]]:
+    """Parameters of the super model after one task, and multiply-accumulates of each task on its path."""
     plan = setting.plan
-
     model = on_meta(lambda: make_super_model(setting))
     with torch.device("meta"):
         model.expand(genotype, 0)
-    model.set_path(0, [0] * len(model.layers))
-    model.eval()
-    shape = (plan.channels, plan.height, plan.width)
-    macs = count_macs(lambda x: model.forward_single_task(x, 0), shape, torch.device("meta"))
-    return count_parameters(model), macs
+    for task in range(len(plan.tasks)):
+        model.set_path(task, [0] * len(model.layers))
+    return count_parameters(model), task_macs(model, plan)
 
 
 def _heads(setting: Setting) -> int:

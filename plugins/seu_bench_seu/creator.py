@@ -1,5 +1,5 @@
 """The MDL creator: one unit per layer is sampled per epoch, and probabilities learn from its accuracy
-(paper, algorithm 4; SPEC 1.6)."""
+(paper, algorithm 4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from seu_bench.loops import evaluate, train_epoch
 from seu_bench.stages import BestWeights, EpochReport, Stage, cosine_rate, make_sgd, set_rate
 from seu_bench_seu.mdl import MultinomialTables
 from seu_bench_seu.options import CreationOptions
-from seu_bench_seu.super_model import SuperModel
 
 
 class MdlCreation(Stage[tuple[int, ...]]):
@@ -25,7 +24,7 @@ class MdlCreation(Stage[tuple[int, ...]]):
         super().__init__("creation", task.task, schedule.epochs, task.seed, task.device)
         self.schedule = schedule
         self.options = options
-        self.model: SuperModel = task.model
+        self.model = task.model
         self.train_images, self.score_images = task.images.halves()
         trained = self.model.new_units(task.task)
         self.best = BestWeights(trained)

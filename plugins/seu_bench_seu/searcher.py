@@ -1,5 +1,5 @@
 """The MDL searcher: one operation per edge is sampled per epoch, and probabilities learn from its accuracy
-(paper, algorithm 2; SPEC 1.5)."""
+(paper, algorithm 2)."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.cells import ExtensionUnit, Stem, Unit, channels_last
+from seu_bench.errors import RunError
 from seu_bench.multihead import MultiHeadModel
 from seu_bench.search_space import Genotype, SearchSpace, cell_plans
 
@@ -115,7 +116,16 @@ class SuperModel(MultiHeadModel):
     # ------------------------------------------------------------------ computing
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
-        """Logits ``[N, classes[task]]`` on the task's path; other heads are not computed."""
+        """Logits ``[N, classes[task]]`` on the task's path; other heads are not computed.
+
+        Raises:
+            RunError: the task was not learned yet.
+        """
+        if task_label not in self.paths:
+            raise RunError(
+                f"task {task_label} has no path yet: it was not learned",
+                remedy="evaluate learned tasks only, e.g. strategy.eval(benchmark.test_stream[: task + 1])",
+            )
         path = self.paths[task_label]
         older = newer = self.unit(0, path[0])(channels_last(x))
         for layer, index in enumerate(path[1:], start=1):
