@@ -145,7 +145,7 @@ def list_(kind: str | None, form: str) -> None:
         raise UnknownNameError(
             f"there is no kind {kind!r}{did_you_mean(kind, kinds)}", remedy=f"the kinds are: {', '.join(kinds)}"
         )
-    shown = [kinds[kind]] if kind is not None else list(kinds.values())
+    shown = [kinds[kind]] if kind is not None else [table for table in kinds.values() if table]
     if form == "json":
         from seu_bench.options import describe_options
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -35,6 +36,9 @@ METRIC_DEFINITIONS: Final[dict[str, str]] = {
     "image_passes": "images passed forward in all stages but evaluation",
     "peak_memory_bytes": "largest memory held on the accelerator, in bytes",
 }
+
+#: Metrics that are a number for every task rather than one for the run.
+CURVES: Final = frozenset({"avg_acc_curve"})
 
 #: Ids whose values are fractions that are read as percent.
 FRACTIONS: Final = frozenset({"acc", "learning_acc", "bwt", "forgetting", "fwt"})
@@ -183,6 +187,22 @@ def compute_metrics(record: Record) -> dict[str, float | int | None]:
         "image_passes": sum(stage.image_passes for stage in learning) if learning else None,
         "peak_memory_bytes": None,
     }
+
+
+@dataclass(frozen=True)
+class KnownMetric:
+    """One of our own metrics in the form in which ``register_metrics`` offers them."""
+
+    name: str
+
+    @property
+    def summary(self) -> str:
+        """Its definition."""
+        return METRIC_DEFINITIONS[self.name]
+
+    def __call__(self, record: Record) -> float | int | None:
+        """Its value, as the record's matrix, sizes and stages have it."""
+        return compute_metrics(record)[self.name]
 
 
 def format_metric(name: str, value: float | None) -> str:

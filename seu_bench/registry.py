@@ -18,6 +18,7 @@ from seu_bench.interfaces import (
     SearcherFactory,
     StrategyFactory,
 )
+from seu_bench.metrics import CURVES, METRIC_DEFINITIONS, KnownMetric
 from seu_bench.options import did_you_mean
 from seu_bench.plugins import load_plugins, package_of
 from seu_bench.spec import BenchmarkSource
@@ -89,9 +90,13 @@ class Registry:
         self.creators: Kind[CreatorFactory] = self._collect("creator", "creators")
         self.benchmarks: Kind[BenchmarkSource] = self._collect("benchmark", "benchmarks")
         self.datasets: Kind[DatasetSource] = self._collect("data set", "datasets")
-        self.metrics: Kind[MetricFunction] = self._collect("metric", "metrics")
-        if self.metrics:
-            self._refuse_known_metrics()
+        # Our own come first, so that no plugin can change what leaderboards compare.
+        ours = {
+            name: Entry(name, KnownMetric(name), "core", "seu-bench")
+            for name in METRIC_DEFINITIONS
+            if name not in CURVES
+        }
+        self.metrics: Kind[MetricFunction] = self._collect("metric", "metrics", ours)
 
     @property
     def kinds(self) -> dict[str, Kind[Any]]:
@@ -110,21 +115,10 @@ class Registry:
         """The package that a plugin came from; its own name where it was not installed."""
         return self._packages.get(plugin, plugin)
 
-    def _refuse_known_metrics(self) -> None:
-        """A plugin's metric of a name that is defined here would change what leaderboards compare."""
-        from seu_bench.metrics import METRIC_DEFINITIONS
-
-        for entry in self.metrics.values():
-            if entry.name in METRIC_DEFINITIONS:
-                raise PluginError(
-                    f"the metric {entry.name!r} is registered twice: by seu-bench itself and by {entry.package}",
-                    remedy=f"uninstall the latter: pip uninstall {entry.package}",
-                )
-
-    def _collect(self, singular: str, plural: str) -> Kind[Any]:
+    def _collect(self, singular: str, plural: str, ours: Mapping[str, Entry[Any]] | None = None) -> Kind[Any]:
         """Call the hook ``register_<plural>`` of each plugin by itself, so that each name's owner is known."""
         hook = f"register_{plural}"
-        entries: dict[str, Entry[Any]] = {}
+        entries: dict[str, Entry[Any]] = dict(ours or {})
         for plugin, owner in ((plugin, name) for name, plugin in self.manager.list_name_plugin()):
             if plugin is None:
                 continue

@@ -14,7 +14,7 @@ from typing import Any
 
 from seu_bench.errors import PluginError, ResultsError, RunError, SeuBenchError
 from seu_bench.interfaces import MetricFunction
-from seu_bench.metrics import compute_metrics
+from seu_bench.metrics import KnownMetric, compute_metrics
 from seu_bench.record import Record, StageRecord, Status, read_record, record_path, write_record, write_whole
 from seu_bench.registry import Entry, Registry
 from seu_bench.resolve import ResolvedRun
@@ -207,7 +207,11 @@ class _Run:
         metrics = compute_metrics(record)
         metrics["peak_memory_bytes"] = _peak_memory(self.device)
         if record.status == "finished":
-            metrics |= {name: _metric(entry, record) for name, entry in self.registry.metrics.items()}
+            metrics |= {
+                name: _metric(entry, record)
+                for name, entry in self.registry.metrics.items()
+                if not isinstance(entry.factory, KnownMetric)
+            }
         self.record = record.model_copy(update={"metrics": metrics})
         write_record(self.results, self.record)
 

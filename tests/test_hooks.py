@@ -135,7 +135,7 @@ def test_story_of_a_run(tiny: Path, tmp_path: Path) -> None:
     assert (told.count("run_started"), told.count("task_learned"), told.count("run_finished")) == (1, 5, 1)
     (start,) = everything.of("run_started")
     assert isinstance(start["cost"], Cost)
-    assert start["cost"].image_passes == sum(stage.image_passes for stage in record.stages)
+    assert start["cost"].all_passes == sum(stage.image_passes for stage in record.stages)
     assert (start["record"].status, start["record"].run_id) == ("running", record.run_id)
     assert [values["task"] for values in everything.of("task_learned")] == [0, 1, 2, 3, 4]
     assert [len(values["record"].params_total) for values in everything.of("task_learned")] == [1, 2, 3, 4, 5]
