@@ -107,7 +107,8 @@ def run(results: Path, data_root: Path | None, device: str, force: bool, **asked
     from seu_bench.progress import ProgressDisplay
     from seu_bench.resolve import resolve
     from seu_bench.runner import execute
-    from seu_bench.tables import record_summary, why_not_ranked
+    from seu_bench.tables import record_summary
+    from seu_bench.wording import why_not_ranked
 
     resolved = resolve(registry, request)
     registry.manager.register(ProgressDisplay(shorter=resolved.shorter), name="progress")

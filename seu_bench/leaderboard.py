@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from seu_bench.errors import ResultsError
 from seu_bench.metrics import METRIC_DEFINITIONS
 from seu_bench.record import Record, read_records, write_whole
-from seu_bench.tables import (
+from seu_bench.wording import (
     configuration_label,
     escape_markdown,
     printable,

@@ -11,17 +11,8 @@ import pytest
 from seu_bench.leaderboard import build_leaderboards
 from seu_bench.metrics import METRIC_DEFINITIONS, compute_metrics
 from seu_bench.record import Environment, Record, StageRecord, write_record
-from seu_bench.tables import (
-    configuration_label,
-    escape_markdown,
-    format_option,
-    leaderboard_table,
-    matrix_table,
-    metrics_table,
-    printable,
-    record_summary,
-    why_not_ranked,
-)
+from seu_bench.tables import leaderboard_table, matrix_table, metrics_table, record_summary
+from seu_bench.wording import configuration_label, escape_markdown, format_option, printable, why_not_ranked
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
