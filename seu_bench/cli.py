@@ -103,14 +103,15 @@ def run(results: Path, data_root: Path | None, device: str, force: bool, **asked
     """Learn a benchmark and write the record."""
     request = _request(asked)
     registry = _registry()
+    from seu_bench.resolve import resolve
+
+    resolved = resolve(registry, request)  # what can be refused is refused before torch is imported
     from seu_bench.leaderboard import build_leaderboards, write_leaderboards
     from seu_bench.progress import ProgressDisplay
-    from seu_bench.resolve import resolve
     from seu_bench.runner import execute
     from seu_bench.tables import record_summary
     from seu_bench.wording import why_not_ranked
 
-    resolved = resolve(registry, request)
     registry.manager.register(ProgressDisplay(shorter=resolved.shorter), name="progress")
     outcome = execute(registry, resolved, results=results, data_root=data_root, device=device, force=force)
     console = _console()

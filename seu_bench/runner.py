@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seu_bench.errors import PluginError, ResultsError, RunError, SeuBenchError
-from seu_bench.interfaces import MetricFunction
+from seu_bench.interfaces import MetricFunction, StreamPlan
 from seu_bench.metrics import KnownMetric, compute_metrics
 from seu_bench.record import Record, StageRecord, Status, read_record, record_path, write_record, write_whole
 from seu_bench.registry import Entry, Registry
@@ -100,7 +100,7 @@ class _Run:
         import torch
         from avalanche.training.plugins import EvaluationPlugin
 
-        from seu_bench.environment import choose_device, describe_environment
+        from seu_bench.environment import choose_device
         from seu_bench.evaluators import AccuracyMatrix, ModelSizes
         from seu_bench.strategy import SilentLogger
         from seu_bench.streams import build_stream
@@ -121,7 +121,37 @@ class _Run:
         setting = run.setting(plan, device, watch=self.ledger, evaluator=evaluator)
         self.device = torch.device(device)
         self.began = time.perf_counter()
-        self.record = Record(
+        self.record = self._opening_record(plan, device)
+        try:
+            self.strategy = run.strategy.build(setting)
+            cost = run.strategy.cost(setting)
+        except SeuBenchError:
+            raise  # the request does not fit the strategy: nothing has begun, and nothing is written
+        except Exception as error:
+            failure = self._failure(error)
+            self._update(status="failed", error=failure.what)
+            raise failure from error
+        self._log.unlink(missing_ok=True)
+        write_record(self.results, self.record)
+        try:
+            self._tell("run_started", record=self.record, cost=cost)
+            self._learn()
+        except KeyboardInterrupt:
+            self._end("interrupted", "interrupted by the user")
+            raise
+        except Exception as error:
+            failure = self._failure(error)
+            self._end("failed", failure.what)
+            raise failure from error
+        self._end("finished")
+        return self.record
+
+    def _opening_record(self, plan: StreamPlan, device: str) -> Record:
+        """Everything that is decided before training."""
+        from seu_bench.environment import describe_environment
+
+        run, spec = self.run, self.run.spec
+        return Record(
             run_id=spec.run_id,
             status="running",
             strategy=spec.strategy,
@@ -146,29 +176,6 @@ class _Run:
             environment=describe_environment(device),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        try:
-            self.strategy = run.strategy.build(setting)
-            cost = run.strategy.cost(setting)
-        except SeuBenchError:
-            raise  # the request does not fit the strategy: nothing has begun, and nothing is written
-        except Exception as error:
-            failure = self._failure(error)
-            self._update(status="failed", error=failure.what)
-            raise failure from error
-        self._log.unlink(missing_ok=True)
-        write_record(self.results, self.record)
-        try:
-            self._tell("run_started", record=self.record, cost=cost)
-            self._learn()
-        except KeyboardInterrupt:
-            self._end("interrupted", "interrupted by the user")
-            raise
-        except Exception as error:
-            failure = self._failure(error)
-            self._end("failed", failure.what)
-            raise failure from error
-        self._end("finished")
-        return self.record
 
     def _learn(self) -> None:
         scenario = self.stream.avalanche()
