@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,15 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(ROOT is None, reason="SEU_BENCH_DATA says where real data sets are; it is not set"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def all_cores() -> Iterator[None]:
+    """These networks are large enough for every core; the other tests have one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(os.cpu_count() or 1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("benchmark", ["pmnist", "split_cifar100"])
