@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic_core import ErrorDetails
 
 from seu_bench.errors import OptionError
 
@@ -82,14 +83,16 @@ def split_by_prefix(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def fault_lines(error: ValidationError, prefix: str = "") -> list[str]:
     """Every fault of a pydantic error as ``place: message``, one line each."""
-    lines = []
-    for fault in error.errors(include_url=False, include_context=False):
-        place = prefix + ".".join(str(part) for part in fault["loc"])
-        given = "" if fault["type"] == "missing" else f" (given: {fault['input']!r})"
-        if len(given) > 100:
-            given = ""
-        lines.append(f"{place}: {fault['msg']}{given}" if place else fault["msg"])
-    return lines
+    return [fault_line(fault, prefix) for fault in error.errors(include_url=False, include_context=False)]
+
+
+def fault_line(fault: ErrorDetails, prefix: str = "") -> str:
+    """One fault of a pydantic error as ``place: message``."""
+    place = prefix + ".".join(str(part) for part in fault["loc"])
+    given = "" if fault["type"] == "missing" else f" (given: {fault['input']!r})"
+    if len(given) > 100:
+        given = ""
+    return f"{place}: {fault['msg']}{given}" if place else fault["msg"]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
