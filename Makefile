@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-slow lint types perf format clean
+.PHONY: help demo test test-real lint types perf format clean
 
 help: ## say what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -29,10 +29,7 @@ types: $(READY) ## mypy, strict
 	$(BIN)/mypy
 
 test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minutes each
-	$(BIN)/python -m pytest -W error -m "realdata and slow" tests
-
-test-slow: $(READY) ## tests that take minutes
-	$(BIN)/python -m pytest -W error -m "slow and not realdata" tests
+	$(BIN)/python -m pytest -W error -m "slow" tests
 
 perf: $(READY) ## measure: start-up, training loop against a bare loop and against Avalanche's own
 	$(BIN)/python scripts/startup_time.py
