@@ -41,14 +41,14 @@ SCHEDULE = Schedule(epochs=1, batch_size=BATCH, clip_norm=None, weight_decay=0.0
 def small_network() -> BackboneModel:
     """A small convolutional network for 3x32x32 images, one head."""
     backbone = nn.Sequential(
-        nn.Conv2d(3, 16, 3, stride=2, padding=1),
+        nn.Conv2d(3, 8, 3, stride=2, padding=1),
         nn.ReLU(),
-        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.Conv2d(8, 16, 3, stride=2, padding=1),
         nn.ReLU(),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
     )
-    return BackboneModel(backbone, 32, [CLASSES])
+    return BackboneModel(backbone, 16, [CLASSES])
 
 
 def bare(images: TaskImages) -> None:
