@@ -1,42 +1,94 @@
-"""The AlexNet variant that the paper's fixed-size strategies use (after Serra et al., ICML 2018)."""
+"""The AlexNet variant that the paper's fixed-size strategies use (after Serra et al., ICML 2018), and how the
+multi-head model of a run is made of the backbone that was chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from torch import nn
 
+from seu_bench.dropout import Dropout
 from seu_bench.errors import RequestError
+from seu_bench.interfaces import Setting
 from seu_bench.multihead import BackboneModel
+from seu_bench.seeding import RandomState, derive_seed
+from seu_bench.strategy_options import BackboneOptions
 
-#: Width of the last hidden layer.
-FEATURES = 2048
 
+@dataclass(frozen=True)
+class AlexNetShape:
+    """Sizes of the AlexNet variant: three convolutions, each halving the image, then two linear layers.
 
-def alexnet(image_channels: int, height: int, width: int) -> nn.Sequential:
-    """Three 3x3 convolutions with pooling, two layers of 2048: ``[N, C, H, W] -> [N, 2048]``.
-
-    Raises:
-        RequestError: images below 8x8 have nothing left after three poolings.
+    Attributes:
+        image_channels, height, width: of the input.
+        convolutions: channels of the three convolutions.
+        linear: width of both linear layers, and so of the features.
+        dropout: of the five layers.
     """
-    if min(height, width) < 8:
-        raise RequestError(
-            f"the AlexNet variant needs images of at least 8x8 pixels, not {height}x{width}",
-            remedy="pad the images (stream.input.pad) or choose another strategy",
-        )
-    flat = 256 * (height // 8) * (width // 8)
+
+    image_channels: int
+    height: int
+    width: int
+    convolutions: tuple[int, int, int] = (64, 128, 256)
+    linear: int = 2048
+    dropout: tuple[float, ...] = (0.2, 0.2, 0.5, 0.5, 0.5)
+
+    @classmethod
+    def of(cls, image_channels: int, height: int, width: int, factor: float = 1.0) -> AlexNetShape:
+        """The shape for a stream's images, all widths multiplied by ``factor``, at least 1.
+
+        Raises:
+            RequestError: images below 8x8 have nothing left after three poolings.
+        """
+        if min(height, width) < 8:
+            raise RequestError(
+                f"the AlexNet variant needs images of at least 8x8 pixels, not {height}x{width}",
+                remedy="pad the images (stream.input.pad), or choose another backbone or strategy",
+            )
+        first, second, third = (max(1, round(factor * channels)) for channels in cls.convolutions)
+        return cls(image_channels, height, width, (first, second, third), max(1, round(factor * cls.linear)))
+
+    @property
+    def flat(self) -> int:
+        """Numbers per image after the last pooling."""
+        return self.convolutions[-1] * (self.height // 8) * (self.width // 8)
+
+
+def alexnet(shape: AlexNetShape) -> nn.Sequential:
+    """Three 3x3 convolutions with pooling, two linear layers: ``[N, C, H, W] -> [N, shape.linear]``."""
     layers: list[nn.Module] = []
-    inputs = image_channels
-    for outputs, dropout in ((64, 0.2), (128, 0.2), (256, 0.5)):
-        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.Dropout(dropout), nn.MaxPool2d(2)]
+    inputs = shape.image_channels
+    for outputs, dropout in zip(shape.convolutions, shape.dropout[:3], strict=True):
+        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), Dropout(dropout), nn.MaxPool2d(2)]
         inputs = outputs
     layers.append(nn.Flatten())
-    for outputs in (FEATURES, FEATURES):
-        layers += [nn.Linear(flat, outputs), nn.ReLU(), nn.Dropout(0.5)]
-        flat = outputs
+    inputs = shape.flat
+    for dropout in shape.dropout[3:]:
+        layers += [nn.Linear(inputs, shape.linear), nn.ReLU(), Dropout(dropout)]
+        inputs = shape.linear
     return nn.Sequential(*layers)
 
 
-def alexnet_model(image_channels: int, height: int, width: int, classes: Sequence[int]) -> BackboneModel:
-    """The AlexNet variant with one head per task."""
-    return BackboneModel(alexnet(image_channels, height, width), FEATURES, classes)
+def width_factor(setting: Setting) -> float:
+    """By what the hidden layers of fixed backbones are multiplied: the option ``width``, or the protocol's."""
+    width: float | None = getattr(setting.options, "width", None)
+    return setting.protocol.model.width if width is None else width
+
+
+def backbone_model(setting: Setting) -> BackboneModel:
+    """The backbone chosen for a run with a head per task, its weights drawn from the run's seed.
+
+    Raises:
+        RequestError: the strategy's options are no :class:`~seu_bench.strategy_options.BackboneOptions`, or the
+            backbone does not fit the stream's images.
+    """
+    if setting.backbone is None or not isinstance(setting.options, BackboneOptions):
+        raise RequestError(
+            "no backbone was chosen",
+            where=type(setting.options).__name__,
+            remedy="derive the strategy's options from seu_bench.strategy_options.BackboneOptions",
+        )
+    plan = setting.plan
+    with RandomState(derive_seed(setting.seed, "model")).active():
+        backbone, features = setting.backbone.build(plan.channels, plan.height, plan.width, width_factor(setting))
+        return BackboneModel(backbone, features, plan.classes)

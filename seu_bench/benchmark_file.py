@@ -28,7 +28,7 @@ STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
         "training": {"epochs": 8, "batch_size": 16},
         "search": {"epochs": 6, "batch_size": 32, "cells": 3, "channels": 4},
         "creation": {"epochs": 6, "batch_size": 16},
-        "model": {"cells": 3, "channels": 8},
+        "model": {"cells": 3, "channels": 8, "width": 0.25},
     },
     "smoke": {
         "summary": "seconds; for tests, never ranked",
@@ -37,7 +37,7 @@ STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
         "training": {"epochs": 2, "batch_size": 16},
         "search": {"epochs": 2, "batch_size": 32, "cells": 3, "channels": 2},
         "creation": {"epochs": 2, "batch_size": 16},
-        "model": {"cells": 3, "channels": 4},
+        "model": {"cells": 3, "channels": 4, "width": 0.125},
     },
 }
 

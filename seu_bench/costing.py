@@ -4,11 +4,12 @@ device."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from seu_bench.interfaces import Cost, StageCost, StreamPlan
+from seu_bench.interfaces import Cost, Setting, StageCost, StreamPlan, checked_options
 from seu_bench.spec import Schedule
+from seu_bench.strategy_options import SelectingOptions, TrainingOptions
 
 if TYPE_CHECKING:
     from seu_bench.multihead import MultiHeadModel
@@ -42,6 +43,22 @@ def fixed_cost(params: int, macs: tuple[int, ...], stages: list[StageCost]) -> C
     """The cost of a strategy whose model never grows; ``macs`` per task, since heads may differ in width."""
     constant = (params,) * len(macs)
     return Cost(constant, constant, macs, macs, tuple(stages))
+
+
+def fixed_size_cost(setting: Setting, more: Sequence[StageCost] = ()) -> Cost:
+    """The cost of a strategy that trains a backbone and a head per task in one stage, exactly.
+
+    Args:
+        more: stages besides training and evaluation.
+    """
+    from seu_bench.backbones import backbone_model
+    from seu_bench.sizes import count_parameters
+
+    options, plan = checked_options(setting, TrainingOptions), setting.plan
+    model = on_meta(lambda: backbone_model(setting))
+    validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
+    stages = training_passes(plan, options.applied_to(setting.protocol.training), validate=validate)
+    return fixed_cost(count_parameters(model), task_macs(model, plan), [*stages, *more, *evaluation_passes(plan)])
 
 
 def task_macs(model: MultiHeadModel, plan: StreamPlan) -> tuple[int, ...]:

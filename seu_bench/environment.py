@@ -55,13 +55,18 @@ def choose_device(name: str) -> str:
 
 
 def _git_revision() -> str | None:
+    """The commit, with ``-dirty`` behind it where tracked files differ from it; ``None`` outside of a checkout."""
     folder = Path(__file__).resolve().parent.parent
     if not (folder / ".git").exists():
         return None
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
-        )
+        revision = git("rev-parse", "HEAD")
+        changed = bool(git("status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return f"{revision}-dirty" if changed else revision

@@ -13,6 +13,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from seu_bench.interfaces import (
+        BackboneFactory,
         Cost,
         CreatorFactory,
         DatasetSource,
@@ -35,6 +36,11 @@ hookimpl = pluggy.HookimplMarker(GROUP)
 @hookspec
 def register_strategies(register: Register[StrategyFactory]) -> None:
     """Offer strategies: who learns a stream (:class:`~seu_bench.interfaces.StrategyFactory`)."""
+
+
+@hookspec
+def register_backbones(register: Register[BackboneFactory]) -> None:
+    """Offer networks for strategies that take any (:class:`~seu_bench.interfaces.BackboneFactory`)."""
 
 
 @hookspec

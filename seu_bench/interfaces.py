@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from seu_bench.errors import RequestError
 from seu_bench.options import Options
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ Factory_contra = TypeVar("Factory_contra", contravariant=True)
 class Register(Protocol[Factory_contra]):
     """What a registering hook is given."""
 
-    def __call__(self, name: str, factory: Factory_contra) -> None:
-        """Offer ``factory`` under ``name``."""
+    def __call__(self, name: str, factory: Factory_contra | Unavailable) -> None:
+        """Offer ``factory`` under ``name``, or say why it is not there."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,29 @@ class Component:
     options: Options
 
 
+class BackboneFactory(Protocol):
+    """A network below the heads, for strategies that take one (``-o backbone=``)."""
+
+    summary: str
+
+    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+        """The network, images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
+
+        Args:
+            factor: of the widths of its hidden layers; 1 is the published network.
+
+        Raises:
+            RequestError: the network does not fit such images.
+        """
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """Registered in place of a factory: why this name cannot be used. ``list`` tells it, and so does asking for it."""
+
+    reason: str
+
+
 @dataclass(frozen=True)
 class Setting:
     """What a strategy's factory is given.
@@ -85,6 +109,8 @@ class Setting:
     Attributes:
         device: where to train, e.g. ``cpu`` or ``cuda``.
         searcher, creator: those chosen, for strategies that take them.
+        backbone: the one chosen, for strategies whose options are
+            :class:`~seu_bench.strategy_options.BackboneOptions`.
         watch: told of every stage's progress; ``None``: nobody watches.
         evaluator: Avalanche's ``EvaluationPlugin`` to hand to the strategy; ``None``: a silent one.
     """
@@ -96,8 +122,25 @@ class Setting:
     device: str = "cpu"
     searcher: Component | None = None
     creator: Component | None = None
+    backbone: BackboneFactory | None = None
     watch: Watcher | None = None
     evaluator: Any = None
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+def checked_options(setting: Setting, kind: type[OptionsT]) -> OptionsT:
+    """The setting's options, which must be of ``kind``.
+
+    Raises:
+        RequestError: they are not.
+    """
+    if not isinstance(setting.options, kind):
+        raise RequestError(
+            f"the strategy needs options of the kind {kind.__name__}, not {type(setting.options).__name__}"
+        )
+    return setting.options
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import torch
 from avalanche.benchmarks.utils import AvalancheDataset, ConstantSequence, TaskLabels
 from avalanche.benchmarks.utils.data_attribute import DataAttribute
+from avalanche.benchmarks.utils.utils import TaskSet
 from torch import Tensor
 from torch.utils.data import Dataset
+
+from seu_bench.errors import RunError
 
 
 @dataclass(frozen=True)
@@ -90,17 +93,34 @@ class TaskImages:
         count = len(self)
         order = torch.randperm(count) if shuffle else torch.arange(count)
         order = order.to(self.device)
-        start = 0
-        while start < count:
-            stop = min(start + size, count)
-            if count - stop == 1 and shuffle:
-                stop = count
+        for start, stop in batch_bounds(count, size, join=shuffle):
             yield self.gather(order[start:stop])
-            start = stop
 
 
-class Batch(list[Tensor]):
-    """``[x, y, t]`` of many images at once: what :class:`TaskDataset` hands to a ``DataLoader``'s collate function."""
+class Batch(Sequence[tuple[Tensor, Tensor, Tensor]]):
+    """Images, labels and task labels of many images at once: what :class:`TaskDataset` hands to a ``DataLoader``.
+
+    :func:`collate` takes the tensors whole; to torch's own collate function, which some of Avalanche's strategies
+    leave in place, it is a sequence of ``(x, y, t)``.
+    """
+
+    def __init__(self, images: Tensor, labels: Tensor, tasks: Tensor) -> None:
+        self.tensors = [images, labels, tasks]
+
+    def __len__(self) -> int:
+        return len(self.tensors[1])
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, Tensor]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Batch: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[Tensor, Tensor, Tensor] | Batch:
+        images, labels, tasks = self.tensors
+        if isinstance(index, slice):
+            return Batch(images[index], labels[index], tasks[index])
+        return images[index], labels[index], tasks[index]
 
 
 class _Rows(Dataset[tuple[Tensor, Tensor]]):
@@ -127,7 +147,17 @@ class TaskDataset(AvalancheDataset[Any]):
         tasks = TaskLabels(ConstantSequence(images.task, len(images)))
         return cls([_Rows(images)], data_attributes=[targets, tasks], collate_fn=collate)
 
-    def __getitems__(self, positions: Sequence[int]) -> Batch:
+    @property
+    def task_set(self) -> TaskSet[TaskDataset]:
+        """The images of each task, as Avalanche's classification data sets have it."""
+        return TaskSet(self)
+
+    @property
+    def is_one_task(self) -> bool:
+        """Whether all images come from one split of one task."""
+        return len(self._flat_data._datasets) == 1
+
+    def __getitems__(self, positions: Sequence[int] | Tensor) -> Batch:
         """``[x, y, t]`` of all ``positions`` at once."""
         wanted = self._rows_of(torch.as_tensor(positions, dtype=torch.int64))
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -144,9 +174,9 @@ class TaskDataset(AvalancheDataset[Any]):
             parts.append((x, y, torch.full((len(here),), images.task)))
             places.append(here)
         if len(parts) == 1:
-            return Batch(parts[0])
+            return Batch(*parts[0])
         back = torch.cat(places).argsort()
-        return Batch(torch.cat(tensors)[back.to(tensors[0].device)] for tensors in zip(*parts, strict=True))
+        return Batch(*(torch.cat(tensors)[back.to(tensors[0].device)] for tensors in zip(*parts, strict=True)))
 
     def _rows_of(self, positions: Tensor) -> Tensor:
         """Positions in this data set as positions in the concatenation of what it is a subset of."""
@@ -160,11 +190,12 @@ class TaskDataset(AvalancheDataset[Any]):
         return known[1][positions]
 
 
-def collate(items: Any) -> Batch:
-    """Pass a whole batch on; stack images that came one by one (``ConcatDataset`` knows no ``__getitems__``)."""
+def collate(items: Any) -> list[Tensor]:
+    """``[x, y, t]``: a whole batch as it is; images that came one by one, which is all that ``ConcatDataset`` knows,
+    are stacked."""
     if isinstance(items, Batch):
-        return items
-    return Batch(torch.stack([torch.as_tensor(value) for value in column]) for column in zip(*items, strict=True))
+        return items.tensors
+    return [torch.stack([torch.as_tensor(value) for value in column]) for column in zip(*items, strict=True)]
 
 
 def task_images(dataset: Any, task: int, device: torch.device) -> TaskImages:
@@ -172,8 +203,17 @@ def task_images(dataset: Any, task: int, device: torch.device) -> TaskImages:
 
     Ours are taken as they are. Others, a plain Avalanche benchmark's, are read into memory at each call; their current
     transforms are applied then, so random augmentation is drawn once per call.
+
+    Raises:
+        RunError: it has images of several tasks, which would all be taken for one task's.
     """
-    if isinstance(dataset, TaskDataset) and len(dataset._flat_data._datasets) == 1:
+    tasks = getattr(getattr(dataset, "targets_task_labels", None), "uniques", ())
+    if len(tasks) > 1:
+        raise RunError(
+            f"the data set for task {task} has images of {len(tasks)} tasks",
+            remedy="give it task by task, or let the strategy make a loader of its own for it (MixedLoader)",
+        )
+    if isinstance(dataset, TaskDataset) and dataset.is_one_task:
         rows = dataset._flat_data._datasets[0]
         indices = dataset._flat_data._indices
         images: TaskImages = rows.images
@@ -198,12 +238,40 @@ class BatchLoader:
         self.shuffle = shuffle
 
     def __len__(self) -> int:
-        count, size = len(self.images), self.batch_size
-        # As in TaskImages.batches: a single image left over joins the batch before it.
-        joined = self.shuffle and count > size and (count - 1) % size == 0
-        return max(1, -(-count // size) - joined)
+        return len(batch_bounds(len(self.images), self.batch_size, join=self.shuffle))
 
     def __iter__(self) -> Iterator[list[Tensor]]:
         task = torch.tensor([self.images.task])
         for x, y in self.images.batches(self.batch_size, shuffle=self.shuffle):
             yield [x, y, task.expand(len(y))]
+
+
+class MixedLoader:
+    """Batches ``[x, y, t]`` of any data set of several tasks, shuffled; a new order for each iteration."""
+
+    def __init__(self, dataset: Any, batch_size: int) -> None:
+        self.dataset = dataset
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        return len(batch_bounds(len(self.dataset), self.batch_size, join=True))
+
+    def __iter__(self) -> Iterator[list[Tensor]]:
+        order = torch.randperm(len(self.dataset))
+        for start, stop in batch_bounds(len(order), self.batch_size, join=True):
+            if isinstance(self.dataset, TaskDataset):
+                yield self.dataset.__getitems__(order[start:stop]).tensors
+            else:
+                yield collate([self.dataset[position] for position in order[start:stop].tolist()])
+
+
+def batch_bounds(count: int, size: int, *, join: bool) -> list[tuple[int, int]]:
+    """Where the batches of ``count`` images begin and end.
+
+    Args:
+        join: whether a single image left over joins the batch before it: BatchNorm cannot be trained on one image.
+    """
+    starts = list(range(0, count, size))
+    if join and len(starts) > 1 and count - starts[-1] == 1:
+        starts.pop()
+    return list(zip(starts, [*starts[1:], count][: len(starts)], strict=True))

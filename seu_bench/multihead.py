@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from avalanche.models import MultiTaskModule
@@ -26,29 +27,25 @@ class MultiHeadModel(MultiTaskModule):
     def adaptation(self, experience: object) -> None:
         """Nothing grows here behind a strategy's back."""
 
-    def forward(self, images: Tensor, task_labels: Tensor | int) -> Tensor:
+    def forward(self, images: Tensor, task_labels: Tensor | int | None) -> Any:
         """Logits ``[N, classes]``; of the widest head present where a batch mixes tasks.
 
         Args:
-            task_labels: ``[N]`` task of each image, best on the CPU, or one task for all.
+            task_labels: ``[N]`` task of each image, best on the CPU, or one task for all. ``None``: the logits of all
+                tasks that were learned, by task; Avalanche's distilling strategies ask for it.
         """
+        if task_labels is None:
+            return self.forward_all_tasks(images)
         if isinstance(task_labels, int):
             return self.forward_single_task(images, task_labels)
         first = int(task_labels[0])
         if bool((task_labels == first).all()):
             return self.forward_single_task(images, first)
-        tasks = [int(task) for task in task_labels.unique()]
-        width = max(self.classes[task] for task in tasks)
-        logits: Tensor | None = None
-        for task in tasks:
-            here = (task_labels == task).nonzero().flatten().to(images.device)
-            part = self.forward_single_task(images[here], task)
-            if logits is None:
-                logits = part.new_full((len(images), width), torch.finfo(part.dtype).min)
-            logits[here, : part.shape[1]] = part
-        if logits is None:
-            raise ValueError("a batch needs at least one image")
-        return logits
+        return self.forward_mixed(images, task_labels)
+
+    def forward_mixed(self, images: Tensor, task_labels: Tensor) -> Tensor:
+        """Logits ``[N, widest head present]`` of a batch of several tasks."""
+        return by_task(images, task_labels, self.classes, self.forward_single_task)
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes[task]]`` of one task."""
@@ -61,6 +58,24 @@ class MultiHeadModel(MultiTaskModule):
     def trainable_module(self, task: int) -> nn.Module:
         """What of it is trained when ``task`` is learned; all of it by default."""
         return self.task_module(task)
+
+
+def by_task(
+    inputs: Tensor, task_labels: Tensor, classes: Sequence[int], answer: Callable[[Tensor, int], Tensor]
+) -> Tensor:
+    """``answer(rows, task)`` for the rows ``[N, ...]`` of each task, put together and padded with the lowest number."""
+    tasks = [int(task) for task in task_labels.unique()]
+    logits: Tensor | None = None
+    for task in tasks:
+        here = (task_labels == task).nonzero().flatten().to(inputs.device)
+        part = answer(inputs[here], task)
+        if logits is None:
+            width = max(classes[task] for task in tasks)
+            logits = part.new_full((len(inputs), width), torch.finfo(part.dtype).min)
+        logits[here, : part.shape[1]] = part
+    if logits is None:
+        raise ValueError("a batch needs at least one image")
+    return logits
 
 
 class BackboneModel(MultiHeadModel):
@@ -79,6 +94,15 @@ class BackboneModel(MultiHeadModel):
         """Logits ``[N, classes[task]]`` of one task."""
         logits: Tensor = self.heads[task_label](self.backbone(x))
         return logits
+
+    def forward_mixed(self, images: Tensor, task_labels: Tensor) -> Tensor:
+        """Logits ``[N, widest head present]``; the backbone is computed once for all tasks."""
+        return by_task(self.backbone(images), task_labels, self.classes, lambda x, task: self.heads[task](x))
+
+    def forward_all_tasks(self, x: Tensor) -> dict[int, Tensor]:
+        """Logits of every task that was learned; the backbone is computed once."""
+        features = self.backbone(x)
+        return {task: self.heads[task](features) for task in sorted(self.known_train_tasks_labels)}
 
     def task_module(self, task: int) -> nn.Module:
         """The backbone and the task's head."""

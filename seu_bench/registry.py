@@ -12,11 +12,13 @@ import pluggy
 from seu_bench.errors import PluginError, UnknownNameError
 from seu_bench.hookspecs import GROUP
 from seu_bench.interfaces import (
+    BackboneFactory,
     CreatorFactory,
     DatasetSource,
     MetricFunction,
     SearcherFactory,
     StrategyFactory,
+    Unavailable,
 )
 from seu_bench.metrics import CURVES, METRIC_DEFINITIONS, KnownMetric
 from seu_bench.options import did_you_mean
@@ -42,12 +44,22 @@ class Entry(Generic[Factory]):
 
 
 class Kind(Mapping[str, Entry[Factory]]):
-    """All names of one kind, e.g. every strategy."""
+    """All names of one kind, e.g. every strategy.
 
-    def __init__(self, singular: str, plural: str, entries: Mapping[str, Entry[Factory]]) -> None:
+    Attributes:
+        unavailable: names that cannot be used, with an :class:`~seu_bench.interfaces.Unavailable` that says why.
+    """
+
+    def __init__(self, singular: str, plural: str, entries: Mapping[str, Entry[Any]]) -> None:
         self.singular = singular
         self.plural = plural
-        self._entries = dict(sorted(entries.items()))
+        named = dict(sorted(entries.items()))
+        self.unavailable: dict[str, Entry[Unavailable]] = {
+            name: entry for name, entry in named.items() if isinstance(entry.factory, Unavailable)
+        }
+        self._entries: dict[str, Entry[Factory]] = {
+            name: entry for name, entry in named.items() if name not in self.unavailable
+        }
 
     def __getitem__(self, name: str) -> Entry[Factory]:
         return self._entries[name]
@@ -62,8 +74,13 @@ class Kind(Mapping[str, Entry[Factory]]):
         """The entry of ``name``.
 
         Raises:
-            UnknownNameError: nobody registered it; the message says what there is.
+            UnknownNameError: nobody registered it, or it cannot be used; the message says what there is.
         """
+        if name in self.unavailable:
+            raise UnknownNameError(
+                f"the {self.singular} {name!r} cannot be used: {self.unavailable[name].factory.reason}",
+                remedy=f"the {self.plural} are: {', '.join(self._entries)} (seu-bench list {self.plural})",
+            )
         if name not in self._entries:
             raise UnknownNameError(
                 f"no {self.singular} is called {name!r}{did_you_mean(name, self._entries)}",
@@ -86,6 +103,7 @@ class Registry:
         self.manager = load_plugins() if manager is None else manager
         self._packages = {point.name: package_of(point) for point in entry_points(group=GROUP)}
         self.strategies: Kind[StrategyFactory] = self._collect("strategy", "strategies")
+        self.backbones: Kind[BackboneFactory] = self._collect("backbone", "backbones")
         self.searchers: Kind[SearcherFactory] = self._collect("searcher", "searchers")
         self.creators: Kind[CreatorFactory] = self._collect("creator", "creators")
         self.benchmarks: Kind[BenchmarkSource] = self._collect("benchmark", "benchmarks")
@@ -103,6 +121,7 @@ class Registry:
         """Every kind by its plural name."""
         kinds: tuple[Kind[Any], ...] = (
             self.strategies,
+            self.backbones,
             self.searchers,
             self.creators,
             self.benchmarks,

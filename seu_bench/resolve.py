@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from seu_bench.benchmark_file import BenchmarkFile
 from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError, UnknownNameError
-from seu_bench.interfaces import Component, DatasetSource, Setting, StrategyFactory, StreamPlan
+from seu_bench.interfaces import BackboneFactory, Component, DatasetSource, Setting, StrategyFactory, StreamPlan
 from seu_bench.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.planning import dataset_names, plan_stream
 from seu_bench.registry import Registry
 from seu_bench.sources import checksum_of_definition, definition_source
 from seu_bench.spec import BenchmarkSource, ImageLimits, ProtocolSpec, RunSpec
+from seu_bench.strategy_options import BackboneOptions
 
 if TYPE_CHECKING:
     from seu_bench.data import RawDataset
@@ -58,6 +59,7 @@ class ResolvedRun:
     options: Options
     searcher: Component | None
     creator: Component | None
+    backbone: BackboneFactory | None
     sources: Mapping[str, DatasetSource]
     packages: Mapping[str, str]
 
@@ -109,6 +111,7 @@ class ResolvedRun:
             device=device,
             searcher=self.searcher,
             creator=self.creator,
+            backbone=self.backbone,
             **more,
         )
 
@@ -142,6 +145,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         _component(registry, request, factory, protocol, kind, preset[kind], parts[kind])
         for kind in ("searcher", "creator")
     )
+    backbone = registry.backbones.find(options.backbone).factory if isinstance(options, BackboneOptions) else None
     definitions = {name: benchmark.datasets[name] for name in dataset_names(benchmark) if name in benchmark.datasets}
     spec = RunSpec(
         strategy=request.strategy,
@@ -164,7 +168,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         for name in dataset_names(benchmark)
     }
     packages = {name: registry.datasets[name].package for name in sources if name not in definitions}
-    return ResolvedRun(spec, parts["benchmark"], factory, options, searcher, creator, sources, packages)
+    return ResolvedRun(spec, parts["benchmark"], factory, options, searcher, creator, backbone, sources, packages)
 
 
 def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:

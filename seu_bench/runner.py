@@ -180,11 +180,18 @@ class _Run:
     def _learn(self) -> None:
         scenario = self.stream.avalanche()
         train, valid, test = (scenario.streams[name] for name in ("train", "valid", "test"))
+        if getattr(self.strategy, "whole_stream", False):
+            self.strategy.train(train, eval_streams=[valid])
+            self._learned(len(train) - 1, test)
+            return
         for task, experience in enumerate(train):
             self.strategy.train(experience, eval_streams=[[valid[task]]])
-            self._evaluate(task, test[: task + 1])
-            self._update(status="running")
-            self._tell("task_learned", record=self.record, task=task)
+            self._learned(task, test[: task + 1])
+
+    def _learned(self, task: int, tests: Any) -> None:
+        self._evaluate(task, tests)
+        self._update(status="running")
+        self._tell("task_learned", record=self.record, task=task)
 
     def _evaluate(self, task: int, tests: Any) -> None:
         images = sum(split.test for split in self.stream.plan.tasks[: task + 1])

@@ -189,10 +189,11 @@ class ScheduleOptions(Options):
 
 
 class ModelSize(Frozen):
-    """Size of the super model: cells and initial channels."""
+    """Sizes of networks: cells and initial channels of the super model, width of fixed backbones."""
 
     cells: Annotated[int, Field(ge=3)] = 6
     channels: PositiveInt = 36
+    width: PositiveFloat = Field(1.0, description="factor of the hidden widths of fixed backbones")
 
 
 class ImageLimits(Frozen):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from avalanche.logging import BaseLogger
@@ -18,11 +18,14 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from seu_bench.callbacks import LeanCallbacks
+from seu_bench.interfaces import Setting, checked_options
 from seu_bench.loading import BatchLoader, TaskImages, task_images
 from seu_bench.multihead import MultiHeadModel
 from seu_bench.seeding import derive_seed
 from seu_bench.spec import Schedule
-from seu_bench.stages import BestWeights, EpochReport, Stage, Watcher, cosine_rate, make_sgd, set_rate
+from seu_bench.stages import Stage, Watcher, make_sgd
+from seu_bench.strategy_options import SelectingOptions, TrainingOptions
+from seu_bench.training import EpochMeter, TrainingStage
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,13 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         eval_mb_size: images per batch in evaluation.
         watch: told of every stage's progress.
         plugins, evaluator: Avalanche's; the evaluator is silent by default.
+        avalanche: further arguments of the next class, for strategies that have one of Avalanche's among their bases.
     """
 
     model: MultiHeadModel
+
+    #: Whether it is trained once on the whole stream: no lifelong learner, but a reference for those who are.
+    whole_stream = False
 
     def __init__(
         self,
@@ -72,17 +79,19 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         watch: Watcher | None = None,
         plugins: Sequence[Any] | None = None,
         evaluator: EvaluationPlugin | None = None,
+        avalanche: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
             model=model,
-            # Avalanche wants an optimiser now; each training stage makes its own.
-            optimizer=torch.optim.SGD(model.parameters(), lr=schedule.learning_rate),
+            # Avalanche wants an optimiser now; each training stage makes its own. A group may be empty, as a model may.
+            optimizer=torch.optim.SGD([{"params": list(model.parameters())}], lr=schedule.learning_rate),
             train_mb_size=schedule.batch_size,
             train_epochs=schedule.epochs,
             eval_mb_size=eval_mb_size,
             device=device,
             plugins=plugins,
             evaluator=EvaluationPlugin(loggers=[SilentLogger()]) if evaluator is None else evaluator,  # type: ignore[no-untyped-call]
+            **(avalanche or {}),
         )
         self.schedule = schedule
         self.seed = seed
@@ -93,6 +102,26 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         self.epoch_meter: EpochMeter | None = None
         self._clipped: list[nn.Parameter] = []
         self.forget_listeners()
+
+    @classmethod
+    def of(cls, setting: Setting, *, model: MultiHeadModel, **more: Any) -> Self:
+        """The strategy for a run's setting; ``more`` goes to the constructor.
+
+        Raises:
+            RequestError: the setting's options are no :class:`~seu_bench.strategy_options.TrainingOptions`.
+        """
+        options = checked_options(setting, TrainingOptions)
+        arguments: dict[str, Any] = {
+            "schedule": options.applied_to(setting.protocol.training),
+            "seed": setting.seed,
+            "lr_schedule": options.lr_schedule,
+            "restore": options.restore if isinstance(options, SelectingOptions) else "last",
+            "device": setting.device,
+            "eval_mb_size": setting.protocol.eval_batch_size,
+            "watch": setting.watch,
+            "evaluator": setting.evaluator,
+        }
+        return cls(model=model, **(arguments | more))
 
     # ------------------------------------------------------------------ what a subclass says
 
@@ -111,8 +140,17 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
                 logits = self.model.forward_single_task(x, task.index)
                 total += nn.functional.cross_entropy(logits, y, reduction="sum")
                 on_batch(len(y))
+            penalty = self.penalty()
         self.model.train()
-        return float(total) / len(task.valid)
+        return float(total) / len(task.valid) + (0.0 if penalty is None else float(penalty))
+
+    def penalty(self) -> Tensor | None:
+        """A scalar that is added to the loss of every batch, and to the validation loss; ``None``: nothing."""
+        return None
+
+    def trained_module(self, task: TaskData) -> nn.Module:
+        """What the training stage trains: the trainable part of the task's path by default."""
+        return self.model.trainable_module(task.index)
 
     def describe(self) -> dict[str, Any]:
         """Fields of the record that only this strategy can fill, e.g. genotypes and paths."""
@@ -127,6 +165,10 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
     def seed_for(self, purpose: str, task: int) -> int:
         """The seed of one purpose in one task."""
         return derive_seed(self.seed, purpose, task)
+
+    def training_mode(self) -> None:
+        """Make the model ready for an epoch of training."""
+        self.model.train()
 
     # ------------------------------------------------------------------ Avalanche's flow
 
@@ -162,6 +204,12 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         logits: Tensor = self.model(self.mb_x, self.mb_task_id)
         return logits
 
+    def criterion(self) -> Tensor:
+        """Loss of the present batch."""
+        loss: Tensor = super().criterion()  # type: ignore[no-untyped-call]
+        penalty = self.penalty() if self.is_training else None
+        return loss if penalty is None else loss + penalty
+
     def optimizer_step(self) -> None:
         """Clip the gradient's norm, then step."""
         if self.schedule.clip_norm is not None:
@@ -178,7 +226,9 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         loader = self.dataloader
         # A plugin may have put a loader of its own there, e.g. one that mixes in a memory.
         train = (
-            loader.images if isinstance(loader, BatchLoader) else task_images(self.adapted_dataset, index, self.device)
+            loader.images
+            if isinstance(loader, BatchLoader)
+            else task_images(experience.dataset.train(), index, self.device)
         )
         valid = self._validation_of(experience, eval_streams)
         task = TaskData(index, train, valid)
@@ -212,97 +262,6 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
                 ):
                     return task_images(candidate.dataset.eval(), self._task_of(candidate), self.device)
         return None
-
-
-class EpochMeter:
-    """Mean loss and accuracy over an epoch, accumulated on the device: one synchronisation per epoch."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._loss = torch.zeros((), device=device)
-        self._correct = torch.zeros((), device=device, dtype=torch.int64)
-        self._images = 0
-
-    def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
-        """Count a batch with its mean ``loss``."""
-        count = len(labels)
-        self._loss += loss.detach().squeeze() * count
-        self._correct += (logits.detach().argmax(dim=1) == labels).sum()
-        self._images += count
-
-    @property
-    def report(self) -> EpochReport:
-        """Mean loss per image and accuracy."""
-        if not self._images:
-            return EpochReport()
-        return EpochReport(float(self._loss) / self._images, int(self._correct) / self._images)
-
-
-class TrainingStage(Stage[None]):
-    """Train a task's path; after each epoch validate, at the end restore the best weights (published code)."""
-
-    def __init__(self, strategy: StagedStrategy, task: TaskData) -> None:
-        super().__init__(
-            "training",
-            task.index,
-            strategy.schedule.epochs,
-            strategy.seed_for("training", task.index),
-            strategy.device,
-        )
-        self.strategy = strategy
-        self.data = task
-        self.module = strategy.model.trainable_module(task.index)
-        self.best = BestWeights(self.module)
-        strategy.begin_training(self.module)
-
-    def run_epoch(self) -> EpochReport:
-        """One epoch of training and one pass over the validation images."""
-        strategy = self.strategy
-        if strategy.lr_schedule == "cosine":
-            set_rate(strategy.optimizer, cosine_rate(strategy.schedule, self.epoch))
-        strategy.model.train()
-        meter = _CountingMeter(self, strategy.device)
-        strategy.epoch_meter = meter
-        try:
-            strategy.train_one_epoch()
-        finally:
-            strategy.epoch_meter = None
-        report = meter.report
-        if strategy.restore == "best_valid":
-            loss = strategy.validation_loss(self.data, self.passed)
-            if loss is not None:
-                self.best.offer(loss)
-        return report
-
-    def result(self) -> None:
-        """Restore the best weights."""
-        self.best.restore()
-
-    def own_state(self) -> dict[str, Any]:
-        """Weights, optimiser and best weights."""
-        return {
-            "weights": self.module.state_dict(),
-            "optimizer": self.strategy.optimizer.state_dict(),
-            "best": self.best.state_dict(),
-        }
-
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
-        self.module.load_state_dict(state["weights"])
-        self.strategy.optimizer.load_state_dict(state["optimizer"])
-        self.best.load_state_dict(state["best"])
-
-
-class _CountingMeter(EpochMeter):
-    """An epoch meter that counts image passes for its stage as well."""
-
-    def __init__(self, stage: Stage[Any], device: torch.device) -> None:
-        super().__init__(device)
-        self._stage = stage
-
-    def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
-        """Count a batch."""
-        super().add(loss, logits, labels)
-        self._stage.passed(len(labels))
 
 
 class SilentLogger(BaseLogger):

@@ -16,6 +16,7 @@ from tiny import all_threads, benchmark, class_stream, one_thread, raw_dataset, 
 from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
 
+from seu_bench.errors import RunError
 from seu_bench.loading import BatchLoader, TaskDataset, TaskImages, task_images
 from seu_bench.multihead import BackboneModel
 from seu_bench.spec import ImageLimits
@@ -116,7 +117,7 @@ def test_whole_batches_equal_single_images(size: int) -> None:
         assert equal(batch, one_by_one(dataset, positions))
         start = positions.stop
     assert start == len(dataset) == len(images)
-    assert equal(list(dataset.__getitems__(list(range(len(images))))), everything(images))
+    assert equal(dataset.__getitems__(list(range(len(images)))).tensors, everything(images))
 
 
 @pytest.mark.parametrize("permuted", [False, True])
@@ -139,7 +140,7 @@ def test_subsets_and_concatenations(permuted: bool) -> None:
     picked = [tensor[[5, 0, 3, 4]] for tensor in expected]
     for dataset, wanted in ((part, expected_part), (joined, expected), (again, picked)):
         assert isinstance(dataset, TaskDataset)
-        assert equal(list(dataset.__getitems__(range(len(dataset)))), wanted)
+        assert equal(dataset.__getitems__(range(len(dataset))).tensors, wanted)
         assert equal(one_by_one(dataset, range(len(dataset))), wanted)
         assert list(dataset.targets) == wanted[1].tolist()
         assert list(dataset.targets_task_labels) == wanted[2].tolist()
@@ -176,12 +177,28 @@ def test_task_images_of_others() -> None:
     assert equal(everything(task_images(plain, 0, CPU))[:2], [x, y])
 
 
-def test_mixed_tasks_of_ours_are_read_as_one() -> None:
-    """A concatenation of two tasks has no single store: it is read like a stranger's."""
-    sets = [TaskDataset.of(task.train) for task in stream().tasks]
-    joined: Any = sets[0].concat(sets[1])
-    expected = [torch.cat(pair) for pair in zip(*(everything(t.train) for t in stream().tasks), strict=True)]
-    assert equal(everything(task_images(joined, 0, CPU))[:2], expected[:2])
+def test_images_of_several_tasks_are_no_tasks_images() -> None:
+    """They would all be answered by one head: whoever mixes tasks needs a loader that keeps them apart."""
+    train = class_stream([[0, 1], [2, 3]]).avalanche().train_stream
+    mixed = train[0].dataset.concat(train[1].dataset)
+    with pytest.raises(RunError, match="the data set for task 0 has images of 2 tasks"):
+        task_images(mixed, 0, torch.device("cpu"))
+
+
+def test_no_images_are_no_batches() -> None:
+    """An empty split is gone through without a batch."""
+    images = stream().tasks[0].train.part(0, 0)
+    assert list(images.batches(4, shuffle=True)) == list(images.batches(4, shuffle=False)) == []
+
+
+def test_a_batch_is_a_sequence_of_images() -> None:
+    """To torch's own collate function, which some of Avalanche's strategies keep, it looks like single images."""
+    dataset = class_stream([[0, 1]]).avalanche().train_stream[0].dataset
+    whole = dataset.__getitems__([3, 1, 4])
+    assert len(whole) == 3
+    assert equal(torch.utils.data.default_collate(whole), whole.tensors)
+    assert equal(list(whole[1]), [tensor[1] for tensor in whole.tensors])
+    assert equal(whole[1:].tensors, [tensor[1:] for tensor in whole.tensors])
 
 
 # --- Avalanche's own strategies and plugins -----------------------------------------------------------------------

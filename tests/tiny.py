@@ -6,19 +6,20 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from seu_bench.data import DatasetInfo, RawDataset, RawSplit
 from seu_bench.interfaces import Setting, StreamPlan
 from seu_bench.loading import TaskImages
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
 from seu_bench.search_space import Genotype, SearchSpace, named_genotype
-from seu_bench.spec import BenchmarkSpec, ImageLimits
-from seu_bench.streams import TaskStream, build_stream
+from seu_bench.streams import TaskStream
+from seu_bench.testing.streams import benchmark, class_stream, raw_dataset, raw_split
+from seu_bench.testing.trial import evaluated, same
 from seu_bench_seu.super_model import SuperModel
+
+__all__ = ["benchmark", "class_stream", "raw_dataset", "raw_split", "same"]
 
 CPU = torch.device("cpu")
 
@@ -49,61 +50,6 @@ def one_thread() -> None:
 def all_threads() -> None:
     """Undo :func:`one_thread`."""
     torch.set_num_threads(_THREADS.pop())
-
-
-def raw_split(labels: Sequence[int], channels: int, size: int, seed: int) -> RawSplit:
-    """Textures: stripes across or along, of a brightness that tells classes apart, with some noise."""
-    generator = np.random.default_rng(seed)
-    pixels = generator.normal(0, 12, (len(labels), channels, size, size))
-    stripes = np.arange(size) % 2 * 60.0
-    for position, label in enumerate(labels):
-        lines = stripes[:, None] if label % 2 else stripes[None, :]
-        pixels[position] += 30 + 40 * (label % 4) + lines
-    return RawSplit(np.clip(pixels, 0, 255).astype(np.uint8), np.asarray(labels, dtype=np.int64))
-
-
-def raw_dataset(
-    train: Sequence[int], test: Sequence[int], *, channels: int = 1, size: int = 8, seed: int = 0, name: str = "tiny"
-) -> RawDataset:
-    """A data set with so many images of each class."""
-    generator = np.random.default_rng(seed)
-    splits = [
-        raw_split(generator.permutation(np.repeat(np.arange(len(counts)), counts)).tolist(), channels, size, seed + at)
-        for at, counts in enumerate((train, test))
-    ]
-    info = DatasetInfo(name, channels, size, size, len(train), sum(train), sum(test), tuple(train), tuple(test))
-    return RawDataset(info, *splits)
-
-
-def benchmark(stream: Mapping[str, Any], name: str = "tiny") -> BenchmarkSpec:
-    """A benchmark of one stream, with a default protocol."""
-    return BenchmarkSpec.model_validate({"name": name, "stream": stream, "protocols": {"paper": {}}})
-
-
-def class_stream(
-    groups: Sequence[Sequence[int]],
-    *,
-    images: int = 40,
-    test: int = 12,
-    channels: int = 1,
-    size: int = 8,
-    seed: int = 0,
-    data: RawDataset | None = None,
-) -> TaskStream:
-    """Tasks of the given classes in this order, with a quarter of the training images for validation."""
-    count = 1 + max(label for group in groups for label in group)
-    data = data or raw_dataset([images] * count, [test] * count, channels=channels, size=size)
-    spec = benchmark(
-        {
-            "kind": "classes",
-            "dataset": "tiny",
-            "groups": groups,
-            "order": "fixed",
-            "validation": 0.25,
-            "input": {"mean": [0.5], "std": [0.25]},
-        }
-    )
-    return build_stream(spec, lambda _: data, ImageLimits(), seed)
 
 
 def task_of(stream: TaskStream, task: int = 0) -> TaskImages:
@@ -142,12 +88,7 @@ def learn(stream: TaskStream, strategy: Any, tasks: int | None = None) -> Any:
 def logits_of(model: Any, stream: TaskStream, task: int) -> torch.Tensor:
     """Logits of a task's test images in evaluation mode."""
     images = stream.tasks[task].test
-    training = model.training
-    model.eval()
-    with torch.no_grad():
-        result: torch.Tensor = model(images.gather(torch.arange(len(images)))[0], task)
-    model.train(training)
-    return result
+    return evaluated(model, images.gather(torch.arange(len(images)))[0], task)
 
 
 def accuracy_of(model: Any, stream: TaskStream, task: int) -> float:
@@ -172,8 +113,3 @@ def genotype(name: str = "darts_v1") -> Genotype:
 def weights(module: nn.Module) -> dict[str, torch.Tensor]:
     """A copy of everything in a module's state."""
     return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
-
-
-def same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
-    """Whether two states are equal bit by bit."""
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

@@ -7,26 +7,19 @@ It has two halves: this module, which is imported whenever the command line star
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from seu_bench.hookspecs import hookimpl
 from seu_bench.interfaces import Cost, Register, Setting, StrategyFactory
 from seu_bench.options import Options
-from seu_bench.spec import ScheduleOptions
+from seu_bench.strategy_options import BackboneOptions, SelectingOptions
 
 if TYPE_CHECKING:
     from seu_bench.strategy import StagedStrategy
 
 
-class NaiveOptions(ScheduleOptions):
+class NaiveOptions(BackboneOptions, SelectingOptions):
     """Options of naive fine-tuning."""
-
-    lr_schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate over the epochs of a task")
-    restore: Literal["best_valid", "last"] = Field(
-        "best_valid", description="weights kept after a task: lowest validation loss, or the last"
-    )
 
 
 class NaiveFactory:

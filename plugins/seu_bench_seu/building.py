@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seu_bench.errors import RequestError
-from seu_bench.interfaces import CreationTask, SearchTask, Setting
+from seu_bench.interfaces import CreationTask, SearchTask, Setting, checked_options
 from seu_bench.search_space import Genotype, SearchSpace, named_genotype
 from seu_bench.seeding import RandomState, derive_seed
 from seu_bench.stages import Stage
@@ -14,9 +14,7 @@ from seu_bench_seu.super_model import SuperModel
 
 def seu_options(setting: Setting) -> SeuOptions:
     """The setting's options as SEU's."""
-    if not isinstance(setting.options, SeuOptions):
-        raise RequestError("strategy 'seu' needs its own options", where=type(setting.options).__name__)
-    return setting.options
+    return checked_options(setting, SeuOptions)
 
 
 def make_super_model(setting: Setting) -> SuperModel:
@@ -54,7 +52,8 @@ def build_seu(setting: Setting) -> Seu:
 
     with RandomState(derive_seed(setting.seed, "model")).active():
         model = make_super_model(setting)
-    return Seu(
+    return Seu.of(
+        setting,
         model=model,
         searcher=search,
         creator=create,
@@ -62,12 +61,4 @@ def build_seu(setting: Setting) -> Seu:
         creation_schedule=creation_schedule,
         genotype=named_genotype(options.genotype) if options.genotype else None,
         warm_start=options.warm_start,
-        schedule=training,
-        seed=setting.seed,
-        lr_schedule=options.lr_schedule,
-        restore=options.restore,
-        device=setting.device,
-        eval_mb_size=protocol.eval_batch_size,
-        watch=setting.watch,
-        evaluator=setting.evaluator,
     )

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seu_bench.spec import ScheduleOptions
+from seu_bench.strategy_options import SelectingOptions
 
 Cells: TypeAlias = Annotated[int, Field(ge=3)]
 
@@ -43,7 +44,7 @@ class CreationOptions(MdlOptions):
     )
 
 
-class SeuOptions(ScheduleOptions):
+class SeuOptions(SelectingOptions):
     """Options of SEU; the schedule's are those of the training stage."""
 
     preset: Literal["default", "paper_literal", "code"] = Field(
@@ -59,10 +60,6 @@ class SeuOptions(ScheduleOptions):
         "selectable", description="whether the first layer grows and is chosen like the others"
     )
     factorized_reduce_norm: bool = Field(True, description="whether FactorizedReduce applies its BatchNorm")
-    lr_schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate of the training stage")
-    restore: Literal["best_valid", "last"] = Field(
-        "best_valid", description="weights kept by the training stage: lowest validation loss, or the last"
-    )
     warm_start: bool = Field(True, description="whether training goes on from the weights of the creation stage")
     tie_weight_decay: bool = Field(
         False, description="whether search and creation use the training stage's weight decay (paper)"

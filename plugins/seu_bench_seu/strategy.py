@@ -12,7 +12,8 @@ from seu_bench.search_space import Genotype
 from seu_bench.seeding import RandomState
 from seu_bench.spec import CreationSchedule, SearchSchedule
 from seu_bench.stages import Stage
-from seu_bench.strategy import StagedStrategy, Step, TaskData, TrainingStage
+from seu_bench.strategy import StagedStrategy, Step, TaskData
+from seu_bench.training import TrainingStage
 from seu_bench_seu.super_model import SuperModel
 
 

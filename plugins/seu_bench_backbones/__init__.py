@@ -1,0 +1,53 @@
+"""Backbones: the paper's AlexNet variant, a perceptron and a slim ResNet-18. Light to import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seu_bench.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from seu_bench.interfaces import BackboneFactory, Register
+
+
+@dataclass
+class Backbone:
+    """A backbone by its summary and the function that makes it."""
+
+    summary: str
+    make: Callable[[int, int, int, float], tuple[nn.Module, int]]
+
+    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+        """The network, and the width of its features."""
+        return self.make(channels, height, width, factor)
+
+
+def _alexnet(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+    from seu_bench.backbones import AlexNetShape, alexnet
+
+    shape = AlexNetShape.of(channels, height, width, factor)
+    return alexnet(shape), shape.linear
+
+
+def _mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+    from seu_bench_backbones.mlp import mlp
+
+    return mlp(channels * height * width, factor)
+
+
+def _resnet18(channels: int, _height: int, _width: int, factor: float) -> tuple[nn.Module, int]:
+    from seu_bench_backbones.resnet import slim_resnet18
+
+    return slim_resnet18(channels, factor)
+
+
+@hookimpl
+def register_backbones(register: Register[BackboneFactory]) -> None:
+    """Offer ``alexnet``, ``mlp`` and ``resnet18``."""
+    register("alexnet", Backbone("three convolutions, two linear layers, dropout (the paper's variant)", _alexnet))
+    register("mlp", Backbone("two hidden layers of 400 (van de Ven & Tolias 2019)", _mlp))
+    register("resnet18", Backbone("slim ResNet-18 with batch normalisation (Lopez-Paz & Ranzato 2017)", _resnet18))

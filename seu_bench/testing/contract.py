@@ -1,0 +1,280 @@
+"""What every strategy must hold to: subclass :class:`StrategyContract` in a pytest file.
+
+Only the public way is used: options are resolved, the factory builds, Avalanche's ``train`` and ``eval`` are called as
+a run calls them. A strategy that is trained once on the whole stream (``whole_stream = True`` on the strategy) is no
+lifelong learner: it may see all tasks' training images, and is judged after its one training.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from seu_bench.metrics import EVALUATION, forgetting
+from seu_bench.seeding import RandomState
+from seu_bench.streams import TaskStream
+from seu_bench.testing.streams import poison
+from seu_bench.testing.trial import Learner, Trial, drawn, same, stored_parameters, used_parameters
+
+#: How seldom guessing may reach the accuracy that counts as having learned.
+BY_CHANCE = 1e-3
+
+
+def require(holds: bool, otherwise: str) -> None:
+    """Fail the test with a sentence for the strategy's author."""
+    __tracebackhide__ = True
+    if not holds:
+        pytest.fail(otherwise)
+
+
+def above_chance(images: int, classes: int) -> int:
+    """The least number of right answers that guessing reaches with a probability of at most :data:`BY_CHANCE`."""
+    right, tail, chance = images + 1, 0.0, 1 / classes
+    while right > 0:
+        tail += math.comb(images, right - 1) * chance ** (right - 1) * (1 - chance) ** (images - right + 1)
+        if tail > BY_CHANCE:
+            break
+        right -= 1
+    return right
+
+
+class StrategyContract:
+    """Subclass it, name the strategy, and pytest does the rest.
+
+    Attributes:
+        strategy: the name that it is registered under.
+        options: with which it learns quickly, by key as after ``-o``; the tiny protocol's will often do.
+        plugins: modules or objects with hooks, to be registered beside what is installed.
+        exact_passes: whether ``cost`` gives image passes exactly rather than at most.
+    """
+
+    strategy: ClassVar[str]
+    options: ClassVar[Mapping[str, Any]] = {}
+    plugins: ClassVar[Sequence[object]] = ()
+    exact_passes: ClassVar[bool] = True
+
+    @pytest.fixture
+    def trial(self) -> Trial:
+        """The strategy on trial."""
+        return Trial(self.strategy, self.options, self.plugins, self.exact_passes)
+
+    @pytest.fixture(autouse=True)
+    def _one_thread(self) -> Iterator[None]:
+        """Images this small only wait for a second thread."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        yield
+        torch.set_num_threads(threads)
+
+    # ------------------------------------------------------------------ learning
+
+    def test_learns(self, trial: Trial) -> None:
+        """Right after a task was learned, its test images are told apart far better than by guessing."""
+        learner = trial.learner("tiny_pairs", brief=False).learn_all()
+        rows = learner.matrix.result()
+        for index, task in enumerate(learner.stream.plan.tasks):
+            accuracy = rows[learner.tasks - 1 if learner.whole_stream else index][index]
+            require(
+                accuracy is not None,
+                f"task {index} was evaluated and the accuracy matrix has no entry: hand setting.evaluator on",
+            )
+            bar = above_chance(task.test, task.classes)
+            require(
+                round((accuracy or 0.0) * task.test) >= bar,
+                f"task {index}: {accuracy:.2f} of {task.test} test images are right just after learning it; guessing "
+                f"gives {bar / task.test:.2f} once in {1 / BY_CHANCE:.0f} times. Give options that learn quickly",
+            )
+
+    @pytest.mark.parametrize("benchmark", ["tiny_single", "tiny_unequal", "tiny_lopsided"])
+    def test_streams_of_unusual_shape(self, trial: Trial, benchmark: str) -> None:
+        """One task only, heads of different widths, a class that is missing from validation."""
+        learner = trial.learner(benchmark).learn_all()
+        for index, task in enumerate(learner.stream.plan.tasks):
+            logits = learner.logits(index)
+            require(
+                logits.shape == (task.test, task.classes) and bool(torch.isfinite(logits).all()),
+                f"{benchmark}, task {index}: logits of shape {tuple(logits.shape)}, for {task.test} images and "
+                f"{task.classes} classes, must be that many and finite",
+            )
+
+    # ------------------------------------------------------------------ what it may see
+
+    def test_sees_no_later_task_and_no_test_image(self, trial: Trial) -> None:
+        """Images of later tasks and all test images may be NaN: the weights do not change by a bit."""
+        found = []
+        for poisoned in (False, True):
+            learner = trial.learner("tiny_three")
+            if poisoned:
+                _poison_what_is_forbidden(learner.stream, learner.whole_stream)
+            for task in range(learner.tasks if learner.whole_stream else learner.tasks - 1):
+                learner.learn(task)
+            found.append(learner.weights())
+        require(
+            same(*found),
+            "the weights depend on images of a later task or on test images: learn from the experience that train() is "
+            "given, and from nothing in evaluation",
+        )
+
+    def test_does_not_train_on_validation_images(self, trial: Trial) -> None:
+        """Validation images may be NaN: weights may be selected otherwise, and stay finite."""
+
+        def change(stream: TaskStream) -> None:
+            for task in stream.tasks:
+                poison(task.valid)
+
+        learner = trial.learner("tiny_single", change=change).learn_all()
+        broken = [name for name, tensor in learner.weights().items() if not bool(torch.isfinite(tensor).all())]
+        require(not broken, f"validation images reached the weights: {', '.join(broken[:3])} became NaN")
+
+    def test_evaluation_changes_nothing(self, trial: Trial) -> None:
+        """Neither weights and buffers, nor what random numbers come next; the second evaluation equals the first."""
+        learner = trial.learner("tiny_two").learn_all()
+        weights, rows = learner.weights(), learner.matrix.result()
+        with RandomState(1).active():
+            before = drawn()
+            learner.evaluate()
+            after = drawn()
+        require(same(learner.weights(), weights), "evaluating changed weights or buffers of the model")
+        require(before == after, "evaluating drew random numbers from the global generators")
+        require(learner.matrix.result() == rows, "a second evaluation gave other accuracies than the first")
+
+    # ------------------------------------------------------------------ randomness
+
+    def test_depends_on_the_seed_alone(self, trial: Trial) -> None:
+        """The same seed gives the same bits whatever was drawn before; another seed gives other weights."""
+        found = [_learned_in_noise(trial, seed, noise).weights() for seed, noise in ((0, 1), (0, 1_000), (1, 1))]
+        require(
+            same(found[0], found[1]),
+            "the weights depend on random numbers drawn elsewhere: draw in stages, or inside "
+            "seu_bench.seeding.RandomState(derive_seed(setting.seed, purpose)).active()",
+        )
+        require(not same(found[0], found[2]), "another seed gives the same weights: use setting.seed")
+
+    # ------------------------------------------------------------------ what it costs
+
+    def test_counts_its_parameters(self, trial: Trial) -> None:
+        """What is measured after each task is what the model stores, and lies in the range that ``cost`` gave."""
+        learner = trial.learner("tiny_three")
+        for task in range(learner.tasks):
+            learner.learn(task)
+            if learner.whole_stream and task < learner.tasks - 1:
+                continue
+            total, active = (values[-1:] for values in (learner.sizes.params_total, learner.sizes.params_active))
+            require(bool(total and active), "no sizes were measured: hand setting.evaluator on")
+            stored = sum(parameter.numel() for parameter in stored_parameters(learner.model).values())
+            require(
+                total[0] == stored,
+                f"task {task}: {total[0]} parameters were counted, and the model's state holds {stored}",
+            )
+            require(active[0] <= total[0], f"task {task}: {active[0]} active parameters of {total[0]} in all")
+            _require_in_range(task, "parameters", learner.cost.params_total_min, total[0], learner.cost.params_total)
+            _require_in_range(task, "macs", learner.cost.macs_min, learner.sizes.macs[-1], learner.cost.macs)
+        last = learner.tasks - 1
+        counted = {id(parameter) for parameter in learner.model.task_module(last).parameters()}
+        missing = [
+            parameter.numel()
+            for identity, parameter in used_parameters(learner.model, learner.test_images(last)[:2], last).items()
+            if identity not in counted
+        ]
+        require(
+            not missing,
+            f"task_module({last}) lacks {len(missing)} parameters of {sum(missing)} numbers in all that the task's "
+            "logits are computed from",
+        )
+
+    def test_leaves_a_whole_record(self, trial: Trial, tmp_path: Path) -> None:
+        """A run by the runner finishes, fills the accuracy matrix, and passes the images that ``cost`` said."""
+        learner = trial.learner("tiny_three")
+        record = trial.record("tiny_three", tmp_path)
+        tasks = range(learner.tasks)
+        require(record.status == "finished", f"the run is {record.status}: {record.error}")
+        for task in [learner.tasks - 1] if learner.whole_stream else tasks:
+            row = record.accuracy_matrix[task]
+            require(
+                [value is not None for value in row] == [earlier <= task for earlier in tasks],
+                f"row {task} of the accuracy matrix is {row}",
+            )
+        expected = _passes((stage.name, stage.task, stage.image_passes) for stage in learner.cost.stages)
+        passed = _passes((stage.name, stage.task, stage.image_passes) for stage in record.stages)
+        for name, found in (("cost", expected), ("the record", passed)):
+            absent = [task for task in tasks if not any(place[1] == task for place in found)]
+            require(
+                bool(found) and (learner.whole_stream or not absent),
+                f"{name} has no stage of learning for tasks {absent}: hand setting.watch on, and list the stages",
+            )
+        if trial.exact_passes:
+            require(
+                expected == passed,
+                f"image passes by stage and task: cost said {expected}, the run took {passed}. Where the estimate "
+                "cannot be exact, set exact_passes = False",
+            )
+        else:
+            require(bool(passed), f"the run passed no images to learn; cost said {expected}")
+
+
+class FrozenGrowthContract(StrategyContract):
+    """For strategies that never change what an earlier task is computed by: forgetting is exactly nothing."""
+
+    def test_earlier_outputs_keep_their_bits(self, trial: Trial) -> None:
+        """Logits of a learned task are bit-identical after every later task, and so are its accuracies."""
+        learner = trial.learner("tiny_three")
+        logits: list[torch.Tensor] = []
+        for task in range(learner.tasks):
+            learner.learn(task)
+            logits.append(learner.logits(task))
+            for earlier in range(task):
+                require(
+                    torch.equal(learner.logits(earlier), logits[earlier]),
+                    f"learning task {task} changed the logits of task {earlier}: freeze what it is computed by, "
+                    "batch normalisation's running statistics too",
+                )
+        rows = learner.matrix.result()
+        for task in range(learner.tasks):
+            column = [rows[later][task] for later in range(task, learner.tasks)]
+            require(len(set(column)) == 1, f"column {task} of the accuracy matrix is {column} from the diagonal on")
+        require(forgetting(rows) == 0.0, f"forgetting is {forgetting(rows)}")
+
+
+def _poison_what_is_forbidden(stream: TaskStream, whole_stream: bool) -> None:
+    for task in stream.tasks:
+        poison(task.test)
+    if not whole_stream:
+        for images in (stream.tasks[-1].train, stream.tasks[-1].valid):
+            poison(images)
+
+
+def _learned_in_noise(trial: Trial, seed: int, noise: int) -> Learner:
+    """Learn while the global generators stand somewhere else whenever it matters; they are restored afterwards."""
+    moments = itertools.count(noise)
+
+    def disturb() -> None:
+        moment = next(moments)
+        torch.manual_seed(moment)
+        np.random.seed(moment)
+        random.seed(moment)
+
+    with RandomState(noise).active():
+        return trial.learner("tiny_two", seed=seed, disturb=disturb).learn_all()
+
+
+def _require_in_range(task: int, what: str, least: Sequence[int], found: int, most: Sequence[int]) -> None:
+    require(
+        least[task] <= found <= most[task],
+        f"task {task}: {found} {what} were measured, and cost said {least[task]} to {most[task]}",
+    )
+
+
+def _passes(stages: Iterable[tuple[str, int, int]]) -> dict[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    for name, task, images in stages:
+        if name != EVALUATION and images:
+            found[name, task] = found.get((name, task), 0) + images
+    return found

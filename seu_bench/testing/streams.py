@@ -1,0 +1,190 @@
+"""Made-up textures and tiny streams of them: learned in a fraction of a second, and not by guessing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from seu_bench.data import DatasetInfo, DatasetState, RawDataset, RawSplit
+from seu_bench.errors import SpecError
+from seu_bench.hookspecs import hookimpl
+from seu_bench.interfaces import DatasetSource, Register
+from seu_bench.loading import TaskImages
+from seu_bench.spec import BenchmarkSource, BenchmarkSpec, ImageLimits
+from seu_bench.streams import TaskStream, build_stream
+
+
+def raw_split(labels: Sequence[int], channels: int, size: int, seed: int) -> RawSplit:
+    """Textures: stripes across or along, of a brightness that tells classes apart, with some noise."""
+    generator = np.random.default_rng(seed)
+    pixels = generator.normal(0, 12, (len(labels), channels, size, size))
+    stripes = np.arange(size) % 2 * 60.0
+    for position, label in enumerate(labels):
+        lines = stripes[:, None] if label % 2 else stripes[None, :]
+        pixels[position] += 30 + 40 * (label % 4) + lines
+    return RawSplit(np.clip(pixels, 0, 255).astype(np.uint8), np.asarray(labels, dtype=np.int64))
+
+
+def raw_dataset(
+    train: Sequence[int], test: Sequence[int], *, channels: int = 1, size: int = 8, seed: int = 0, name: str = "tiny"
+) -> RawDataset:
+    """A data set with so many images of each class."""
+    generator = np.random.default_rng(seed)
+    splits = [
+        raw_split(generator.permutation(np.repeat(np.arange(len(counts)), counts)).tolist(), channels, size, seed + at)
+        for at, counts in enumerate((train, test))
+    ]
+    info = DatasetInfo(name, channels, size, size, len(train), sum(train), sum(test), tuple(train), tuple(test))
+    return RawDataset(info, *splits)
+
+
+def class_split(groups: Sequence[Sequence[int]], dataset: str = "tiny") -> dict[str, Any]:
+    """``[stream]`` of a benchmark: these classes in this order, a quarter of the training images for validation."""
+    return {
+        "kind": "classes",
+        "dataset": dataset,
+        "groups": groups,
+        "order": "fixed",
+        "validation": 0.25,
+        "input": {"mean": [0.5], "std": [0.25]},
+    }
+
+
+def benchmark(
+    stream: Mapping[str, Any], name: str = "tiny", protocol: Mapping[str, Any] | None = None
+) -> BenchmarkSpec:
+    """A benchmark of one stream, with one protocol, ``paper``; the default one where it is left out."""
+    return BenchmarkSpec.model_validate({"name": name, "stream": stream, "protocols": {"paper": protocol or {}}})
+
+
+def class_stream(
+    groups: Sequence[Sequence[int]],
+    *,
+    images: int = 40,
+    test: int = 12,
+    channels: int = 1,
+    size: int = 8,
+    seed: int = 0,
+    data: RawDataset | None = None,
+) -> TaskStream:
+    """Tasks of the given classes in this order, with a quarter of the training images for validation."""
+    count = 1 + max(label for group in groups for label in group)
+    data = data or raw_dataset([images] * count, [test] * count, channels=channels, size=size)
+    return build_stream(benchmark(class_split(groups)), lambda _: data, ImageLimits(), seed)
+
+
+def poison(images: TaskImages) -> None:
+    """Make NaN of the images: whatever learns from one of them is NaN afterwards."""
+    images.store[images.rows] = torch.nan
+
+
+# ------------------------------------------------------------------ the contract's benchmarks, as a plugin offers them
+
+#: So short that a strategy on a fixed network learns a task in a tenth of a second.
+PROTOCOL: Final[Mapping[str, Any]] = {
+    "ranked": False,
+    "training": {"epochs": 10, "batch_size": 8, "learning_rate": 0.05},
+    "search": {"epochs": 1, "batch_size": 8, "cells": 3, "channels": 2},
+    "creation": {"epochs": 1, "batch_size": 8},
+    "model": {"cells": 3, "channels": 4, "width": 0.125},
+}
+
+
+@dataclass(frozen=True)
+class TinyShape:
+    """A tiny benchmark: the classes of each task, and images per class.
+
+    Attributes:
+        train: of each class, validation images included.
+        test: of every class.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    train: tuple[int, ...]
+    test: int
+
+
+#: By name: to be learned; for looking at what is used and stored; and shapes that surprise.
+TINY: Final[Mapping[str, TinyShape]] = {
+    "tiny_pairs": TinyShape(((0, 1), (2, 3)), (32,) * 4, 50),
+    "tiny_two": TinyShape(((0, 1), (2, 3)), (10,) * 4, 10),
+    "tiny_three": TinyShape(((0, 1), (2, 3), (4, 5)), (10,) * 6, 10),
+    "tiny_single": TinyShape(((0, 1),), (10,) * 2, 4),
+    "tiny_unequal": TinyShape(((0, 1), (2, 3, 4, 5), (6, 7, 8)), (8,) * 9, 4),
+    "tiny_lopsided": TinyShape(((0, 1), (2, 3)), (17, 1, 1, 17), 4),
+}
+
+
+@dataclass(frozen=True)
+class TinyData:
+    """The textures of one of :data:`TINY`, as a source of data."""
+
+    name: str
+    shape: TinyShape
+
+    @property
+    def summary(self) -> str:
+        """One line that says what it is."""
+        return f"{len(self.shape.train)} made-up textures, 8x8 grey"
+
+    def info(self, root: Path | None) -> DatasetInfo:
+        """Shape and sizes."""
+        return self.load(root).info
+
+    def state(self, root: Path | None) -> DatasetState:
+        """Always there."""
+        return DatasetState("embedded")
+
+    def load(self, root: Path | None) -> RawDataset:
+        """The same images at every call."""
+        return raw_dataset(self.shape.train, [self.shape.test] * len(self.shape.train), name=self.name)
+
+    def fetch(self, root: Path) -> None:
+        """Nothing to do."""
+
+
+@dataclass(frozen=True)
+class TinyBenchmark:
+    """One of :data:`TINY`, as a source of a benchmark."""
+
+    name: str
+    shape: TinyShape
+
+    @property
+    def summary(self) -> str:
+        """One line that says what it is."""
+        return f"{len(self.shape.groups)} tasks of made-up textures"
+
+    def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
+        """The benchmark.
+
+        Raises:
+            SpecError: a key is to be replaced; what the contract measures depends on them.
+        """
+        if overrides:
+            raise SpecError(
+                f"benchmark {self.name!r} is fixed: {', '.join(overrides)} cannot be replaced",
+                remedy="leave out what begins with benchmark.",
+            )
+        return benchmark(class_split(self.shape.groups, self.name), self.name, PROTOCOL)
+
+
+class TinyStreams:
+    """The plugin that offers :data:`TINY`. It is registered by hand, where a contract runs, and never installed."""
+
+    @hookimpl
+    def register_datasets(self, register: Register[DatasetSource]) -> None:
+        """Offer the textures."""
+        for name, shape in TINY.items():
+            register(name, TinyData(name, shape))
+
+    @hookimpl
+    def register_benchmarks(self, register: Register[BenchmarkSource]) -> None:
+        """Offer the benchmarks."""
+        for name, shape in TINY.items():
+            register(name, TinyBenchmark(name, shape))
