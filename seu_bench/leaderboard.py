@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from seu_bench.errors import ResultsError
 from seu_bench.metrics import METRIC_DEFINITIONS
 from seu_bench.record import Record, read_records, write_whole
+from seu_bench.reference import compare_with_joint
 from seu_bench.wording import (
     configuration_label,
     escape_markdown,
@@ -35,8 +36,10 @@ COLUMNS: Final[dict[str, tuple[str, float]]] = {
     "mixed_score": ("mixed score", 1),
     "acc": ("acc (%)", 100),
     "forgetting": ("forgetting (%)", 100),
+    "percent_of_joint": ("% of joint", 100),
     "params_total": ("parameters (M)", 1e-6),
     "learning_acc": ("learning acc (%)", 100),
+    "intransigence": ("intransigence (%)", 100),
     "train_seconds": ("training (s)", 1),
 }
 _DECIMALS: Final = {"mixed_score": 4, "params_total": 3, "train_seconds": 1}
@@ -129,7 +132,9 @@ class Leaderboard:
 def load_records(folder: Path | str = "results") -> pandas.DataFrame:
     """Every readable record of a results folder as one row, in the order of run ids.
 
-    Columns are the record's keys; metrics are columns by id (``metrics.<id>`` where a record key has that name);
+    Columns are the record's keys; metrics are columns by id (``metrics.<id>`` where a record key has that name), those
+    that need a run of ``joint`` found among the folder's records as for leaderboards
+    (:func:`~seu_bench.reference.compare_with_joint`);
     options, overrides and environment are ``options.<name>``, ``environment.device``, ``environment.versions.torch``,
     .... What a record has per task and a metric has of the last one is ``params_total_per_task`` and so on.
     ``frame.attrs["unreadable"]`` lists the runs that could not be read.
@@ -212,7 +217,7 @@ def write_leaderboards(results: Path) -> list[Path]:
 
 
 def _read(results: Path) -> tuple[list[Record], list[str]]:
-    """The records, and the names of the runs that cannot be read."""
+    """The records, compared with ``joint``, and the names of the runs that cannot be read."""
     if not results.is_dir():
         raise ResultsError(
             "there is no such results folder",
@@ -225,7 +230,7 @@ def _read(results: Path) -> tuple[list[Record], list[str]]:
             records.append(item)
         else:
             unreadable.append(Path(item.where or "?").parent.name)
-    return records, unreadable
+    return compare_with_joint(records), unreadable
 
 
 def _flat(record: Record) -> dict[str, Any]:

@@ -26,6 +26,9 @@ METRIC_DEFINITIONS: Final[dict[str, str]] = {
     "learning_acc": "mean accuracy on each task right after learning it: mean_j R[j,j] (Riemer et al. 2019)",
     "bwt": "backward transfer: mean_{j<T-1} (R[T-1,j] - R[j,j]) (Lopez-Paz & Ranzato 2017)",
     "forgetting": "mean_{j<T-1} (max_{l<T-1} R[l,j] - R[T-1,j]) (Chaudhry et al. 2018)",
+    "intransigence": "mean_j (J[j] - R[j,j]), J[j] = accuracy on task j of one model trained on the whole stream "
+    "(joint, same seed); leaderboards only (after Chaudhry et al. 2018)",
+    "percent_of_joint": "acc divided by the acc of the run of joint with the same seed; leaderboards only",
     "fwt": "forward transfer: mean_{i>0} (R[i-1,i] - b_i), b = untrained accuracy (Lopez-Paz & Ranzato 2017)",
     "params_total": "parameters stored after the last task, each counted once, all heads included (SEU paper)",
     "params_active": "parameters on the last task's own path, its head included",
@@ -40,8 +43,11 @@ METRIC_DEFINITIONS: Final[dict[str, str]] = {
 #: Metrics that are a number for every task rather than one for the run.
 CURVES: Final = frozenset({"avg_acc_curve"})
 
+#: Metrics of a run beside another one; a record has them as ``None``, leaderboards find them.
+RELATIVE: Final = ("intransigence", "percent_of_joint")
+
 #: Ids whose values are fractions that are read as percent.
-FRACTIONS: Final = frozenset({"acc", "learning_acc", "bwt", "forgetting", "fwt"})
+FRACTIONS: Final = frozenset({"acc", "learning_acc", "bwt", "forgetting", "intransigence", "percent_of_joint", "fwt"})
 
 #: The stage that measures the matrix; no cost counts it.
 EVALUATION = "evaluation"
@@ -116,6 +122,40 @@ def forgetting(matrix: AccuracyMatrix) -> float | None:
     return _mean(falls)
 
 
+def intransigence(matrix: AccuracyMatrix, reference: Sequence[float | None]) -> float | None:
+    """How far a strategy learns its tasks worse than a model trained on all of them, in [-1, 1]; less is better.
+
+    After Chaudhry et al., "Riemannian Walk for Incremental Learning", ECCV 2018. They measure task j by a reference
+    trained jointly on the tasks up to j. Here the reference is one joint model of the whole stream, of the same seed.
+
+    Args:
+        matrix: ``R``, T rows.
+        reference: T accuracies in [0, 1], the reference's on each task.
+
+    Returns:
+        ``mean_j (reference[j] - R[j][j])``, negative where the strategy learns better than the reference; ``None`` if
+        one of these was not measured, for either of the two, or there are no tasks.
+    """
+    tasks = range(max(len(matrix), len(reference)))
+    return _mean([_difference(_entry([reference], 0, task), _entry(matrix, task, task)) for task in tasks])
+
+
+def percent_of_joint(accuracy: float | None, joint: float | None) -> float | None:
+    """A strategy's accuracy as a share of that of a model trained on all tasks jointly.
+
+    Args:
+        accuracy: :func:`acc` of the strategy, in [0, 1].
+        joint: the same of the joint model.
+
+    Returns:
+        ``accuracy / joint``, a fraction that is shown in percent; above 1 where the strategy is better. ``None`` if one
+        of them was not measured, or if ``joint`` is 0.
+    """
+    if accuracy is None or joint is None or not (math.isfinite(accuracy) and math.isfinite(joint)):
+        return None
+    return accuracy / joint if joint else None
+
+
 def fwt(matrix: AccuracyMatrix, baseline: Sequence[float | None]) -> float | None:
     """Forward transfer, in [-1, 1]: what earlier tasks bring to one not learned yet (Lopez-Paz & Ranzato 2017).
 
@@ -154,6 +194,15 @@ def mixed_score(accuracy_percent: float, parameters: int) -> float:
     return math.sqrt(accuracy_percent) / 10 * (math.cos(math.pi * (1 - smallness)) + 1) / 2
 
 
+def whole_matrix(record: Record) -> AccuracyMatrix:
+    """A record's accuracy matrix with a row for every task of the stream.
+
+    Tasks that were never learned are rows without measurements, so that nothing is called final which is not.
+    """
+    tasks = max(len(record.task_order), len(record.task_names), len(record.task_classes), len(record.accuracy_matrix))
+    return [*record.accuracy_matrix, *[()] * (tasks - len(record.accuracy_matrix))]
+
+
 def compute_metrics(record: Record) -> dict[str, float | int | None]:
     """Every metric of :data:`METRIC_DEFINITIONS` that is one number, from a record.
 
@@ -162,11 +211,10 @@ def compute_metrics(record: Record) -> dict[str, float | int | None]:
 
     Returns:
         Values by id; ``None`` where not defined or not measured. ``fwt`` is ``None``: a multi-head strategy has no
-        trained head to answer for an unseen task. ``peak_memory_bytes`` is ``None``: no record can tell.
+        trained head to answer for an unseen task. ``intransigence`` and ``percent_of_joint`` are ``None``: they need
+        another record (:mod:`seu_bench.reference`). ``peak_memory_bytes`` is ``None``: no record can tell.
     """
-    tasks = max(len(record.task_order), len(record.task_names), len(record.task_classes), len(record.accuracy_matrix))
-    # Tasks that were never learned are rows without measurements, so that nothing is called final which is not.
-    matrix = [*record.accuracy_matrix, *[()] * (tasks - len(record.accuracy_matrix))]
+    matrix = whole_matrix(record)
     accuracy = acc(matrix)
     parameters = record.params_total[-1] if record.params_total else None
     score = None if accuracy is None or parameters is None else mixed_score(100 * accuracy, parameters)
@@ -177,6 +225,7 @@ def compute_metrics(record: Record) -> dict[str, float | int | None]:
         "learning_acc": learning_acc(matrix),
         "bwt": bwt(matrix),
         "forgetting": forgetting(matrix),
+        **dict.fromkeys(RELATIVE),
         "fwt": None,
         "params_total": parameters,
         "params_active": record.params_active[-1] if record.params_active else None,

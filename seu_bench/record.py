@@ -67,6 +67,8 @@ class Record(Document):
         params_total, params_active: parameters stored, and on the task's own path, after each task.
         genotypes: per task, the unit found for it (strategies that search).
         paths: per task, the unit used in each layer (strategies that choose).
+        choices: per task, what was done in each layer, e.g. ``new``, ``reuse 0``, ``adapt 1`` (strategies that
+            choose what to do with a unit).
         unit_tasks: per layer, the task that each unit was made for.
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
     """
@@ -101,6 +103,7 @@ class Record(Document):
     stages: tuple[StageRecord, ...] = ()
     genotypes: tuple[dict[str, Any] | None, ...] | None = None
     paths: tuple[tuple[int, ...], ...] | None = None
+    choices: tuple[tuple[str, ...], ...] | None = None
     unit_tasks: tuple[tuple[int, ...], ...] | None = None
     data_fingerprint: str | None = None
     environment: Environment = Environment()

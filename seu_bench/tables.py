@@ -7,10 +7,11 @@ texts and no markup. Tables hold within 80 columns, the width of an output that 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from seu_bench.metrics import METRIC_DEFINITIONS, format_metric, format_seconds
+from seu_bench.metrics import METRIC_DEFINITIONS, RELATIVE, format_metric, format_seconds
+from seu_bench.reference import JOINT
 from seu_bench.wording import format_option, printable, why_not_ranked
 
 if TYPE_CHECKING:
@@ -28,11 +29,13 @@ TASKS_ABREAST: Final = 10
 def matrix_table(record: Record) -> RenderableType:
     """The accuracy matrix in percent: a row after each task learned, a column per task tested; ``-``: not measured.
 
-    More than :data:`TASKS_ABREAST` tasks are several tables, one below the other.
+    More than :data:`TASKS_ABREAST` tasks are several tables, one below the other. Rows in which nothing was measured
+    are left out: ``joint`` has but the last one, an interrupted run none of the tasks that it did not learn.
     """
     from rich.console import Group
 
     matrix = record.accuracy_matrix
+    measured = [row for row, values in enumerate(matrix) if any(value is not None for value in values)]
     tasks = max([len(record.task_names), *[len(row) for row in matrix]])
     tables = []
     for first in range(0, tasks, TASKS_ABREAST):
@@ -41,13 +44,14 @@ def matrix_table(record: Record) -> RenderableType:
         table.add_column("after learning", overflow="fold")
         for task in columns:
             table.add_column(str(task), justify="right", no_wrap=True)
-        for row, values in enumerate(matrix):
+        for row in measured:
+            values = matrix[row]
             name = f" {record.task_names[row]}" if row < len(record.task_names) else ""
             cells = [values[task] if task < len(values) else None for task in columns]
             shown = ["-" if value is None else f"{100 * value:.1f}" for value in cells]
             table.add_row(_literal(f"{row}{name}"), *shown)
         tables.append(table)
-    return Group(*(tables if matrix and tables else ["no accuracy was measured"]))
+    return Group(*(tables if measured else ["no accuracy was measured"]))
 
 
 def metrics_table(record: Record) -> Table:
@@ -63,26 +67,39 @@ def metrics_table(record: Record) -> Table:
     return table
 
 
-def leaderboard_table(board: Leaderboard) -> Table:
-    """A leaderboard: rank, configuration, seeds, mean ± standard deviation of what decides; its files have more."""
+def leaderboard_table(board: Leaderboard) -> RenderableType:
+    """A leaderboard: rank, configuration, seeds, mean ± standard deviation of what decides; its files have more.
+
+    Where there are runs of ``joint`` to compare with, a second table below has what they say: beside the first one's
+    columns its own would not hold in the width.
+    """
+    from rich.console import Group
     from rich.text import Text
 
+    tables = [_board_table(board, board.title, ("mixed_score", "acc", "forgetting", "params_total"))]
+    if any(board.frame[f"{key}_mean"].notna().any() for key in RELATIVE):
+        title = f"beside {JOINT}, one model trained on the whole stream at once"
+        tables.append(_board_table(board, title, ("acc", "percent_of_joint", "learning_acc", "intransigence")))
     told = [f"data {board.data_fingerprint}", f"records: {board.records}", *board.left_out]
-    table = _table(board.title, caption=Text("\n").join(_literal(line) for line in told), pad=0)
-    decisive = ("mixed_score", "acc", "forgetting", "params_total")
-    headings = ["#", "configuration", "seeds", *[board.heading(key) for key in decisive]]
+    tables[-1].caption = Text("\n").join(_literal(line) for line in told)
+    return Group(*[part for table in tables for part in ("", table)][1:])
+
+
+def _board_table(board: Leaderboard, title: str, metrics: Sequence[str]) -> Table:
+    table = _table(title, pad=0)
+    headings = ["#", "configuration", "seeds", *[board.heading(key) for key in metrics]]
     for heading in headings:
         words = heading == "configuration"
         # Numbers are never cut: it is the configuration that is folded where the space is short.
         justify: Literal["left", "right"] = "left" if words else "right"
         table.add_column(heading.replace(" (", "\n("), justify=justify, no_wrap=not words, overflow="fold")
-    for row in board.cells(decisive):
+    for row in board.cells(metrics):
         table.add_row(*[_literal(cell) for cell in row])
     return table
 
 
 def record_summary(record: Record) -> RenderableType:
-    """All that a reader of one run wants: what it was, its matrix, metrics, stages, genotypes and paths."""
+    """All that a reader of one run wants: what it was, its matrix, metrics, stages, genotypes, paths and choices."""
     from rich.console import Group
 
     parts: list[RenderableType] = [_header(record), "", matrix_table(record), "", metrics_table(record)]
@@ -94,6 +111,9 @@ def record_summary(record: Record) -> RenderableType:
     if record.paths is not None:
         parts += ["", "paths (unit used in each layer)"]
         parts += [f"- task {task}: {' '.join(map(str, path))}" for task, path in enumerate(record.paths)]
+    if record.choices is not None:
+        parts += ["", "choices (what was done in each layer)"]
+        parts += [_literal(f"- task {task}: {', '.join(chosen)}") for task, chosen in enumerate(record.choices)]
     if record.unit_tasks is not None:
         parts += ["", "units (task that each was made for)"]
         parts += [f"- layer {layer}: {' '.join(map(str, made))}" for layer, made in enumerate(record.unit_tasks)]
@@ -157,14 +177,13 @@ def _genotype(found: Mapping[str, Any] | None) -> str:
     return "-" if found is None else json.dumps(found, ensure_ascii=False)
 
 
-def _table(title: str, *, caption: Text | None = None, pad: int = 1) -> Table:
+def _table(title: str, *, pad: int = 1) -> Table:
     from rich import box
     from rich.table import Table
 
     return Table(
         title=_literal(title),
         title_justify="left",
-        caption=caption,
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, pad),

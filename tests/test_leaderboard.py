@@ -15,7 +15,7 @@ import pytest
 
 from seu_bench.errors import ResultsError
 from seu_bench.leaderboard import COLUMNS, build_leaderboards, left_out, load_records, write_leaderboards
-from seu_bench.metrics import mixed_score
+from seu_bench.metrics import RELATIVE, mixed_score
 from seu_bench.record import Record, write_record
 
 DATA, OTHER_DATA = "a1" * 32, "b2" * 32
@@ -69,7 +69,9 @@ class TestAggregation:
         (board,) = build_leaderboards(tmp_path)
         (row,) = board.frame.to_dict("records")
         assert (row["seeds"], board.records, row["configuration"]) == (3, 3, "naive")
-        for key in COLUMNS:
+        measured = [key for key in COLUMNS if key not in RELATIVE]
+        assert len(measured) == len(COLUMNS) - len(RELATIVE)
+        for key in measured:
             values = [float(record.metrics[key] or 0) for record in records]
             assert row[f"{key}_mean"] == pytest.approx(sum(values) / 3)
             mean = sum(values) / 3

@@ -20,8 +20,10 @@ from seu_bench.metrics import (
     format_metric,
     format_seconds,
     fwt,
+    intransigence,
     learning_acc,
     mixed_score,
+    percent_of_joint,
 )
 from seu_bench.record import Record, StageRecord
 
@@ -125,6 +127,36 @@ class TestMatrix:
         assert fwt(MATRIX, [0.1, None, 0.1]) is None
         assert fwt(MATRIX, [0.1, 0.1]) is None
 
+    def test_only_the_last_row_is_filled_as_by_joint(self) -> None:
+        joint = ((None, None, None), (), (0.6, 0.75, 0.5))
+        assert acc(joint) == pytest.approx((0.6 + 0.75 + 0.5) / 3)
+        assert (learning_acc(joint), bwt(joint), forgetting(joint)) == (None, None, None)
+        assert avg_acc_curve(joint) == [None, None, acc(joint)]
+
+    def test_intransigence_by_hand(self) -> None:
+        """The diagonal is 0.9, 0.7, 0.5."""
+        assert intransigence(MATRIX, (0.95, 0.9, 0.4)) == pytest.approx((0.05 + 0.2 - 0.1) / 3)
+        assert intransigence(MATRIX, (0.9, 0.7, 0.5)) == 0.0
+        assert intransigence(((0.0,), (0.0, 0.0)), (1.0, 1.0)) == 1.0
+        assert intransigence(((1.0,), (1.0, 1.0)), (0.0, 0.0)) == -1.0
+        assert intransigence(((0.4,),), (0.5,)) == pytest.approx(0.1)
+
+    @pytest.mark.parametrize("missing", [None, math.nan])
+    def test_intransigence_needs_the_diagonal_and_the_whole_reference(self, missing: float | None) -> None:
+        assert intransigence(MATRIX, (0.9, missing, 0.9)) is None
+        assert intransigence(((0.9,), (0.9, missing)), (0.9, 0.9)) is None
+        assert intransigence(((0.9,), (missing, 0.9)), (0.9, 0.9)) == 0.0
+        assert intransigence(MATRIX, (0.9, 0.9)) is None
+        assert intransigence(MATRIX, (0.9, 0.9, 0.9, 0.9)) is None
+        assert intransigence((), ()) is None
+
+    def test_share_of_joint(self) -> None:
+        assert percent_of_joint(0.6, 0.8) == pytest.approx(0.75)
+        assert percent_of_joint(0.9, 0.6) == pytest.approx(1.5)
+        assert percent_of_joint(0.0, 0.6) == 0.0
+        for own, reference in ((None, 0.5), (0.5, None), (math.nan, 0.5), (0.5, math.nan), (0.5, math.inf), (0.5, 0.0)):
+            assert percent_of_joint(own, reference) is None
+
     def test_properties_of_random_matrices(self) -> None:
         random_numbers = random.Random(20200301)
         for _ in range(200):
@@ -168,6 +200,8 @@ class TestComputeMetrics:
             "learning_acc": pytest.approx(0.7),
             "bwt": pytest.approx(-0.125),
             "forgetting": pytest.approx(0.125),
+            "intransigence": None,
+            "percent_of_joint": None,
             "fwt": None,
             "params_total": 3_750_000,
             "params_active": 12,
@@ -183,6 +217,16 @@ class TestComputeMetrics:
     def test_perfect_accuracy_is_within_the_bounds_of_the_score(self) -> None:
         record = a_record(((1.0,), (1.0, 1.0)), params_total=(1, 1))
         assert compute_metrics(record)["mixed_score"] == mixed_score(100.0, 1)
+
+    def test_record_of_joint(self) -> None:
+        """It learns once and is evaluated once."""
+        matrix = ((None, None, None), (None, None, None), (0.6, 0.75, 0.5))
+        record = a_record(matrix, params_total=(10, 10, 10), task_order=(0, 1, 2), data_fingerprint="ab")
+        metrics = compute_metrics(record)
+        assert record.may_be_ranked
+        assert metrics["acc"] == pytest.approx((0.6 + 0.75 + 0.5) / 3)
+        assert metrics["mixed_score"] == pytest.approx(mixed_score(100 * (0.6 + 0.75 + 0.5) / 3, 10))
+        assert [metrics[key] for key in ("learning_acc", "bwt", "forgetting")] == [None] * 3
 
     def test_nothing_measured_is_none_and_never_zero(self) -> None:
         metrics = compute_metrics(a_record(()))
@@ -208,6 +252,8 @@ class TestFormat:
             ("acc", 0.94125, "94.12 %"),
             ("bwt", -0.0000001, "0.00 %"),
             ("forgetting", -0.5, "-50.00 %"),
+            ("intransigence", -0.0312, "-3.12 %"),
+            ("percent_of_joint", 0.98765, "98.77 %"),
             ("mixed_score", 0.51282, "0.5128"),
             ("params_total", 3_750_123, "3,750,123"),
             ("train_seconds", 65.2, "1 min 05 s"),

@@ -86,8 +86,22 @@ class TestMatrix:
         text = rendered(matrix_table(a_record(accuracy_matrix=((0.5,), (0.5, 0.25)), task_names=())))
         assert text.splitlines()[-1].split() == ["1", "50.0", "25.0"]
 
-    @pytest.mark.parametrize("matrix", [(), ((),)])
-    def test_nothing_measured(self, matrix: tuple[tuple[float, ...], ...]) -> None:
+    @pytest.mark.parametrize("tasks", [3, 12])
+    def test_rows_without_measurements_are_left_out(self, tasks: int) -> None:
+        """As those of joint, which is evaluated once, and of tasks that an interrupted run did not learn."""
+        nothing = (None,) * tasks
+        joint = (*(nothing,) * (tasks - 1), (0.5,) * tasks)
+        rows = [line.split() for line in rendered(matrix_table(a_record(tasks, accuracy_matrix=joint))).splitlines()]
+        last = [row for row in rows if row[1:2] == [f"name-{tasks - 1}"]]
+        assert [row[0] for row in last] == [str(tasks - 1)] * (1 if tasks == 3 else 2)
+        assert sum(row.count("50.0") for row in last) == tasks
+        assert not any("name-0" in row for row in rows)
+        stopped = ((0.25, *nothing[1:]), *(nothing,) * (tasks - 1))
+        text = rendered(matrix_table(a_record(tasks, accuracy_matrix=stopped)))
+        assert "name-0" in text and "25.0" in text and "name-1" not in text
+
+    @pytest.mark.parametrize("matrix", [(), ((),), ((None, None), (None, None))])
+    def test_nothing_measured(self, matrix: tuple[tuple[float | None, ...], ...]) -> None:
         text = rendered(matrix_table(a_record(accuracy_matrix=matrix, task_names=(), metrics={})))
         assert text == "no accuracy was measured\n"
 
@@ -127,6 +141,29 @@ class TestLeaderboard:
         assert max(map(len, narrow.splitlines())) <= 80
         assert "14.30 ± 0.00" in narrow
         assert "…" not in narrow
+        assert "joint" not in text
+
+    def test_beside_joint(self, tmp_path: Path) -> None:
+        """Only where there are runs of joint; both tables hold in the width."""
+        for seed in range(2):
+            write_record(tmp_path, a_record(run_id=f"a{seed}", seed=seed))
+            matrix = ((), (), (0.286 - 0.1 * seed,) * 3)
+            write_record(
+                tmp_path, a_record(run_id=f"j{seed}", strategy="joint", options={}, accuracy_matrix=matrix, seed=seed)
+            )
+        (board,) = build_leaderboards(tmp_path)
+        text = rendered(leaderboard_table(board), width=200)
+        assert text.index("mixed score") < text.index("beside joint") < text.index("% of joint")
+        assert text.count(f"data {'ab' * 32}") == 1
+        first, second = 14.3 / 28.6, 14.3 / 18.6
+        assert f"{50 * (first + second):.2f} ± {100 * (second - first) / 2**0.5:.2f}" in text
+        assert "100.00 ± 0.00" in text
+        # joint's mean is 23.6 and the diagonal's 13.3.
+        assert "10.30 ± 7.07" in text
+        narrow = rendered(leaderboard_table(board))
+        assert max(map(len, narrow.splitlines())) <= 80
+        assert "…" not in narrow
+        assert "10.30 ± 7.07" in narrow
 
 
 class TestSummary:

@@ -1,0 +1,277 @@
+"""Runs compared with ``joint``: by hand, and which run of ``joint`` is the reference of which other one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seu_bench.leaderboard import build_leaderboards, load_records
+from seu_bench.metrics import RELATIVE, compute_metrics
+from seu_bench.plugins import load_plugins
+from seu_bench.record import Matrix, Record, write_record
+from seu_bench.reference import JOINT, compare_with_joint
+from seu_bench.registry import Registry
+from seu_bench.strategy_options import BackboneOptions
+
+MATRIX: Matrix = ((0.9, None), (0.5, 0.7))
+LAST: Matrix = ((None, None), (0.8, 0.9))
+
+# By hand: acc 0.6 of 0.85; the diagonal is 0.9 and 0.7, which joint exceeds by -0.1 and 0.2.
+SHARE, LACK = 0.6 / 0.85, (-0.1 + 0.2) / 2
+
+SETTINGS = {"training": {"epochs": 8}, "model": {"cells": 3, "width": 0.25}}
+
+
+def a_record(run_id: str, strategy: str = "naive", matrix: Matrix = MATRIX, **fields: Any) -> Record:
+    given: dict[str, Any] = {
+        "run_id": run_id,
+        "status": "finished",
+        "strategy": strategy,
+        "options": BackboneOptions().model_dump(mode="json") if strategy in ("naive", JOINT) else {},
+        "benchmark": "cifar10",
+        "benchmark_version": 1,
+        "protocol": "quick",
+        "protocol_settings": SETTINGS,
+        "seed": 0,
+        "task_order": (0, 1),
+        "accuracy_matrix": matrix,
+        "params_total": (10, 20),
+        "data_fingerprint": "ab" * 32,
+    }
+    record = Record(**(given | fields))
+    return record.model_copy(update={"metrics": compute_metrics(record) | fields.get("metrics", {})})
+
+
+def joint(run_id: str = "j", matrix: Matrix = LAST, **fields: Any) -> Record:
+    return a_record(run_id, JOINT, matrix, **fields)
+
+
+def options(**given: Any) -> dict[str, Any]:
+    """Options of a strategy on any backbone, as a record has them."""
+    return BackboneOptions(**given).model_dump(mode="json")
+
+
+def compared(*records: Record) -> dict[str, tuple[float | None, float | None]]:
+    """Run id -> share of joint and intransigence."""
+    return {
+        record.run_id: (record.metrics["percent_of_joint"], record.metrics["intransigence"])
+        for record in compare_with_joint(records)
+    }
+
+
+class TestValues:
+    def test_by_hand(self) -> None:
+        found = compared(a_record("a"), joint())
+        assert found["a"] == (pytest.approx(SHARE), pytest.approx(LACK))
+        assert found["j"] == (1.0, None)
+
+    def test_everything_else_stays_and_the_order_too(self) -> None:
+        records = [a_record("b"), joint(), a_record("a")]
+        for before, after in zip(records, compare_with_joint(records), strict=True):
+            assert after.model_copy(update={"metrics": before.metrics}) == before
+            assert after.metrics | dict.fromkeys(RELATIVE) == before.metrics
+
+    def test_without_joint(self) -> None:
+        assert compared(a_record("a")) == {"a": (None, None)}
+        assert compared() == {}
+
+    def test_stale_value_in_a_record_does_not_count(self) -> None:
+        stale = a_record("a", metrics={"percent_of_joint": 0.99, "intransigence": 0.99})
+        assert compared(stale) == {"a": (None, None)}
+
+    @pytest.mark.parametrize("missing", [None, math.nan])
+    def test_what_was_not_measured(self, missing: float | None) -> None:
+        diagonal = a_record("a", matrix=((missing, None), (0.5, 0.7)))
+        assert compared(diagonal, joint())["a"] == (pytest.approx(SHARE), None)
+        last = a_record("a", matrix=((0.9, None), (0.5, missing)))
+        assert compared(last, joint())["a"] == (None, None)
+        assert compared(a_record("a"), joint(matrix=((None, None), (0.8, missing)))) == {
+            "a": (None, None),
+            "j": (None, None),
+        }
+
+    def test_metric_that_is_no_number(self) -> None:
+        for value in (math.nan, math.inf):
+            assert compared(a_record("a", metrics={"acc": value}), joint())["a"] == (None, pytest.approx(LACK))
+            assert compared(a_record("a"), joint(metrics={"acc": value}))["a"] == (None, pytest.approx(LACK))
+
+    def test_joint_that_lacks_tasks(self) -> None:
+        assert compared(a_record("a"), joint(matrix=((0.8, 0.9),)))["a"] == (None, None)
+        assert compared(a_record("a"), joint(matrix=(), task_order=()))["a"] == (None, None)
+
+
+class TestWhichReference:
+    def test_of_the_same_seed(self) -> None:
+        found = compared(a_record("a0"), a_record("a1", seed=1), joint("j1", ((), (0.6, 0.6)), seed=1))
+        assert found["a0"] == (None, None)
+        assert found["a1"] == (pytest.approx(1.0), pytest.approx(-0.2))
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"benchmark": "pmnist"},
+            {"benchmark_version": 2},
+            {"protocol": "paper"},
+            {"data_fingerprint": "cd" * 32},
+            {"benchmark_overrides": {"stream.validation": 0.3}},
+            {"protocol_settings": SETTINGS | {"training": {"epochs": 9}}},
+        ],
+    )
+    def test_of_the_same_benchmark_and_protocol(self, change: dict[str, Any]) -> None:
+        assert compared(a_record("a", **change), joint())["a"] == (None, None)
+        assert compared(a_record("a"), joint(**change))["a"] == (None, None)
+        assert compared(a_record("a", **change), joint(**change))["a"][0] == pytest.approx(SHARE)
+
+    def test_options_of_strategies_in_the_protocol_make_no_difference(self) -> None:
+        settings = SETTINGS | {"strategies": {"naive": {"epochs": 3}}}
+        assert compared(a_record("a", protocol_settings=settings), joint())["a"][0] == pytest.approx(SHARE)
+
+    @pytest.mark.parametrize(
+        "change", [{"status": "interrupted"}, {"ranked": False}, {"synthetic": True}, {"limit": 9}]
+    )
+    def test_only_of_what_may_be_ranked(self, change: dict[str, Any]) -> None:
+        assert compared(a_record("a"), joint(**change)) == {"a": (None, None), "j": (None, None)}
+        assert compared(a_record("a", **change), joint()) == {"a": (None, None), "j": (1.0, None)}
+        assert compared(a_record("a", data_fingerprint=None), joint(data_fingerprint=None))["a"] == (None, None)
+
+    def test_of_the_same_network(self) -> None:
+        small, large = options(backbone="mlp"), options(backbone="mlp", width=2.0)
+        found = compared(
+            a_record("a"),
+            a_record("small", options=small | {"restore": "last"}),
+            a_record("large", options=large | {"learning_rate": 0.5}),
+            a_record("larger", options=options(backbone="mlp", width=4.0)),
+            joint(),
+            joint("j-small", ((), (0.6, 0.6)), options=small),
+            joint("j-large", ((), (0.3, 0.9)), options=large),
+        )
+        assert found["a"] == (pytest.approx(SHARE), pytest.approx(LACK))
+        assert found["small"] == (pytest.approx(1.0), pytest.approx(-0.2))
+        assert found["large"] == (pytest.approx(1.0), pytest.approx((-0.6 + 0.2) / 2))
+        assert found["larger"] == (None, None)
+        assert {found[key] for key in ("j", "j-small", "j-large")} == {(1.0, None)}
+
+    def test_width_is_the_protocol_s_unless_it_is_given(self) -> None:
+        given = options(width=0.25)
+        assert compared(a_record("a", options=given), joint())["a"][0] == pytest.approx(SHARE)
+        assert compared(a_record("a"), joint(options=given))["a"][0] == pytest.approx(SHARE)
+        assert compared(a_record("a"), joint(options=options(width=0.5)))["a"] == (None, None)
+
+    def test_strategy_without_the_option_has_the_default_network(self) -> None:
+        grown = a_record("a", "seu", options={"preset": "default"})
+        wide = a_record("b", "pnn", options={"width": 0.5})
+        found = compared(
+            grown,
+            wide,
+            joint(),
+            joint("j-mlp", ((), (0.1, 0.1)), options=options(backbone="mlp")),
+            joint("j-wide", ((), (0.6, 0.6)), options=options(width=0.5)),
+        )
+        assert found["a"] == (pytest.approx(SHARE), pytest.approx(LACK))
+        assert found["b"] == (pytest.approx(1.0), pytest.approx(-0.2))
+
+    def test_of_several_the_one_at_its_defaults(self) -> None:
+        tuned = joint("tuned", ((), (1.0, 1.0)), options=options(learning_rate=0.5))
+        constant = joint("constant", ((), (1.0, 1.0)), options=options(lr_schedule="constant"))
+        found = compared(a_record("a"), tuned, joint(), constant)
+        assert found["a"] == (pytest.approx(SHARE), pytest.approx(LACK))
+        assert found["j"] == (1.0, None)
+        assert found["tuned"] == (pytest.approx(1 / 0.85), None)
+        # One alone is the reference whatever its options are; of two without defaults neither is.
+        assert compared(a_record("a"), tuned)["a"][0] == pytest.approx(0.6)
+        assert set(compared(a_record("a"), tuned, constant).values()) == {(None, None)}
+
+    def test_defaults_on_another_network(self) -> None:
+        network = {"backbone": "mlp", "width": 2.0}
+        found = compared(
+            a_record("a", options=options(**network)),
+            joint("tuned", ((), (1.0, 1.0)), options=options(**network, epochs=3)),
+            joint(options=options(**network)),
+        )
+        assert found["a"][0] == pytest.approx(SHARE)
+
+    def test_the_reference_s_configuration_is_one_for_all_seeds(self) -> None:
+        """A seed that only another configuration of joint has is not compared with that."""
+        tuned = options(learning_rate=0.5)
+        found = compared(a_record("a0"), a_record("a1", seed=1), joint(), joint("j1", seed=1, options=tuned))
+        assert (found["a0"][0], found["a1"][0]) == (pytest.approx(SHARE), None)
+
+    def test_what_the_protocol_sets_for_joint_is_its_default(self) -> None:
+        settings = SETTINGS | {"strategies": {JOINT: {"epochs": 20}}}
+        found = compared(
+            a_record("a", protocol_settings=settings),
+            joint("set", options=options(epochs=20), protocol_settings=settings),
+            joint("given", ((), (1.0, 1.0)), options=options(epochs=30), protocol_settings=settings),
+        )
+        assert found["a"][0] == pytest.approx(SHARE)
+
+    def test_of_repeated_runs_the_latest(self) -> None:
+        late = joint("late", started="2026-01-02T00:00:00")
+        early = joint("z-early", ((), (1.0, 1.0)), started="2026-01-01T00:00:00")
+        assert compared(late, early, a_record("a"))["a"][0] == pytest.approx(SHARE)
+
+    def test_odd_settings_and_options(self) -> None:
+        odd = {"protocol_settings": {"model": [1], "strategies": {JOINT: None}}, "options": {"width": [1]}}
+        found = compared(a_record("a", **odd), joint(**odd), joint("other", **odd | {"options": {"width": {}, "x": 1}}))
+        assert found["a"][0] == pytest.approx(SHARE)
+
+    def test_joint_takes_the_options_that_are_taken_for_its_defaults(self) -> None:
+        registry = Registry(load_plugins())
+        if JOINT not in registry.strategies:
+            pytest.skip("the strategy joint is not installed")
+        assert registry.strategies.find(JOINT).factory.options().model_dump() == BackboneOptions().model_dump()
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Callable[[Record], None]:
+    """Write a record to a results folder."""
+
+    def write(record: Record) -> None:
+        write_record(tmp_path, record)
+
+    return write
+
+
+class TestOnDisk:
+    def test_leaderboard(self, tmp_path: Path, put: Callable[[Record], None]) -> None:
+        for seed, last in enumerate(((0.5, 0.7), (0.6, 0.8))):
+            put(a_record(f"a{seed}", matrix=((0.9, None), last), seed=seed))
+            put(a_record(f"b{seed}", "seu", matrix=((1.0, None), (0.9, 0.9)), seed=seed))
+            put(joint(f"j{seed}", ((None, None), (0.8, 0.8 + seed / 10)), seed=seed))
+        put(a_record("b2", "seu", seed=2))
+        (board,) = build_leaderboards(tmp_path)
+        rows = {row["configuration"]: row for row in csv.DictReader(io.StringIO(board.to_csv()))}
+        shares = [0.6 / 0.8, 0.7 / 0.85]
+        assert float(rows["naive"]["percent_of_joint_mean"]) == pytest.approx(sum(shares) / 2)
+        assert float(rows["naive"]["percent_of_joint_std"]) == pytest.approx((shares[1] - shares[0]) / 2**0.5)
+        # 0.8 and 0.8 less 0.9 and 0.7; 0.8 and 0.9 less 0.9 and 0.8
+        assert float(rows["naive"]["intransigence_mean"]) == pytest.approx(0.0)
+        assert [rows["joint"][f"percent_of_joint_{what}"] for what in ("mean", "std")] == ["1.0", "0.0"]
+        assert [rows["joint"][f"{key}_mean"] for key in ("intransigence", "forgetting", "learning_acc")] == [""] * 3
+        assert float(rows["joint"]["mixed_score_mean"]) > 0
+        # No run of joint has the third seed.
+        assert [rows["seu"][f"{key}_mean"] for key in ("percent_of_joint", "intransigence")] == ["", ""]
+        page = board.to_markdown()
+        assert f"{50 * sum(shares):.2f} ± " in page and "100.00 ± 0.00" in page
+        (header,) = [line for line in page.splitlines() if line.startswith("|") and "configuration" in line]
+        assert {"% of joint", "intransigence (%)"} <= {cell.strip() for cell in header.split("|")}
+        assert "\n- % of joint: acc divided by" in page and "\n- intransigence (%): mean_j" in page
+
+    def test_frame_of_records(self, tmp_path: Path, put: Callable[[Record], None]) -> None:
+        put(a_record("a"))
+        put(joint())
+        put(a_record("limited", limit=10))
+        frame = load_records(tmp_path).set_index("run_id")
+        assert frame["percent_of_joint"].to_dict() == {
+            "a": pytest.approx(SHARE),
+            "j": 1.0,
+            "limited": pytest.approx(math.nan, nan_ok=True),
+        }
+        assert frame["intransigence"]["a"] == pytest.approx(LACK)
+        assert frame["intransigence"].isna().tolist() == [False, True, True]
