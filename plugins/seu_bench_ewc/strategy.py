@@ -1,0 +1,66 @@
+"""Elastic weight consolidation as an Avalanche strategy: after each task a second stage estimates what matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from seu_bench.backbones import backbone_model
+from seu_bench.costing import fixed_size_cost
+from seu_bench.interfaces import Cost, Setting, StageCost, checked_options
+from seu_bench.strategy import StagedStrategy, Step, TaskData
+from seu_bench_ewc import Estimator, EwcOptions
+from seu_bench_ewc.consolidation import Consolidation
+from seu_bench_ewc.fisher import FisherStage
+
+
+class Ewc(StagedStrategy):
+    """Elastic weight consolidation with one anchor (Kirkpatrick et al., PNAS 2017, equation 3; published code of
+    SEU's paper).
+
+    The loss of a batch is ``cross-entropy + ewc_lambda/2 * sum_i F_i (theta_i - theta*_i)^2`` over all parameters.
+    ``theta*`` are the weights after the previous task, and ``F`` is the mean of the Fisher informations of all tasks
+    so far. Weights are selected by the validation loss with the same penalty.
+
+    Args:
+        ewc_lambda: strength of the penalty.
+        fisher: how the Fisher information is estimated.
+        options: those of :class:`~seu_bench.strategy.StagedStrategy`.
+    """
+
+    def __init__(self, *, ewc_lambda: float = 20_000.0, fisher: Estimator = "batch", **options: Any) -> None:
+        super().__init__(**options)
+        self.ewc_lambda = ewc_lambda
+        self.estimator: Estimator = fisher
+        self.consolidation = Consolidation()
+
+    def steps(self, task: TaskData) -> Sequence[Step]:
+        """Training, then the Fisher information at the weights that training restored."""
+        return [
+            *super().steps(task),
+            Step(
+                lambda: FisherStage(self, task, self.estimator),
+                lambda estimate: self.consolidation.add(self.model, estimate),
+            ),
+        ]
+
+    def penalty(self) -> Tensor | None:
+        """``ewc_lambda/2 * sum_i F_i (theta_i - theta*_i)^2``; nothing before the second task."""
+        if self.ewc_lambda == 0:
+            return None
+        distance = self.consolidation.distance(self.model)
+        return None if distance is None else self.ewc_lambda / 2 * distance
+
+
+def build_ewc(setting: Setting) -> Ewc:
+    """The strategy of a run."""
+    options = checked_options(setting, EwcOptions)
+    return Ewc.of(setting, model=backbone_model(setting), ewc_lambda=options.ewc_lambda, fisher=options.fisher)
+
+
+def ewc_cost(setting: Setting) -> Cost:
+    """Those of naive fine-tuning, and each training image once more with its gradient."""
+    tasks = enumerate(setting.plan.tasks)
+    return fixed_size_cost(setting, more=[StageCost("fisher", index, task.train, 0) for index, task in tasks])
