@@ -1,0 +1,55 @@
+"""Progressive networks: a new column of the AlexNet variant for every task, with lateral connections from the frozen
+columns of the tasks before (Rusu et al. 2016, arXiv:1606.04671)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, NonNegativeFloat
+
+from seu_bench.hookspecs import hookimpl
+from seu_bench.interfaces import Cost, Register, Setting, StrategyFactory
+from seu_bench.options import Options
+from seu_bench.strategy_options import SelectingOptions, WidthOptions
+
+if TYPE_CHECKING:
+    from seu_bench_pnn.strategy import Pnn
+
+
+class PnnOptions(WidthOptions, SelectingOptions):
+    """Options of progressive networks."""
+
+    variant: Literal["proper", "compat"] = Field(
+        "proper", description="as Rusu et al. define it, or as the SEU paper's code computes it"
+    )
+    weight_decay: NonNegativeFloat | None = Field(
+        3e-4, description="weight decay of SGD; the SEU paper's code uses this one for every benchmark"
+    )
+
+
+class PnnFactory:
+    """A column per task; what was learned is never changed."""
+
+    summary = "progressive networks: a new column per task, with laterals from the frozen ones (Rusu et al. 2016)"
+    options: type[Options] = PnnOptions
+    components: Mapping[str, str] = {}
+    presets: Mapping[str, Mapping[str, object]] = {}
+
+    def build(self, setting: Setting) -> Pnn:
+        """The Avalanche strategy."""
+        from seu_bench_pnn.strategy import build_pnn
+
+        return build_pnn(setting)
+
+    def cost(self, setting: Setting) -> Cost:
+        """Exact: how it grows is known before."""
+        from seu_bench_pnn.costing import pnn_cost
+
+        return pnn_cost(setting)
+
+
+@hookimpl
+def register_strategies(register: Register[StrategyFactory]) -> None:
+    """Offer ``pnn``."""
+    register("pnn", PnnFactory())

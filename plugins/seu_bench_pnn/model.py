@@ -1,0 +1,100 @@
+"""The progressive network: columns that are added one by one, and computed in one sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from seu_bench.backbones import AlexNetShape
+from seu_bench.errors import RunError
+from seu_bench.multihead import MultiHeadModel
+from seu_bench_pnn.columns import HEAD, Column
+
+
+class ProgressiveNetwork(MultiHeadModel):
+    """Grows from nothing: :meth:`expand` adds a task's column with its head, :meth:`freeze` ends the task.
+
+    Args:
+        shape: of every column.
+        classes: outputs of each task's head.
+        variant: ``proper`` (Rusu et al. 2016): frozen columns compute with their own laterals, in evaluation mode, and
+            the head has a lateral. ``compat`` (the SEU paper's code): earlier columns compute without their laterals,
+            with dropout while a later one trains; the lateral into the head exists and is not used.
+    """
+
+    def __init__(
+        self, shape: AlexNetShape, classes: Sequence[int], variant: Literal["proper", "compat"] = "proper"
+    ) -> None:
+        super().__init__(classes)
+        self.shape = shape
+        self.proper = variant == "proper"
+        self.columns = nn.ModuleList()
+        # The head is the only layer that reads an earlier column's last features, and in compat it does not.
+        self._shared_depth = HEAD if self.proper else HEAD - 1
+
+    def expand(self, task: int, device: torch.device | None = None) -> None:
+        """Add the column of ``task``, its weights drawn from the global generator.
+
+        Args:
+            device: where the column is put; where it was made by default.
+
+        Raises:
+            RunError: columns are added in the order of the tasks, one for each.
+        """
+        if task != len(self.columns):
+            raise RunError(
+                f"task {task} cannot get column {len(self.columns)}: a progressive network learns each task once, "
+                "in the stream's order",
+                remedy="train on benchmark.train_stream from its beginning, with a strategy made for it",
+            )
+        column = Column(self.shape, self.classes[task], task)
+        if not self.proper:
+            column.head_lateral.requires_grad_(False)
+        self.columns.append(column.to(device))
+
+    def freeze(self) -> None:
+        """No column that exists now trains again."""
+        for index in range(len(self.columns)):
+            self.column(index).freeze(always_eval=self.proper)
+
+    def column(self, task: int) -> Column:
+        """The column of a learned task."""
+        return cast(Column, self.columns[task])
+
+    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
+        """Logits ``[N, classes[task]]``: each column up to the task's is computed once.
+
+        Raises:
+            RunError: the task was not learned yet.
+        """
+        if not 0 <= task_label < len(self.columns):
+            raise RunError(
+                f"task {task_label} has no column yet: it was not learned",
+                remedy="evaluate learned tasks only, e.g. strategy.eval(benchmark.test_stream[: task + 1])",
+            )
+        earlier: list[list[Tensor]] = []
+        with torch.no_grad():
+            for index in range(task_label):
+                known = earlier if self.proper else ()
+                earlier.append(self.column(index).layer_inputs(x, known, self._shared_depth))
+        return self.column(task_label).logits(x, earlier, head_lateral=self.proper)
+
+    def task_module(self, task: int) -> nn.Module:
+        """What the task's logits depend on: its own column, and of earlier ones what laterals read.
+
+        That leaves out earlier heads, and in ``compat`` also earlier columns' laterals and second linear layer, and
+        the lateral into the head.
+        """
+        shared = [
+            self.column(index).body() if self.proper else self.column(index).layers[: self._shared_depth]
+            for index in range(task)
+        ]
+        return nn.ModuleList([*shared, self.trainable_module(task)])
+
+    def trainable_module(self, task: int) -> nn.Module:
+        """The task's column with laterals and head; in ``compat`` without the lateral into the head."""
+        column = self.column(task)
+        return column if self.proper else nn.ModuleList([column.body(), column.layers[HEAD]])
