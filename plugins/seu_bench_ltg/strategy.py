@@ -1,0 +1,92 @@
+"""Learn to Grow as a strategy: search and training per task, old weights frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from seu_bench.backbones import AlexNetShape, width_factor
+from seu_bench.interfaces import Setting, checked_options
+from seu_bench.seeding import RandomState, derive_seed
+from seu_bench.spec import Schedule
+from seu_bench.strategy import StagedStrategy, Step, TaskData
+from seu_bench_ltg import LtgOptions
+from seu_bench_ltg.mixture import Mixture
+from seu_bench_ltg.model import GrowingAlexNet
+from seu_bench_ltg.search import SearchSettings, StructureSearch
+
+
+class LearnToGrow(StagedStrategy):
+    """Li et al., ICML 2019: earlier tasks' units and adapters never change, so nothing is forgotten.
+
+    Args:
+        model: without units.
+        search: how to search.
+        options: those of :class:`~seu_bench.strategy.StagedStrategy`.
+    """
+
+    model: GrowingAlexNet
+
+    def __init__(self, *, model: GrowingAlexNet, search: SearchSettings, **options: Any) -> None:
+        super().__init__(model=model, **options)
+        self.search = search
+
+    def steps(self, task: TaskData) -> Sequence[Step]:
+        """Training alone for the first task, which has nothing to choose from; then search and training."""
+        training = Step(lambda: self.training_stage(task), lambda _: self.model.freeze())
+        if self.model.paths:
+            return [Step(lambda: self.search_stage(task), lambda found: self.model.grow(task.index, found)), training]
+        with RandomState(self.seed_for("expand", task.index), self.device).active():
+            self.model.grow_anew(task.index)
+        return [training]
+
+    def search_stage(self, task: TaskData) -> StructureSearch:
+        """The stage that finds the task's structure."""
+        with RandomState(self.seed_for("expand", task.index), self.device).active():
+            mixture = Mixture(self.model, task.index)
+        seed = self.seed_for("search", task.index)
+        return StructureSearch(self.model, mixture, task, self.search, seed, self.device, self.eval_mb_size)
+
+    def describe(self) -> dict[str, Any]:
+        """Paths and choices per learned task, and the task that each unit was made for."""
+        learned = sorted(self.model.paths)
+        layers = [self.model.layer(index) for index in range(len(self.model.layers))]
+        return {
+            "paths": tuple(tuple(stop.unit for stop in self.model.paths[task]) for task in learned),
+            "choices": tuple(tuple(str(choice) for choice in self.model.choices[task]) for task in learned),
+            "unit_tasks": tuple(tuple(layer.unit_tasks) for layer in layers),
+        }
+
+
+def build_ltg(setting: Setting) -> LearnToGrow:
+    """The strategy of a run."""
+    options = checked_options(setting, LtgOptions)
+    search = SearchSettings(
+        schedule=search_schedule(setting),
+        size_penalty=options.size_penalty,
+        arch_learning_rate=options.arch_learning_rate,
+        arch_weight_decay=options.arch_weight_decay,
+        cosine=options.lr_schedule == "cosine",
+        select=options.restore == "best_valid",
+    )
+    return LearnToGrow.of(setting, model=growing_alexnet(setting), search=search)
+
+
+def search_schedule(setting: Setting) -> Schedule:
+    """The training stage's schedule, with the search's own epochs and weight decay."""
+    options = checked_options(setting, LtgOptions)
+    training = options.applied_to(setting.protocol.training)
+    epochs = training.epochs if options.search_epochs is None else options.search_epochs
+    return training.model_copy(update={"epochs": epochs, "weight_decay": options.search_weight_decay})
+
+
+def growing_alexnet(setting: Setting) -> GrowingAlexNet:
+    """The model of a run: heads, and no units yet.
+
+    Raises:
+        RequestError: the images are too small.
+    """
+    options, plan = checked_options(setting, LtgOptions), setting.plan
+    shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(setting))
+    with RandomState(derive_seed(setting.seed, "model")).active():
+        return GrowingAlexNet(shape, plan.classes, options.adapter)
