@@ -135,9 +135,9 @@ def run(results: Path, data_root: Path | None, device: str, force: bool, **asked
 @click.argument("kind", required=False)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def list_(kind: str | None, form: str) -> None:
-    """Show what is installed.
+    """Show what is installed, and what is not available and why.
 
-    KIND is strategies, searchers, creators, benchmarks, datasets or metrics.
+    KIND is strategies, backbones, searchers, creators, benchmarks, datasets or metrics.
     """
     kinds = _registry().kinds
     if kind is not None and kind not in kinds:
@@ -160,15 +160,23 @@ def list_(kind: str | None, form: str) -> None:
                 if hasattr(entry.factory, "options"):
                     row["options"] = describe_options(entry.factory.options)
                 entries.append(row)
+            for missing in table.unavailable.values():
+                row = {"name": missing.name, "package": missing.package, "unavailable": missing.factory.reason}
+                entries.append(row if kind is not None else {**row, "kind": table.singular})
         click.echo(json.dumps(entries, indent=1))
         return
     for table in shown:
         if kind is None:
             click.secho(table.plural, bold=True)
-        name_width = max((len(name) for name in table), default=0)
-        package_width = max((len(entry.package) for entry in table.values()), default=0)
-        for entry in table.values():
-            click.echo(f"  {entry.name:<{name_width}}  {entry.package:<{package_width}}  {entry.summary}")
+        lines = [(entry.name, entry.package, entry.summary) for entry in table.values()]
+        lines += [
+            (entry.name, entry.package, f"not available: {entry.factory.reason}")
+            for entry in table.unavailable.values()
+        ]
+        name_width = max((len(name) for name, _, _ in lines), default=0)
+        package_width = max((len(package) for _, package, _ in lines), default=0)
+        for name, package, text in lines:
+            click.echo(f"  {name:<{name_width}}  {package:<{package_width}}  {text}")
 
 
 @cli.command()

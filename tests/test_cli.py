@@ -16,7 +16,7 @@ from seu_bench.cli import cli
 from seu_bench.registry import Registry
 
 HEAVY = ("torch", "torchvision", "avalanche", "pandas", "rich", "numpy", "sklearn", "scipy")
-KINDS = ["strategies", "searchers", "creators", "benchmarks", "datasets", "metrics"]
+KINDS = ["strategies", "backbones", "searchers", "creators", "benchmarks", "datasets", "metrics"]
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,28 @@ def test_list_of_a_kind(command: Command, kind: str) -> None:
     rows = json.loads(answer.out)
     assert (answer.status, answer.err) == (0, "")
     table = Registry().kinds[kind]
-    assert [(row["name"], row["package"], row["summary"]) for row in rows] == [
+    offered = [row for row in rows if "unavailable" not in row]
+    assert [(row["name"], row["package"], row["summary"]) for row in offered] == [
         (entry.name, entry.package, entry.summary) for entry in table.values()
     ]
-    assert all(row["package"] == "seu-bench" and row["summary"] for row in rows)
-    assert [row["name"] for row in rows] == sorted(row["name"] for row in rows)
+    assert all(row["package"] == "seu-bench" and row["summary"] for row in offered)
+    assert [row["name"] for row in offered] == sorted(row["name"] for row in offered)
+    assert {row["name"]: row["unavailable"] for row in rows if row not in offered} == {
+        name: entry.factory.reason for name, entry in table.unavailable.items()
+    }
+
+
+def test_what_is_not_available(command: Command) -> None:
+    """Names that cannot be used are listed with the reason, for readers and programs, and refused with it."""
+    rows = json.loads(command("list", "--format", "json").out)
+    (row,) = [row for row in rows if row["name"] == "bic"]
+    assert row["kind"] == "strategy"
+    assert "scheduler" in row["unavailable"]
+    (line,) = [line for line in command("list").out.splitlines() if line.split()[:1] == ["bic"]]
+    assert f"not available: {row['unavailable']}" in line
+    answer = command("run", "--strategy", "bic")
+    assert answer.status == 2
+    assert row["unavailable"] in answer.err
 
 
 def test_list_of_everything(command: Command) -> None:
@@ -114,7 +131,7 @@ def test_list_has_options(command: Command) -> None:
     options = {option["name"]: option for option in rows["seu"]["options"]}
     assert options["edges"]["choices"] == ["top2", "all14"]
     assert options["edges"]["default"] == "top2"
-    assert all(option["help"] for row in rows.values() for option in row["options"])
+    assert all(option["help"] for row in rows.values() for option in row.get("options", []))
 
 
 def test_list_for_a_reader(command: Command) -> None:

@@ -1,0 +1,200 @@
+"""From a run's setting to one of Avalanche's strategies: which plugins make it, with which arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from avalanche.training import plugins as stock
+from avalanche.training.plugins.rwalk import RWalkPlugin
+from torch import nn
+from torch.utils.data import DataLoader
+
+from seu_bench.backbones import backbone_model
+from seu_bench.errors import RequestError
+from seu_bench.interfaces import Setting, checked_options
+from seu_bench.loading import batch_bounds
+from seu_bench.multihead import BackboneModel
+from seu_bench_avalanche.options import (
+    MEMORY,
+    AgemOptions,
+    EpisodicOptions,
+    ErAceOptions,
+    GemOptions,
+    LwfOptions,
+    MasOptions,
+    MemoryOptions,
+    MirOptions,
+    PlainOptions,
+    ReplayOptions,
+    RwalkOptions,
+    SiOptions,
+)
+from seu_bench_avalanche.strategy import AvalancheStrategy, Cumulative, ErAce, Joint
+
+Methods = Sequence[Any]
+
+
+def build(name: str, setting: Setting) -> AvalancheStrategy:
+    """The strategy ``name`` of a run.
+
+    Raises:
+        RequestError: the options do not fit the stream.
+    """
+    model = backbone_model(setting)
+    if name in PLUGINS:
+        return AvalancheStrategy.of(setting, model=model, methods=PLUGINS[name](setting, model))
+    arguments: dict[str, Any] = {"criterion": nn.CrossEntropyLoss()}
+    if name == "er_ace":
+        options = checked_options(setting, ErAceOptions)
+        arguments |= {"mem_size": options.mem_size, "batch_size_mem": options.batch_size_mem}
+    return TEMPLATES[name].of(setting, model=model, avalanche=arguments)
+
+
+def patterns_per_task(options: EpisodicOptions, tasks: int) -> int:
+    """Images kept per task."""
+    return options.patterns_per_experience or max(1, MEMORY // tasks)
+
+
+def training_batch(setting: Setting, options: PlainOptions) -> int:
+    """Images per training batch."""
+    return options.applied_to(setting.protocol.training).batch_size
+
+
+def _lwf(setting: Setting, _: BackboneModel) -> Methods:
+    options = checked_options(setting, LwfOptions)
+    return [stock.LwFPlugin(options.alpha, options.temperature)]
+
+
+def _si(setting: Setting, _: BackboneModel) -> Methods:
+    options = checked_options(setting, SiOptions)
+    return [CopyingSi(options.si_lambda, eps=options.eps)]
+
+
+def _mas(setting: Setting, _: BackboneModel) -> Methods:
+    options = checked_options(setting, MasOptions)
+    return [stock.MASPlugin(options.lambda_reg, options.alpha)]
+
+
+def _rwalk(setting: Setting, _: BackboneModel) -> Methods:
+    options = checked_options(setting, RwalkOptions)
+    schedule = options.applied_to(setting.protocol.training)
+    shortest = min(task.train for task in setting.plan.tasks)
+    # Scores that were never updated within a task are 0, and Avalanche divides by the largest of them.
+    batches = schedule.epochs * len(batch_bounds(shortest, schedule.batch_size, join=True))
+    return [RWalkPlugin(options.ewc_lambda, options.ewc_alpha, min(options.delta_t, batches))]
+
+
+def _gem(setting: Setting, _: BackboneModel) -> Methods:
+    options = checked_options(setting, GemOptions)
+    patterns = patterns_per_task(options, len(setting.plan.tasks))
+    return [stock.GEMPlugin(patterns, options.memory_strength)]
+
+
+def _agem(setting: Setting, _: BackboneModel) -> Methods:
+    options = checked_options(setting, AgemOptions)
+    tasks = len(setting.plan.tasks)
+    if options.sample_size < tasks - 1:
+        raise RequestError(
+            f"a sample of {options.sample_size} images has none of some of the {tasks - 1} earlier tasks",
+            where="-o sample_size",
+            remedy=f"give at least {tasks - 1}",
+        )
+    return [stock.AGEMPlugin(patterns_per_task(options, tasks), options.sample_size)]
+
+
+def _replay(setting: Setting, _: BackboneModel) -> Methods:
+    options = checked_options(setting, ReplayOptions)
+    return [stock.ReplayPlugin(options.mem_size, batch_size_mem=options.batch_size_mem)]
+
+
+def _mir(setting: Setting, _: BackboneModel) -> Methods:
+    options = checked_options(setting, MirOptions)
+    batch = options.batch_size_mem or training_batch(setting, options)
+    return [MultiHeadMir(batch, options.mem_size, max(options.subsample, batch))]
+
+
+def _gdumb(setting: Setting, _: BackboneModel) -> Methods:
+    return [stock.GDumbPlugin(checked_options(setting, MemoryOptions).mem_size)]
+
+
+def _cwr(_: Setting, model: BackboneModel) -> Methods:
+    plugin = stock.CWRStarPlugin(model, cwr_layer_name="heads.0")
+    return [HeadOfTheTask(plugin), plugin]
+
+
+def _from_scratch(_: Setting, __: BackboneModel) -> Methods:
+    return [stock.FromScratchTrainingPlugin()]
+
+
+#: Strategies that are plugins of Avalanche.
+PLUGINS: Final[dict[str, Callable[[Setting, BackboneModel], Methods]]] = {
+    "lwf": _lwf,
+    "si": _si,
+    "mas": _mas,
+    "rwalk": _rwalk,
+    "gem": _gem,
+    "agem": _agem,
+    "replay": _replay,
+    "mir": _mir,
+    "gdumb": _gdumb,
+    "cwr": _cwr,
+    "from_scratch": _from_scratch,
+}
+
+
+#: Strategies that are templates of their own.
+TEMPLATES: Final[dict[str, type[AvalancheStrategy]]] = {"cumulative": Cumulative, "er_ace": ErAce, "joint": Joint}
+
+
+class HeadOfTheTask(stock.SupervisedPlugin):  # type: ignore[type-arg]
+    """Points CWR* to the head of the task that begins. By itself it takes the last head of the model for all tasks,
+    and mixes classes of different heads that have the same number."""
+
+    def __init__(self, cwr: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.cwr = cwr
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Choose the head and forget what was kept of the last one."""
+        self.cwr.cwr_layer_name = f"heads.{strategy.experience.current_experience}"
+        self.cwr.model.saved_weights.clear()
+        self.cwr.model.past_j.clear()
+
+
+class CopyingSi(stock.SynapticIntelligencePlugin):
+    """SI that keeps copies of weights. On a CPU Avalanche's keeps views of the weights themselves: no path is ever
+    seen, every importance is 0, and nothing is protected."""
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Keep the weights that the task begins with."""
+        super().before_training_exp(strategy, **kwargs)
+        _copy(self.ewc_data[0])
+
+    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Keep the weights that the batch begins with."""
+        super().before_training_iteration(strategy, **kwargs)
+        _copy(self.syn_data["old_theta"])
+
+
+def _copy(kept: Mapping[str, Any]) -> None:
+    for entry in kept.values():
+        entry.data = entry.data.clone()
+
+
+class MultiHeadMir(stock.MIRPlugin):
+    """MIR whose memory offers every class. Avalanche's leaves out those whose number occurs in the last batch; where
+    each task counts its classes from 0, that is nearly all of them, and nothing would be replayed."""
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Update the memory."""
+        self.storage_policy.update(strategy, **kwargs)
+        buffer = self.storage_policy.buffer
+        self.replay_loader = None
+        if len(buffer) > self.batch_size_mem:
+            self.replay_loader = _endless(DataLoader(buffer, self.subsample, shuffle=True))
+
+
+def _endless(loader: Any) -> Any:
+    while True:
+        yield from loader

@@ -1,0 +1,190 @@
+"""Avalanche's strategies as staged ones: its plugins and templates unchanged, around our training loop.
+
+Everything that Avalanche's algorithms do happens in its own callbacks. What differs from a stock script is what every
+strategy here shares: batches gathered whole, a fresh optimiser and a cosine schedule per task, gradient clipping,
+stages that are timed and counted, and randomness that hangs on the run's seed alone. As in Avalanche, all of the model
+trains, and the last weights are kept.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from avalanche.training.supervised import ER_ACE as StockErAce  # noqa: N811
+from avalanche.training.supervised import Cumulative as StockCumulative
+from avalanche.training.supervised import JointTraining as StockJoint
+from torch import Tensor, nn
+
+from seu_bench.loading import MixedLoader
+from seu_bench.multihead import BackboneModel
+from seu_bench.seeding import RandomState, derive_seed
+from seu_bench.stages import EpochReport, Stage
+from seu_bench.strategy import StagedStrategy, Step, TaskData
+from seu_bench.training import TrainingStage
+
+
+class PassCounter:
+    """Images that pass through a backbone or any copy of it, told to the stage that is running.
+
+    Teachers and look-ahead models are copies made by ``deepcopy``; the hook is a plain function, which such a copy
+    shares, so their passes are counted too.
+    """
+
+    def __init__(self, backbone: nn.Module) -> None:
+        self.told: Callable[[int], None] | None = None
+
+        def count(_module: nn.Module, arguments: tuple[Tensor, ...], _output: object) -> None:
+            if self.told is not None:
+                self.told(len(arguments[0]))
+
+        backbone.register_forward_hook(count)
+
+    @contextmanager
+    def telling(self, told: Callable[[int], None]) -> Iterator[None]:
+        """Tell ``told`` for the length of a ``with`` block."""
+        self.told = told
+        try:
+            yield
+        finally:
+            self.told = None
+
+
+class AvalancheStrategy(StagedStrategy):
+    """Avalanche's plugins around the training loop.
+
+    Args:
+        methods: the plugins that make the strategy; their work after a task is a stage called ``consolidation``.
+        options: those of :class:`~seu_bench.strategy.StagedStrategy`.
+    """
+
+    model: BackboneModel
+
+    def __init__(self, *, model: BackboneModel, methods: Sequence[Any] = (), **options: Any) -> None:
+        super().__init__(model=model, plugins=list(methods), **options)
+        self.methods = list(methods)
+        self.passes = PassCounter(model.backbone)
+        self.randomness = RandomState(derive_seed(self.seed, "avalanche"), self.device)
+
+    def train(self, experiences: Any, eval_streams: Any = None, **kwargs: Any) -> Any:
+        """Train as Avalanche does; what its plugins draw outside of stages comes from the run's seed."""
+        with self.randomness.active(), without_deprecations():
+            return super().train(experiences, eval_streams, **kwargs)
+
+    def training_mode(self) -> None:
+        """As the plugins left it: CWR* freezes layers, RWalk trains in evaluation mode."""
+
+    def training_stage(self, task: TaskData) -> TrainingStage:
+        """The training stage, which counts every pass through the backbone."""
+        return CountedTraining(self, task)
+
+    def trained_module(self, task: TaskData) -> nn.Module:
+        """All of the model: distillation, replay and penalties reach every head."""
+        return self.model
+
+    def make_train_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
+        """Whole batches, also of data sets that a strategy put together from several tasks."""
+        dataset: Any = self.adapted_dataset
+        if len(dataset.targets_task_labels.uniques) > 1:
+            self.dataloader = MixedLoader(dataset, self.train_mb_size)
+        else:
+            super().make_train_dataloader(*arguments, **kwargs)
+
+    def _before_training_exp(self, **kwargs: Any) -> None:
+        # Avalanche's own models note this when they adapt; LwF distils the heads of these tasks.
+        self.model.known_train_tasks_labels.add(self._task_of(self.experience))
+        super()._before_training_exp(**kwargs)  # type: ignore[no-untyped-call]
+
+    def _after_training_exp(self, **kwargs: Any) -> None:
+        if self.methods:
+            Consolidation(self, kwargs).run(self.watch)
+        for plugin in self.plugins:
+            if plugin not in self.methods and hasattr(plugin, "after_training_exp"):
+                plugin.after_training_exp(self, **kwargs)
+
+
+class Cumulative(AvalancheStrategy, StockCumulative):  # type: ignore[misc]
+    """Trains on the images of all tasks so far."""
+
+
+class ErAce(AvalancheStrategy, StockErAce):  # type: ignore[misc]
+    """Experience replay with asymmetric cross-entropy."""
+
+
+class Joint(AvalancheStrategy, StockJoint):  # type: ignore[type-arg,misc]
+    """Trains once on the whole stream."""
+
+    whole_stream = True
+
+    def steps(self, task: TaskData) -> Sequence[Step]:
+        """One training stage, booked on the last task."""
+        return super().steps(replace(task, index=len(self._experiences) - 1))
+
+    def _before_training_exp(self, **kwargs: Any) -> None:
+        self.model.known_train_tasks_labels.update(map(self._task_of, self._experiences))
+        super()._before_training_exp(**kwargs)
+
+    def _after_training_exp(self, **kwargs: Any) -> None:
+        # It stops after the first experience, by when it has learned them all.
+        self.experience = self._experiences[-1]
+        self.clock.train_exp_counter = len(self._experiences) - 1
+        super()._after_training_exp(**kwargs)
+
+
+class CountedTraining(TrainingStage):
+    """Training in which every pass through the backbone counts, those of teachers and memories included."""
+
+    counts_batches = False
+
+    def run_epoch(self) -> EpochReport:
+        """One epoch."""
+        strategy = self.strategy
+        if not isinstance(strategy, AvalancheStrategy):
+            raise TypeError("only an AvalancheStrategy counts its passes")
+        with strategy.passes.telling(self.passed):
+            return super().run_epoch()
+
+
+class Consolidation(Stage[None]):
+    """What the methods do after a task: importances, teachers, memories."""
+
+    def __init__(self, strategy: AvalancheStrategy, arguments: Mapping[str, Any]) -> None:
+        task = int(strategy.experience.current_experience)  # type: ignore[union-attr]
+        super().__init__("consolidation", task, 1, strategy.seed_for("consolidation", task), strategy.device)
+        self.strategy = strategy
+        self.arguments = arguments
+
+    def run_epoch(self) -> EpochReport:
+        """Each method's callback once."""
+        with self.strategy.passes.telling(self.passed):
+            for method in self.strategy.methods:
+                if hasattr(method, "after_training_exp"):
+                    method.after_training_exp(self.strategy, **self.arguments)
+        return EpochReport()
+
+    def result(self) -> None:
+        """Nothing: the methods keep what they need."""
+
+    def own_state(self) -> dict[str, Any]:
+        """Nothing: there is no state between two epochs of one."""
+        return {}
+
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Nothing to load."""
+
+
+@contextmanager
+def without_deprecations() -> Iterator[None]:
+    """Avalanche warns of parts of itself that it calls; it is pinned, and whoever runs a benchmark can do nothing.
+
+    Ignoring is not enough: it sets its own warnings to be shown always, so they are caught as well.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+    for warning in caught:
+        if not issubclass(warning.category, DeprecationWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
