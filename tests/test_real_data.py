@@ -36,25 +36,28 @@ def all_cores() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("benchmark", ["pmnist", "split_cifar100"])
-def test_seu_never_forgets_a_bit(benchmark: str) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "benchmark"),
+    [("seu", "pmnist"), ("seu", "split_cifar100"), ("pnn", "split_cifar100"), ("ltg", "split_cifar100")],
+)
+def test_never_forgets_a_bit(strategy: str, benchmark: str) -> None:
     """Task 0's logits are the same bits after every later task, and no column of the matrix changes."""
-    run = resolve(Registry(), Request("seu", benchmark, protocol="quick"))
+    run = resolve(Registry(), Request(strategy, benchmark, protocol="quick"))
     stream = build_stream(run.spec.benchmark, lambda name: run.load(name, Path(ROOT or "")), run.limits, run.spec.seed)
     tasks = len(stream.tasks)
     matrix = AccuracyMatrix(tasks)
     evaluator = EvaluationPlugin(matrix, loggers=[SilentLogger()])
-    strategy = run.strategy.build(run.setting(stream.plan, evaluator=evaluator))
+    learner = run.strategy.build(run.setting(stream.plan, evaluator=evaluator))
     scenario = stream.avalanche()
     everything = torch.arange(len(stream.tasks[0].test))
     first, _ = stream.tasks[0].test.gather(everything)
     known: torch.Tensor | None = None
     for task, experience in enumerate(scenario.streams["train"]):
-        strategy.train(experience, eval_streams=[[scenario.streams["valid"][task]]])
-        strategy.eval(scenario.streams["test"][: task + 1])
-        strategy.model.eval()
+        learner.train(experience, eval_streams=[[scenario.streams["valid"][task]]])
+        learner.eval(scenario.streams["test"][: task + 1])
+        learner.model.eval()
         with torch.no_grad():
-            logits = strategy.model.forward_single_task(first, 0)
+            logits = learner.model.forward_single_task(first, 0)
         if known is None:
             known = logits
         assert torch.equal(logits, known), f"task 0's logits changed while task {task} was learned"
