@@ -13,7 +13,7 @@ from seu_bench.interfaces import Cost, Setting, StageCost, checked_options
 from seu_bench.loading import batch_bounds
 from seu_bench.sizes import count_parameters
 from seu_bench.spec import Schedule
-from seu_bench_avalanche.methods import patterns_per_task, training_batch
+from seu_bench_avalanche.methods import memory_batch, patterns_per_task
 from seu_bench_avalanche.options import (
     AgemOptions,
     ErAceOptions,
@@ -99,13 +99,13 @@ def _agem(setting: Setting) -> list[StageCost]:
 
 def _replay(setting: Setting) -> list[StageCost]:
     options = checked_options(setting, ReplayOptions)
-    batch = min(options.batch_size_mem or training_batch(setting, options), options.mem_size)
+    batch = min(memory_batch(setting, options), options.mem_size)
     return _training(setting, _images(setting), per_batch=_later(setting, batch))
 
 
 def _mir(setting: Setting) -> list[StageCost]:
     options = checked_options(setting, MirOptions)
-    batch = options.batch_size_mem or training_batch(setting, options)
+    batch = memory_batch(setting, options)
     sample = min(max(options.subsample, batch), options.mem_size)
     # The model and its look-ahead see the sample; then the chosen images are trained on.
     return _training(setting, _images(setting), per_batch=_later(setting, 2 * sample + batch))

@@ -25,7 +25,6 @@ from seu_bench_avalanche.options import (
     MasOptions,
     MemoryOptions,
     MirOptions,
-    PlainOptions,
     ReplayOptions,
     RwalkOptions,
     SiOptions,
@@ -56,9 +55,9 @@ def patterns_per_task(options: EpisodicOptions, tasks: int) -> int:
     return options.patterns_per_experience or max(1, MEMORY // tasks)
 
 
-def training_batch(setting: Setting, options: PlainOptions) -> int:
-    """Images per training batch."""
-    return options.applied_to(setting.protocol.training).batch_size
+def memory_batch(setting: Setting, options: ReplayOptions) -> int:
+    """Images of the memory per batch: as many as new ones, unless an option says otherwise."""
+    return options.batch_size_mem or options.applied_to(setting.protocol.training).batch_size
 
 
 def _lwf(setting: Setting, _: BackboneModel) -> Methods:
@@ -110,7 +109,7 @@ def _replay(setting: Setting, _: BackboneModel) -> Methods:
 
 def _mir(setting: Setting, _: BackboneModel) -> Methods:
     options = checked_options(setting, MirOptions)
-    batch = options.batch_size_mem or training_batch(setting, options)
+    batch = memory_batch(setting, options)
     return [MultiHeadMir(batch, options.mem_size, max(options.subsample, batch))]
 
 
