@@ -1,0 +1,81 @@
+"""What is published can be made again from its records, and shows what each strategy promises."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pandas
+import pytest
+
+import seu_bench
+from seu_bench.leaderboard import write_leaderboards
+from seu_bench.registry import Registry
+
+ROOT = Path(__file__).resolve().parent.parent
+BASELINES = ROOT / "results" / "published" / "baselines"
+BENCHMARKS = ["split_digits", "pmnist"]
+
+
+@pytest.fixture(scope="module")
+def records() -> pandas.DataFrame:
+    """A row per published run."""
+    return seu_bench.load_records(BASELINES)
+
+
+def on(records: pandas.DataFrame, benchmark: str, backbone: str) -> pandas.DataFrame:
+    """Runs of a benchmark on a network; strategies that take none are on their own."""
+    chosen = records["options.backbone"].fillna("alexnet") == backbone
+    return records[(records["benchmark"] == benchmark) & chosen]
+
+
+def test_leaderboards_come_from_the_records(tmp_path: Path) -> None:
+    """The tables that are published are those that the records give, to the letter."""
+    shutil.copytree(BASELINES / "runs", tmp_path / "runs")
+    made = {path.name: path.read_text(encoding="utf-8") for path in write_leaderboards(tmp_path)}
+    published = {path.name: path.read_text(encoding="utf-8") for path in (BASELINES / "leaderboards").iterdir()}
+    assert made == published
+    assert {f"{benchmark}-v1-quick.md" for benchmark in BENCHMARKS} <= set(made)
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_every_strategy_three_times(records: pandas.DataFrame, benchmark: str) -> None:
+    """All that are offered, on seeds 0, 1 and 2, finished and ranked."""
+    runs = records[records["benchmark"] == benchmark]
+    assert set(runs["strategy"]) == set(Registry().strategies)
+    seeds = runs.groupby(["strategy", "options.backbone"], dropna=False)["seed"].agg(sorted)
+    assert all(found == [0, 1, 2] for found in seeds)
+    assert set(runs["status"]) == {"finished"}
+    assert runs["may_be_ranked"].all()
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_frozen_growth_forgets_exactly_nothing(records: pandas.DataFrame, benchmark: str) -> None:
+    """Progressive networks, Learn to Grow and SEU: 0, not nearly 0, in each run."""
+    runs = records[(records["benchmark"] == benchmark) & records["strategy"].isin(["pnn", "ltg", "seu"])]
+    assert len(runs) == 9
+    assert (runs["forgetting"] == 0).all()
+    assert (runs["bwt"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "backbone"), [("split_digits", "alexnet"), ("pmnist", "alexnet"), ("pmnist", "mlp")]
+)
+def test_ewc_forgets_less_than_naive(records: pandas.DataFrame, benchmark: str, backbone: str) -> None:
+    """On the same network, for each seed."""
+    runs = on(records, benchmark, backbone)
+    forgetting = runs.pivot_table(index="seed", columns="strategy", values="forgetting")
+    assert (forgetting["ewc"] < forgetting["naive"]).all()
+
+
+def test_joint_is_at_the_top_of_pmnist(records: pandas.DataFrame) -> None:
+    """On the network that learns this benchmark the reference has the best mean accuracy of all rows."""
+    runs = records[records["benchmark"] == "pmnist"].assign(backbone=records["options.backbone"].fillna("none"))
+    assert runs.groupby(["strategy", "backbone"])["acc"].mean().idxmax() == ("joint", "mlp")
+
+
+def test_joint_is_above_naive(records: pandas.DataFrame) -> None:
+    """Wherever both were run on the same network."""
+    for benchmark, backbone in (("split_digits", "alexnet"), ("pmnist", "alexnet"), ("pmnist", "mlp")):
+        means = on(records, benchmark, backbone).groupby("strategy")["acc"].mean()
+        assert means["joint"] > means["naive"]
