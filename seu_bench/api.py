@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seu_bench.interfaces import PATIENCE
 from seu_bench.record import Record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
@@ -27,6 +28,7 @@ def run(
     limit: int | None = None,
     synthetic: bool = False,
     force: bool = False,
+    patience: float = PATIENCE,
     progress: bool = False,
 ) -> Record:
     """Make one run and return its record; the keywords are named as the options of ``seu-bench run``.
@@ -53,5 +55,6 @@ def run(
         data_root=Path(data_root) if data_root is not None else None,
         device=device,
         force=force,
+        patience=patience,
     )
     return outcome.record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self, TypeAlias
 
 import torch
@@ -30,6 +30,17 @@ def channels_last(images: Tensor) -> Tensor:
 
 #: One operation index per edge, for the normal and for the reduction cells.
 Sample: TypeAlias = tuple[Sequence[int], Sequence[int]]
+#: One weight per edge and operation, ``[14, 8]``, for the normal and for the reduction cells.
+Mixture: TypeAlias = tuple[Tensor, Tensor]
+
+
+def sample_of(genotype: Genotype) -> Sample:
+    """The sample by which a proxy network computes ``genotype``: edges that it does not have carry ``none``."""
+    chosen = []
+    for kind in (genotype.normal, genotype.reduction):
+        operations = {(edge.node, edge.source): OPERATIONS.index(edge.operation) for edge in kind}
+        chosen.append([operations.get(edge, 0) for edge in EDGES])
+    return chosen[0], chosen[1]
 
 
 class Unit(nn.Module):
@@ -120,7 +131,7 @@ class ExtensionUnit(Unit):
 
 
 class ProxyCell(nn.Module):
-    """A cell with every operation on every edge, of which one per edge is computed."""
+    """A cell with every operation on every edge: one per edge is computed, or all of them are mixed."""
 
     def __init__(self, plan: CellPlan, *, reduce_norm: bool) -> None:
         super().__init__()
@@ -143,20 +154,33 @@ class ProxyCell(nn.Module):
 
     def forward(self, older: Tensor, newer: Tensor, chosen: Sequence[int]) -> Tensor:
         """Output with operation ``chosen[e]`` on edge e; each node sums all its incoming edges (docs/seu.md)."""
+        return self._nodes(older, newer, lambda row, x: self._operation(row, chosen[row])(x))
+
+    def mixture(self, older: Tensor, newer: Tensor, weights: Tensor) -> Tensor:
+        """Output with every operation on every edge, multiplied by ``weights[e, o]`` and summed (DARTS, equation 2).
+
+        ``none`` gives zeros, so that it is not computed; its weight acts through what it takes from the others.
+        """
+
+        def mixed(row: int, x: Tensor) -> Tensor:
+            terms = [weights[row, index] * self._operation(row, index)(x) for index in range(1, len(OPERATIONS))]
+            total: Tensor = sum(terms[1:], terms[0])
+            return total
+
+        return self._nodes(older, newer, mixed)
+
+    def _nodes(self, older: Tensor, newer: Tensor, edge: Callable[[int, Tensor], Tensor]) -> Tensor:
         states = self.inputs(older, newer)
         for node in range(INPUTS, INPUTS + NODES):
-            total: Tensor | None = None
-            for row, (end, source) in enumerate(EDGES):
-                if end != node:
-                    continue
-                operations = self.edges[row]
-                if not isinstance(operations, nn.ModuleList):
-                    raise TypeError("an edge holds a list of operations")
-                value = operations[chosen[row]](states[source])
-                total = value if total is None else total + value
-            if total is not None:
-                states.append(total)
+            incoming = [edge(row, states[source]) for row, (end, source) in enumerate(EDGES) if end == node]
+            states.append(sum(incoming[1:], incoming[0]))
         return torch.cat(states[INPUTS:], dim=1)
+
+    def _operation(self, row: int, index: int) -> nn.Module:
+        operations = self.edges[row]
+        if not isinstance(operations, nn.ModuleList):
+            raise TypeError("an edge holds a list of operations")
+        return operations[index]
 
 
 class ProxyNetwork(nn.Module):
@@ -175,12 +199,50 @@ class ProxyNetwork(nn.Module):
         plans = cell_plans(cells, channels)
         self.cells = nn.ModuleList(ProxyCell(plan, reduce_norm=space.factorized_reduce_norm) for plan in plans)
         self.head = nn.Linear(plans[-1].output, classes)
-        self._reductions = tuple(plan.reduction for plan in plans)
 
     def forward(self, images: Tensor, sample: Sample) -> Tensor:
         """Logits ``[N, classes]`` of the sampled network."""
+        return self._logits(images, lambda cell, *inputs: cell(*inputs, sample[cell.plan.reduction]))
+
+    def mixture(self, images: Tensor, weights: Mixture) -> Tensor:
+        """Logits ``[N, classes]`` of all operations at once, weighted."""
+        return self._logits(images, lambda cell, *inputs: cell.mixture(*inputs, weights[cell.plan.reduction]))
+
+    def _logits(self, images: Tensor, compute: Callable[[ProxyCell, Tensor, Tensor], Tensor]) -> Tensor:
         older = newer = self.stem(channels_last(images))
-        for cell, reduction in zip(self.cells, self._reductions, strict=True):
-            older, newer = newer, cell(older, newer, sample[1] if reduction else sample[0])
+        for cell in self.cells:
+            if not isinstance(cell, ProxyCell):
+                raise TypeError("a proxy network has proxy cells")
+            older, newer = newer, compute(cell, older, newer)
+        logits: Tensor = self.head(newer.mean(dim=(2, 3)))
+        return logits
+
+
+class GenotypeNetwork(nn.Module):
+    """The network of one genotype: a stem, its extension units, global average pooling, one head.
+
+    It is what a task model is whose units are all new, at whatever size.
+
+    Args:
+        image_channels: of the input.
+        classes: outputs of the head.
+        cells, channels: the network's size.
+        space: how units are built.
+    """
+
+    def __init__(
+        self, genotype: Genotype, image_channels: int, classes: int, cells: int, channels: int, space: SearchSpace
+    ) -> None:
+        super().__init__()
+        plans = cell_plans(cells, channels)
+        self.stem = Stem(image_channels, channels)
+        self.cells = nn.ModuleList(ExtensionUnit(genotype, plan, space) for plan in plans)
+        self.head = nn.Linear(plans[-1].output, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits ``[N, classes]``."""
+        older = newer = self.stem(channels_last(images))
+        for cell in self.cells:
+            older, newer = newer, cell(older, newer)
         logits: Tensor = self.head(newer.mean(dim=(2, 3)))
         return logits

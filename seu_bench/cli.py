@@ -99,7 +99,14 @@ def cli() -> None:
     help="cpu, cuda, cuda:1, ...; auto takes an accelerator if there is one.",
 )
 @click.option("--force", is_flag=True, help="Run again even if the same run is finished.")
-def run(results: Path, data_root: Path | None, device: str, force: bool, **asked: Any) -> None:
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1800,
+    show_default=True,
+    help="Seconds that a searcher or a creator may compute without an image or an epoch before it counts as stuck.",
+)
+def run(results: Path, data_root: Path | None, device: str, force: bool, patience: float, **asked: Any) -> None:
     """Learn a benchmark and write the record."""
     request = _request(asked)
     registry = _registry()
@@ -113,7 +120,9 @@ def run(results: Path, data_root: Path | None, device: str, force: bool, **asked
     from seu_bench.wording import why_not_ranked
 
     registry.manager.register(ProgressDisplay(shorter=resolved.shorter), name="progress")
-    outcome = execute(registry, resolved, results=results, data_root=data_root, device=device, force=force)
+    outcome = execute(
+        registry, resolved, results=results, data_root=data_root, device=device, force=force, patience=patience
+    )
     console = _console()
     console.print(record_summary(outcome.record))
     if outcome.reused:

@@ -25,6 +25,11 @@ def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = Tr
     ]
 
 
+def half_passes(epochs: int, images: int) -> tuple[int, int]:
+    """Images that train and images that are scored where each epoch trains on the first half and scores the second."""
+    return epochs * (images // 2), epochs * (images - images // 2)
+
+
 def evaluation_passes(plan: StreamPlan) -> list[StageCost]:
     """After each task, the test images of all tasks up to it."""
     tests = [task.test for task in plan.tasks]

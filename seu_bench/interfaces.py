@@ -7,7 +7,7 @@ the real thing (``build``), which is where torch may be imported.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from seu_bench.search_space import Genotype, SearchSpace
     from seu_bench.spec import CreationSchedule, ProtocolSpec, SearchSchedule
     from seu_bench.stages import Stage, Watcher
+
+#: Seconds without an image or an epoch after which a plugin's stage counts as stuck, unless a run says otherwise.
+PATIENCE = 1800.0
 
 Factory_contra = TypeVar("Factory_contra", contravariant=True)
 
@@ -72,11 +75,22 @@ class StreamPlan:
 
 @dataclass(frozen=True)
 class Component:
-    """A searcher or a creator that was chosen for a run, with its validated options."""
+    """A searcher or a creator that was chosen for a run, with its validated options.
 
+    Attributes:
+        kind: ``searcher`` or ``creator``.
+        plugin, package: who registered it.
+    """
+
+    kind: str
     name: str
     factory: Any
     options: Options
+    plugin: str
+    package: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r} (plugin {self.plugin!r} of package {self.package})"
 
 
 class BackboneFactory(Protocol):
@@ -113,6 +127,7 @@ class Setting:
             :class:`~seu_bench.strategy_options.BackboneOptions`.
         watch: told of every stage's progress; ``None``: nobody watches.
         evaluator: Avalanche's ``EvaluationPlugin`` to hand to the strategy; ``None``: a silent one.
+        patience: seconds that a searcher or a creator may compute without an image or an epoch.
     """
 
     plan: StreamPlan
@@ -125,6 +140,7 @@ class Setting:
     backbone: BackboneFactory | None = None
     watch: Watcher | None = None
     evaluator: Any = None
+    patience: float = PATIENCE
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -258,11 +274,22 @@ class GrowingModel(Protocol):
     def has_new(self) -> Sequence[bool]:
         """Whether the last candidate of each layer is new, i.e. trainable."""
 
+    @property
+    def paths(self) -> Mapping[int, tuple[int, ...]]:
+        """The path of each task that was learned."""
+
     def set_path(self, task: int, path: Sequence[int]) -> None:
         """Make ``path`` the one that ``task`` is computed by."""
 
-    def new_units(self, task: int) -> nn.Module:
-        """All new units and the task's head as one module: what creation trains."""
+    def features(self, x: Tensor, path: Sequence[int]) -> Tensor:
+        """What a head sees of images ``[N, C, H, W]`` on ``path``: ``[N, F]``."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Everything stored, the new candidates and all heads included."""
+
+    def new_units(self, task: int) -> nn.ModuleList:
+        """All new units, in the order of their layers, and the task's head last, as one ``ModuleList``: what creation
+        trains."""
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes]`` of the task's head on its path."""

@@ -28,6 +28,7 @@ class FactorizedReduce(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, *, affine: bool, norm: bool = True) -> None:
         super().__init__()
+        self.relu = nn.ReLU()
         self.even = nn.Conv2d(inputs, outputs // 2, 1, bias=False)
         self.odd = nn.Conv2d(inputs, outputs - outputs // 2, 1, bias=False)
         # The published code builds this BatchNorm, counts it and does not call it (docs/seu.md).
@@ -36,7 +37,7 @@ class FactorizedReduce(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``[N, C_in, H, W]`` -> ``[N, C_out, ceil(H/2), ceil(W/2)]``."""
-        x = functional.relu(x)
+        x = self.relu(x)
         # The zero row and column keep the two halves equal in size where H or W is odd; even sizes never read them.
         shifted = functional.pad(x, (0, 1, 0, 1))[:, :, 1:, 1:]
         # Pixels are picked before the convolutions rather than by their stride: in torch 2.15 on CPUs the backward pass

@@ -12,7 +12,7 @@ from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError
 from seu_bench.interfaces import BackboneFactory, Component, DatasetSource, Setting, StrategyFactory, StreamPlan
 from seu_bench.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.planning import dataset_names, plan_stream
-from seu_bench.registry import Registry
+from seu_bench.registry import Entry, Registry
 from seu_bench.sources import checksum_of_definition, definition_source
 from seu_bench.spec import BenchmarkSource, ImageLimits, ProtocolSpec, RunSpec
 from seu_bench.strategy_options import BackboneOptions
@@ -230,9 +230,10 @@ def _component(
         return None
     name = wanted or factory.components[kind]
     table = registry.searchers if kind == "searcher" else registry.creators
-    chosen: Any = table.find(name).factory
+    entry: Entry[Any] = table.find(name)
+    chosen = entry.factory
     model: type[Options] = chosen.options
     layers = protocol.searchers if kind == "searcher" else protocol.creators
     known_preset = {key: value for key, value in preset.items() if key in model.model_fields}
     options = build_options(model, f"{kind} {name!r}", layers.get(name, {}), known_preset, given)
-    return Component(name, chosen, options)
+    return Component(kind, name, chosen, options, entry.plugin, entry.package)

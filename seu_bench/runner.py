@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seu_bench.errors import PluginError, ResultsError, RunError, SeuBenchError
-from seu_bench.interfaces import MetricFunction, StreamPlan
+from seu_bench.interfaces import PATIENCE, MetricFunction, StreamPlan
 from seu_bench.metrics import KnownMetric, compute_metrics
 from seu_bench.record import Record, StageRecord, Status, read_record, record_path, write_record, write_whole
 from seu_bench.registry import Entry, Registry
@@ -59,12 +59,14 @@ def execute(
     data_root: Path | None = None,
     device: str = "auto",
     force: bool = False,
+    patience: float = PATIENCE,
 ) -> Outcome:
     """Make a run, or return the record of the same run if it is finished already.
 
     Args:
         registry: whose hooks are told of the progress.
         force: run again in any case.
+        patience: seconds that a searcher or a creator may compute without an image or an epoch.
 
     Raises:
         DataError: a data set is absent or damaged; nothing is written.
@@ -79,12 +81,18 @@ def execute(
             known = None  # a damaged record is made again
         if known is not None and known.status == "finished":
             return Outcome(known, path, reused=True)
-    return Outcome(_Run(registry, run, results, data_root, device).make(), path)
+    return Outcome(_Run(registry, run, results, data_root, device, patience).make(), path)
 
 
 class _Run:
     def __init__(
-        self, registry: Registry, run: ResolvedRun, results: Path, data_root: Path | None, device: str
+        self,
+        registry: Registry,
+        run: ResolvedRun,
+        results: Path,
+        data_root: Path | None,
+        device: str,
+        patience: float,
     ) -> None:
         self.registry = registry
         self.hook: Any = registry.manager.hook
@@ -92,6 +100,7 @@ class _Run:
         self.results = results
         self.data_root = data_root
         self.device_name = device
+        self.patience = patience
         self.ledger = _Ledger(lambda progress: self._tell("stage_progress", progress=progress))
         self.strategy: Any = None
 
@@ -118,7 +127,7 @@ class _Run:
         self.matrix = AccuracyMatrix(len(plan.tasks))
         self.sizes = ModelSizes()
         evaluator = EvaluationPlugin(self.matrix, self.sizes, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
-        setting = run.setting(plan, device, watch=self.ledger, evaluator=evaluator)
+        setting = run.setting(plan, device, watch=self.ledger, evaluator=evaluator, patience=self.patience)
         self.device = torch.device(device)
         self.began = time.perf_counter()
         self.record = self._opening_record(plan, device)

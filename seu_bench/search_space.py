@@ -7,6 +7,7 @@ Every edge carries one of eight operations. No torch here: sizes are known befor
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -110,9 +111,51 @@ class SearchSpace:
         Args:
             tables: one table ``[14, 8]`` per cell type.
             tie_order: order in which ``n`` equal candidates are preferred; the first index by default.
+
+        Raises:
+            ValueError: a table holds NaN, which no rule can rank.
         """
+        if any(np.isnan(table).any() for table in tables):
+            raise ValueError("a table of operations holds NaN")
         kinds = [self._derive_kind(table, tie_order) for table in tables]
         return Genotype(kinds[0], kinds[-1])
+
+    def random_genotype(self, below: Callable[[int], int] = random.randrange) -> Genotype:
+        """A genotype drawn uniformly: for each node two of its possible sources and an operation other than ``none``
+        for each (``top2``), or an operation for every edge (``all14``).
+
+        Args:
+            below: draws an integer from 0 to n - 1; by Python's global generator by default, which a stage seeds.
+        """
+        kinds = [self._random_kind(below) for _ in range(self.cell_types)]
+        return Genotype(kinds[0], kinds[-1])
+
+    def fault(self, genotype: object) -> str | None:
+        """Why ``genotype`` is none of this space; ``None``: it is one."""
+        if not isinstance(genotype, Genotype):
+            return f"it is no Genotype but {type(genotype).__name__}"
+        if self.cell_types == 1 and genotype.normal != genotype.reduction:
+            return "its normal and its reduction form differ, and with cell_types=1 they are one"
+        for kind in (genotype.normal, genotype.reduction):
+            if self.edges == "all14" and len(kind) != len(EDGES):
+                return f"it has {len(kind)} edges in place of {len(EDGES)}"
+            if self.edges == "top2":
+                for node in range(INPUTS, INPUTS + NODES):
+                    if (count := sum(edge.node == node for edge in kind)) != 2:
+                        return f"node {node} has {count} edges in place of 2"
+                if any(edge.operation == OPERATIONS[0] for edge in kind):
+                    return f"{OPERATIONS[0]!r} is on an edge, and edges=top2 never chooses it"
+        return None
+
+    def _random_kind(self, below: Callable[[int], int]) -> tuple[Edge, ...]:
+        if self.edges == "all14":
+            return tuple(Edge(*edge, OPERATIONS[below(len(OPERATIONS))]) for edge in EDGES)
+        drawn = []
+        for node in range(INPUTS, INPUTS + NODES):
+            sources = list(range(node))
+            pair = sorted(sources.pop(below(len(sources))) for _ in range(2))
+            drawn += [Edge(node, source, OPERATIONS[1 + below(len(OPERATIONS) - 1)]) for source in pair]
+        return tuple(drawn)
 
     def _derive_kind(self, table: Table, tie_order: Callable[[int], Sequence[int]]) -> tuple[Edge, ...]:
         first = 1 if self.edges == "top2" else 0

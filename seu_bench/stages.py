@@ -218,7 +218,11 @@ class BestWeights:
         """Keep the present weights if ``loss`` is the lowest so far."""
         if loss < self.loss:
             self.loss = loss
-            self._kept = {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+            self.keep()
+
+    def keep(self) -> None:
+        """Keep the present weights in any case."""
+        self._kept = {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
 
     def restore(self) -> None:
         """Go back to the weights kept, if any."""

@@ -18,7 +18,9 @@ from seu_bench.spec import BenchmarkSpec, ClassSplit, DatasetSequence, Permutati
 from seu_bench_benchmarks.datasets import DATASETS
 
 FOLDER = Path(seu_bench_benchmarks.__file__).parent
-NAMES = ["mixture", "pmnist", "split_cifar10", "split_cifar100", "split_digits"]
+NAMES = ["mixture", "pmnist", "split_cifar10", "split_cifar100", "split_digits", "split_fashion"]
+#: In no paper of SEU.
+OURS = {"split_digits", "split_fashion"}
 
 
 def load(name: str, overrides: dict[str, Any] | None = None) -> BenchmarkSpec:
@@ -53,10 +55,10 @@ def test_every_file_is_whole(name: str) -> None:
     spec = load(name)
     assert spec.name == name
     assert spec.version == 1
-    assert spec.default_protocol == ("quick" if name == "split_digits" else "paper")
+    assert spec.default_protocol == ("quick" if name in OURS else "paper")
     assert set(spec.protocols) == {"paper", "quick", "smoke"}
     assert not spec.protocols["smoke"].ranked and spec.protocols["paper"].ranked
-    if name != "split_digits":
+    if name not in OURS:
         assert "arXiv:2003.08559" in spec.citation
     used = (
         [task.dataset for task in spec.stream.tasks.values()]

@@ -253,7 +253,7 @@ def test_unsampled_parameters_drift_or_stay() -> None:
         for name in used:
             if ".edges." in name:
                 _, cell, _, row, index, *_ = name.split(".")
-                place = int(row) + 14 * stage.network._reductions[int(cell)]
+                place = int(row) + 14 * stage.network.cells[int(cell)].plan.reduction
                 if first[place][int(index)] == again[place][int(index)] == 1:
                     idle.append(name)
         assert idle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from seu_bench.errors import RequestError
+from seu_bench.guard import GuardedStage
 from seu_bench.interfaces import CreationTask, SearchTask, Setting, checked_options
 from seu_bench.search_space import Genotype, SearchSpace, named_genotype
 from seu_bench.seeding import RandomState, derive_seed
@@ -43,12 +44,27 @@ def build_seu(setting: Setting) -> Seu:
         creation_schedule = creation_schedule.model_copy(update=decay)
 
     def search(task: SearchTask) -> Stage[Genotype]:
-        stage: Stage[Genotype] = searcher.factory.build(searcher.options, task)
-        return stage
+        return GuardedStage(
+            searcher,
+            lambda: searcher.factory.build(searcher.options, task),
+            stage="search",
+            task=task.task,
+            passes=sum(searcher.factory.passes(searcher.options, task.schedule, len(task.images))),
+            fault=task.space.fault,
+            patience=setting.patience,
+        )
 
     def create(task: CreationTask) -> Stage[tuple[int, ...]]:
-        stage: Stage[tuple[int, ...]] = creator.factory.build(creator.options, task)
-        return stage
+        before = model.frozen_state()
+        return GuardedStage(
+            creator,
+            lambda: creator.factory.build(creator.options, task),
+            stage="creation",
+            task=task.task,
+            passes=sum(creator.factory.passes(creator.options, task.schedule, len(task.images))),
+            fault=lambda path: model.path_fault(path) or model.frozen_fault(before),
+            patience=setting.patience,
+        )
 
     with RandomState(derive_seed(setting.seed, "model")).active():
         model = make_super_model(setting)

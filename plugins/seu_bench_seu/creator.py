@@ -24,7 +24,7 @@ class MdlCreation(MultinomialStage[tuple[int, ...]]):
         super().__init__("creation", task.task, options, schedule, task.images, task.seed, task.device)
         self.model = task.model
         candidates = self.model.candidates
-        self.prepare(
+        self.start(
             self.model.new_units(task.task),
             candidates,
             first_epochs=[
@@ -48,8 +48,9 @@ class MdlCreation(MultinomialStage[tuple[int, ...]]):
         """Switch the super model; frozen units refuse."""
         self.model.train(training)
 
-    def scored(self, loss: float) -> None:
-        """Keep the best weights."""
+    def learn(self, sampled: list[int], accuracy: float, loss: float) -> None:
+        """The rule; and the best weights are kept."""
+        super().learn(sampled, accuracy, loss)
         if self.restore == "best_valid":
             self.best.offer(loss)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from seu_bench.costing import half_passes
 from seu_bench.interfaces import Cost, CreationTask, SearchTask, Setting
 from seu_bench.options import Options
 from seu_bench.spec import CreationSchedule, SearchSchedule
@@ -30,7 +31,7 @@ class MdlSearcherFactory:
 
     def passes(self, options: SearchOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
         """Half of the images train and half are scored in every epoch."""
-        return _halves(options.applied_to(schedule).epochs, train_images)
+        return half_passes(options.applied_to(schedule).epochs, train_images)
 
 
 class MdlCreatorFactory:
@@ -47,7 +48,7 @@ class MdlCreatorFactory:
 
     def passes(self, options: CreationOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
         """Half of the images train and half are scored in every epoch."""
-        return _halves(options.applied_to(schedule).epochs, train_images)
+        return half_passes(options.applied_to(schedule).epochs, train_images)
 
 
 class SeuFactory:
@@ -69,8 +70,3 @@ class SeuFactory:
         from seu_bench_seu.costing import seu_cost
 
         return seu_cost(setting)
-
-
-def _halves(epochs: int, train_images: int) -> tuple[int, int]:
-    first: Any = train_images // 2
-    return epochs * first, epochs * (train_images - first)

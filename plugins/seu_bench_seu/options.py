@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
+from seu_bench.search_options import Cells, NetworkOptions
 from seu_bench.spec import ScheduleOptions
 from seu_bench.strategy_options import SelectingOptions
-
-Cells: TypeAlias = Annotated[int, Field(ge=3)]
 
 
 class MdlOptions(ScheduleOptions):
@@ -28,11 +27,8 @@ class MdlOptions(ScheduleOptions):
     tie_break: Literal["first", "random"] = Field("first", description="which of equal candidates is chosen")
 
 
-class SearchOptions(MdlOptions):
+class SearchOptions(MdlOptions, NetworkOptions):
     """Options of the MDL searcher."""
-
-    cells: Cells | None = Field(None, description="cells of the proxy network")
-    channels: PositiveInt | None = Field(None, description="initial channels of the proxy network")
 
 
 class CreationOptions(MdlOptions):

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from seu_bench.cells import ProxyNetwork, Sample
+from seu_bench.cells import Sample
 from seu_bench.interfaces import SearchTask
 from seu_bench.loops import Forward
+from seu_bench.sampling import proxy_network
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype
 from seu_bench_seu.multinomial import MultinomialStage
 from seu_bench_seu.options import SearchOptions
@@ -24,10 +25,8 @@ class MdlSearch(MultinomialStage[Genotype]):
         super().__init__("search", task.task, options, schedule, task.images, task.seed, task.device)
         self.space = task.space
         with self.randomness.active():
-            self.network = ProxyNetwork(
-                task.images.channels, task.classes, schedule.cells, schedule.channels, task.space
-            ).to(task.device)
-        self.prepare(self.network, [len(OPERATIONS)] * (len(EDGES) * task.space.cell_types))
+            self.network = proxy_network(task, schedule)
+        self.start(self.network, [len(OPERATIONS)] * (len(EDGES) * task.space.cell_types))
 
     def forward_of(self, sampled: Sequence[int]) -> Forward:
         """The proxy network with the sampled operations."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, SupportsIndex
 
 import torch
 from torch import Tensor, nn
@@ -102,13 +102,33 @@ class SuperModel(MultiHeadModel):
         Raises:
             ValueError: the path does not fit the layers.
         """
+        if (fault := self.path_fault(path)) is not None:
+            raise ValueError(fault)
+        self.paths[task] = tuple(int(index) for index in path)
+
+    def path_fault(self, path: object) -> str | None:
+        """Why ``path`` names no unit for each layer; ``None``: it does."""
+        if not isinstance(path, Sequence) or not all(isinstance(index, SupportsIndex) for index in path):
+            return f"{path!r} is no path: a path has a whole number for each layer"
         if len(path) != len(self.layers) or any(
             not 0 <= index < count for index, count in zip(path, self.candidates, strict=True)
         ):
-            raise ValueError(f"path {tuple(path)} does not fit layers of {self.candidates} units")
-        self.paths[task] = tuple(int(index) for index in path)
+            return f"path {tuple(path)} does not fit layers of {self.candidates} units"
+        return None
 
-    def new_units(self, task: int) -> nn.Module:
+    def frozen_state(self) -> dict[str, Tensor]:
+        """A copy of everything that no later task may change: units, heads and paths of the tasks learned."""
+        return {name: tensor.detach().clone() for name, tensor in self._frozen()}
+
+    def frozen_fault(self, before: Mapping[str, Tensor]) -> str | None:
+        """Which of it is not, bit by bit, what it was in ``before``; ``None``: all are."""
+        now = dict(self._frozen())
+        for name, tensor in before.items():
+            if name not in now or not torch.equal(_bits(now[name]), _bits(tensor)):
+                return f"it changed {name}, which earlier tasks are computed by"
+        return None
+
+    def new_units(self, task: int) -> nn.ModuleList:
         """All new units and the task's head."""
         new = [self.unit(layer, -1) for layer, is_new in enumerate(self.has_new) if is_new]
         return nn.ModuleList([*new, self.heads[task]])
@@ -126,12 +146,16 @@ class SuperModel(MultiHeadModel):
                 f"task {task_label} has no path yet: it was not learned",
                 remedy="evaluate learned tasks only, e.g. strategy.eval(benchmark.test_stream[: task + 1])",
             )
-        path = self.paths[task_label]
+        logits: Tensor = self.heads[task_label](self.features(x, self.paths[task_label]))
+        return logits
+
+    def features(self, x: Tensor, path: Sequence[int]) -> Tensor:
+        """What a head sees of images ``[N, C, H, W]`` on ``path``: the last layer's output averaged, ``[N, F]``."""
         older = newer = self.unit(0, path[0])(channels_last(x))
         for layer, index in enumerate(path[1:], start=1):
             older, newer = newer, self.unit(layer, index)(older, newer)
-        logits: Tensor = self.heads[task_label](newer.mean(dim=(2, 3)))
-        return logits
+        averaged: Tensor = newer.mean(dim=(2, 3))
+        return averaged
 
     def task_module(self, task: int) -> nn.Module:
         """The units of the task's path and its head."""
@@ -152,6 +176,18 @@ class SuperModel(MultiHeadModel):
             "unit_genotypes": [[genotype.to_dict() for genotype in layer] for layer in self.unit_genotypes],
             "paths": {task: list(path) for task, path in self.paths.items()},
         }
+
+    def _frozen(self) -> Iterator[tuple[str, Tensor]]:
+        for layer in range(len(self.layers)):
+            for index in range(self.candidates[layer]):
+                unit = self.unit(layer, index)
+                if unit.frozen:
+                    for name, tensor in unit.state_dict().items():
+                        yield f"unit {index} of layer {layer} ({name})", tensor
+        for task in self.paths:
+            for name, tensor in self.heads[task].state_dict().items():
+                yield f"the head of task {task} ({name})", tensor
+            yield f"the path of task {task}", torch.tensor(self.paths[task])
 
     @property
     def _device(self) -> torch.device:
@@ -174,3 +210,7 @@ class SuperModel(MultiHeadModel):
         if not isinstance(unit, Unit):
             raise TypeError("a layer holds units")
         return unit
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.reshape(-1).view(torch.uint8)

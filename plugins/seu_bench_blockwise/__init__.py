@@ -1,0 +1,81 @@
+"""Block-wise search by Q-learning, after Zhong et al., "Practical Block-wise Neural Network Architecture Generation",
+CVPR 2018 (BlockQNN), on the extension units' search space."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from seu_bench.costing import half_passes
+from seu_bench.hookspecs import hookimpl
+from seu_bench.interfaces import Register, SearcherFactory, SearchTask
+from seu_bench.options import Options
+from seu_bench.search_options import NetworkOptions
+from seu_bench.spec import SearchSchedule
+
+if TYPE_CHECKING:
+    from seu_bench.search_space import Genotype
+    from seu_bench.stages import Stage
+
+
+class BlockwiseOptions(NetworkOptions):
+    """The learning rule's options; the schedule's are those of the proxy in the mode ``shared``."""
+
+    budget: Literal["shared", "scratch"] = Field(
+        "shared", description="an epoch on shared weights per architecture, or a training of its own for each"
+    )
+    samples: PositiveInt | None = Field(
+        None, description="architectures tried from scratch; as many as the schedule has epochs if absent"
+    )
+    scratch_epochs: PositiveInt = Field(12, description="epochs of each training from scratch, stopped early")
+    scratch_learning_rate: PositiveFloat = Field(
+        1e-3, description="learning rate of Adam from scratch; a fifth of it after every 5 epochs"
+    )
+    q_learning_rate: float = Field(0.01, gt=0, le=1, description="step of the Q-values")
+    discount: float = Field(1.0, ge=0, le=1, description="weight of what follows a decision")
+    initial_value: float = Field(0.5, description="Q-value of what was never tried")
+    epsilon_first: float = Field(1.0, ge=0, le=1, description="share of random decisions at the beginning")
+    epsilon_last: float = Field(0.1, ge=0, le=1, description="share of random decisions at the end")
+    explore: float = Field(0.53, ge=0, le=1, description="share of the architectures that is tried at epsilon_first")
+    replay: NonNegativeInt = Field(64, description="remembered architectures learned again after each new one")
+    mac_weight: NonNegativeFloat = Field(
+        0.0, description="reward lost per natural logarithm of the unit's multiply-accumulates in millions"
+    )
+    density_weight: NonNegativeFloat = Field(
+        0.0, description="reward lost per natural logarithm of the unit's edges per node"
+    )
+    choose: Literal["best_reward", "greedy"] = Field(
+        "best_reward", description="the architecture taken: that of the best reward, or the best by the Q-values"
+    )
+
+
+class BlockwiseFactory:
+    """Q-learning over the decisions that make a unit."""
+
+    summary = "tabular Q-learning over a unit's decisions, with replay and an epsilon-greedy schedule"
+    options: type[Options] = BlockwiseOptions
+
+    def build(self, options: BlockwiseOptions, task: SearchTask) -> Stage[Genotype]:
+        """The search stage of a task."""
+        if options.budget == "scratch":
+            from seu_bench_blockwise.scratch import ScratchSearch
+
+            return ScratchSearch(options, task)
+        from seu_bench_blockwise.shared import SharedSearch
+
+        return SharedSearch(options, task)
+
+    def passes(self, options: BlockwiseOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+        """Half of the images train in every epoch; the other half is scored once per architecture."""
+        epochs = options.applied_to(schedule).epochs
+        if options.budget == "shared":
+            return half_passes(epochs, train_images)
+        train, score = half_passes(options.samples or epochs, train_images)
+        return train * options.scratch_epochs, score
+
+
+@hookimpl
+def register_searchers(register: Register[SearcherFactory]) -> None:
+    """Offer ``blockwise``."""
+    register("blockwise", BlockwiseFactory())

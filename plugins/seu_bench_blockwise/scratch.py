@@ -1,0 +1,82 @@
+"""The budget ``scratch``: each architecture is a network of its own, trained anew for a few epochs (BlockQNN, section
+4.1: stopped early, Adam). Faithful to the publication, and as many times dearer as it has epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from seu_bench.interfaces import SearchTask
+from seu_bench.loops import evaluate, train_epoch
+from seu_bench.sampling import genotype_network
+from seu_bench.search_space import Genotype
+from seu_bench.seeding import RandomState
+from seu_bench.stages import EpochReport, Stage, set_rate
+from seu_bench_blockwise import BlockwiseOptions
+from seu_bench_blockwise.agent import Agent
+
+#: The learning rate is multiplied by this after every so many epochs.
+DECAY, EVERY = 0.2, 5
+
+
+class ScratchSearch(Stage[Genotype]):
+    """The search of one task. An epoch of the stage is one of the present architecture's training."""
+
+    def __init__(self, options: BlockwiseOptions, task: SearchTask) -> None:
+        self.schedule = options.applied_to(task.schedule)
+        self.options = options
+        self.search_task = task
+        samples = options.samples or self.schedule.epochs
+        super().__init__("search", task.task, samples * options.scratch_epochs, task.seed, task.device)
+        self.train_images, self.score_images = task.images.halves()
+        self.agent = Agent(options, task, self.schedule)
+        self.decisions: tuple[int, ...] = ()
+
+    def run_epoch(self) -> EpochReport:
+        """Train the present architecture; after its last epoch measure it and learn."""
+        place = self.epoch % self.options.scratch_epochs
+        if place == 0:
+            self._begin(self.agent.decide(self.epoch / self.epochs))
+        set_rate(self.optimizer, self.options.scratch_learning_rate * DECAY ** (place // EVERY))
+        self.network.train()
+        loss = train_epoch(
+            self.network,
+            list(self.network.parameters()),
+            self.optimizer,
+            self.train_images,
+            self.schedule,
+            self.passed,
+        )
+        if place < self.options.scratch_epochs - 1:
+            return EpochReport(loss)
+        self.network.eval()
+        accuracy, _ = evaluate(self.network, self.score_images, self.schedule.batch_size, self.passed)
+        self.agent.learn(self.decisions, accuracy)
+        return EpochReport(loss, accuracy)
+
+    def result(self) -> Genotype:
+        """The architecture chosen."""
+        return self.agent.result()
+
+    def own_state(self) -> dict[str, Any]:
+        """Q-values, and the architecture in training with its weights and optimiser."""
+        state: dict[str, Any] = {"agent": self.agent.learner.state_dict(), "decisions": list(self.decisions)}
+        if self.decisions:
+            state |= {"weights": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return state
+
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`own_state` gave."""
+        self.agent.learner.load_state_dict(state["agent"])
+        if state["decisions"]:
+            with RandomState(0, self.device).active():  # what is drawn is overwritten at once
+                self._begin(tuple(state["decisions"]))
+            self.network.load_state_dict(state["weights"])
+            self.optimizer.load_state_dict(state["optimizer"])
+
+    def _begin(self, decisions: tuple[int, ...]) -> None:
+        self.decisions = decisions
+        self.network = genotype_network(self.search_task, self.schedule, self.agent.genotype(decisions))
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=self.options.scratch_learning_rate)

@@ -1,0 +1,64 @@
+"""The budget ``shared``: each epoch tries one architecture on the weights of a proxy network that all share, at the
+cost of the MDL searcher."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from seu_bench.cells import sample_of
+from seu_bench.interfaces import SearchTask
+from seu_bench.loops import Forward
+from seu_bench.sampling import SampledStage, proxy_network
+from seu_bench.search_space import Genotype
+from seu_bench_blockwise import BlockwiseOptions
+from seu_bench_blockwise.agent import Agent
+
+
+class SharedSearch(SampledStage[tuple[int, ...], Genotype]):
+    """The search of one task: fresh proxy network, fresh Q-values."""
+
+    def __init__(self, options: BlockwiseOptions, task: SearchTask) -> None:
+        schedule = options.applied_to(task.schedule)
+        super().__init__("search", task.task, schedule, task.images, task.seed, task.device)
+        self.agent = Agent(options, task, schedule)
+        with self.randomness.active():
+            self.network = proxy_network(task, schedule)
+        self.prepare(self.network)
+
+    def sample(self) -> tuple[int, ...]:
+        """Decisions by the Q-values, or at random."""
+        return self.agent.decide(self.epoch / self.epochs)
+
+    def forward_of(self, sampled: tuple[int, ...]) -> Forward:
+        """The proxy network with the edges of the architecture; the others carry nothing."""
+        sample = sample_of(self.agent.genotype(sampled))
+
+        def forward(images: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.network(images, sample)
+            return logits
+
+        return forward
+
+    def set_mode(self, training: bool) -> None:
+        """Switch the proxy network."""
+        self.network.train(training)
+
+    def learn(self, sampled: tuple[int, ...], accuracy: float, loss: float) -> None:
+        """The Q-values learn from the reward."""
+        self.agent.learn(sampled, accuracy)
+
+    def result(self) -> Genotype:
+        """The architecture chosen."""
+        return self.agent.result()
+
+    def own_state(self) -> dict[str, Any]:
+        """Weights, optimiser and Q-values."""
+        return {**super().own_state(), "agent": self.agent.learner.state_dict()}
+
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`own_state` gave."""
+        super().load_own_state(state)
+        self.agent.learner.load_state_dict(state["agent"])

@@ -1,0 +1,57 @@
+"""DARTS (Liu, Simonyan & Yang, "DARTS: Differentiable Architecture Search", ICLR 2019) as a searcher."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+
+from seu_bench.hookspecs import hookimpl
+from seu_bench.interfaces import Register, SearcherFactory, SearchTask
+from seu_bench.options import Options
+from seu_bench.search_options import NetworkOptions
+from seu_bench.spec import SearchSchedule
+
+if TYPE_CHECKING:
+    from seu_bench.search_space import Genotype
+    from seu_bench.stages import Stage
+
+
+class DartsOptions(NetworkOptions):
+    """The weights' schedule is the protocol's; the architecture has an Adam of its own (DARTS, section 3.1)."""
+
+    order: Literal[1, 2] = Field(
+        1, description="order of the architecture's gradient: 2 sees through a step of the weights, and costs more"
+    )
+    arch_learning_rate: PositiveFloat = Field(3e-4, description="learning rate of the architecture's Adam")
+    arch_weight_decay: NonNegativeFloat = Field(1e-3, description="weight decay of the architecture's Adam")
+    restore: Literal["best_valid", "last"] = Field(
+        "best_valid", description="architecture taken: that of the lowest loss on the second half, or the last"
+    )
+
+
+class DartsFactory:
+    """Differentiable architecture search."""
+
+    summary = "differentiable search: all operations at once, weighted, the weights learned by gradient"
+    options: type[Options] = DartsOptions
+
+    def build(self, options: DartsOptions, task: SearchTask) -> Stage[Genotype]:
+        """The search stage of a task."""
+        from seu_bench_darts.searcher import DartsSearch
+
+        return DartsSearch(options, task)
+
+    def passes(self, options: DartsOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+        """Per image of the first half one pass for the weights and, for the architecture, one of as many images of the
+        second half (order 1), or that and three of the first half (order 2); the second half is scored per epoch."""
+        epochs = options.applied_to(schedule).epochs
+        first = train_images // 2
+        second = train_images - first
+        return epochs * first * (2 if options.order == 1 else 5), epochs * second
+
+
+@hookimpl
+def register_searchers(register: Register[SearcherFactory]) -> None:
+    """Offer ``darts``."""
+    register("darts", DartsFactory())

@@ -1,0 +1,59 @@
+"""Search without training: genotypes drawn at random are scored at initialisation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, PositiveInt
+
+from seu_bench.hookspecs import hookimpl
+from seu_bench.interfaces import Register, SearcherFactory, SearchTask
+from seu_bench.options import Options
+from seu_bench.search_options import Cells
+from seu_bench.spec import SearchSchedule
+
+if TYPE_CHECKING:
+    from seu_bench.search_space import Genotype
+    from seu_bench.stages import Stage
+
+
+class ZeroCostOptions(Options):
+    """How many are scored, by what, on how many images."""
+
+    candidates: PositiveInt = Field(32, description="genotypes that are drawn and scored")
+    score: Literal["naswot", "synflow", "both"] = Field(
+        "both", description="score of a genotype: NASWOT, SynFlow, or the sum of its ranks under the two"
+    )
+    images: int = Field(64, ge=2, description="training images of the batch that NASWOT looks at")
+    cells: Cells | None = Field(None, description="cells of the networks that are scored")
+    channels: PositiveInt | None = Field(None, description="initial channels of the networks that are scored")
+
+    def applied_to(self, schedule: SearchSchedule) -> SearchSchedule:
+        """The protocol's search with the sizes set here."""
+        sizes = {name: value for name in ("cells", "channels") if (value := getattr(self, name)) is not None}
+        return schedule.model_copy(update=sizes)
+
+
+class ZeroCostFactory:
+    """Scores at initialisation in place of training."""
+
+    summary = "training-free: scores many random genotypes at initialisation by NASWOT and SynFlow, in seconds"
+    options: type[Options] = ZeroCostOptions
+
+    def build(self, options: ZeroCostOptions, task: SearchTask) -> Stage[Genotype]:
+        """The search stage of a task."""
+        from seu_bench_zero_cost.searcher import ZeroCostSearch
+
+        return ZeroCostSearch(options, task)
+
+    def passes(self, options: ZeroCostOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+        """NASWOT passes its batch forward once per genotype; SynFlow one made-up image, forward and back."""
+        forward = 0 if options.score == "synflow" else options.candidates * min(options.images, train_images)
+        back = 0 if options.score == "naswot" else options.candidates
+        return back, forward
+
+
+@hookimpl
+def register_searchers(register: Register[SearcherFactory]) -> None:
+    """Offer ``zero_cost``."""
+    register("zero_cost", ZeroCostFactory())

@@ -1,0 +1,79 @@
+"""Scores of a network at initialisation: the higher, the better it is expected to learn."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def naswot(network: nn.Module, images: Tensor) -> float:
+    """How differently the images switch the network's ReLUs (Mellor et al., "Neural Architecture Search without
+    Training", ICML 2021, equation 2).
+
+    Each image has a binary code: which ReLU units are active. ``K[i, j]`` is the number of units on which images i and
+    j agree; the score is ``log |det K|``.
+
+    Args:
+        network: in training mode, so that BatchNorm uses the batch's statistics; its running ones are changed.
+        images: ``[N, C, H, W]``, at least two.
+
+    Returns:
+        The score; minus infinity where two images have the same code.
+    """
+    agreed = torch.zeros(len(images), len(images), dtype=torch.float64, device=images.device)
+
+    def add(_module: nn.Module, _inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        active = (output.detach() > 0).flatten(1).to(torch.float32)
+        inactive = 1 - active
+        # Sums of at most 2**24 ones are exact in 32 bits.
+        agreed.add_((active @ active.T + inactive @ inactive.T).to(torch.float64))
+
+    hooks = [module.register_forward_hook(add) for module in network.modules() if isinstance(module, nn.ReLU)]
+    try:
+        with torch.no_grad():
+            network(images)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    sign, logarithm = torch.linalg.slogdet(agreed)
+    # The kernel is a Gram matrix: a determinant below zero is a zero that rounding moved.
+    return float(logarithm) if float(sign) > 0 else -math.inf
+
+
+def synflow(network: nn.Module, shape: tuple[int, int, int]) -> float:
+    """How much signal all paths of the network carry together (Tanaka et al., "Pruning neural networks without any data
+    by iteratively conserving synaptic flow", NeurIPS 2020, equation 2; as a score of architectures: Abdelfattah et
+    al., ICLR 2021).
+
+    With every parameter replaced by its absolute value, an image of ones gives outputs of sum R; the score is
+    ``log(sum over parameters of theta * dR/dtheta)``. BatchNorm uses its initial statistics, 0 and 1. Computed in
+    double precision: deep networks reach numbers beyond single precision.
+
+    Args:
+        network: freshly initialised; it is as it was afterwards.
+        shape: of an image, ``(C, H, W)``.
+
+    Returns:
+        The score; minus infinity where no path reaches the output.
+    """
+    parameters = {name: tensor.detach().abs().double().requires_grad_() for name, tensor in network.named_parameters()}
+    buffers = {
+        name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in network.named_buffers()
+    }
+    device = next(network.parameters()).device
+    ones = torch.ones(1, *shape, dtype=torch.float64, device=device)
+    was_training = network.training
+    network.eval()
+    try:
+        output: Tensor = torch.func.functional_call(network, (parameters, buffers), (ones,)).sum()
+    finally:
+        network.train(was_training)
+    gradients = torch.autograd.grad(output, list(parameters.values()), allow_unused=True)
+    total = sum(
+        float((parameter.detach() * gradient).sum())
+        for parameter, gradient in zip(parameters.values(), gradients, strict=True)
+        if gradient is not None
+    )
+    return math.log(total) if total > 0 else -math.inf
