@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from seu_bench._version import __version__
+from seu_bench.cli_plugins import check_plugin, list_
 from seu_bench.errors import SeuBenchError
 
 if TYPE_CHECKING:
@@ -140,54 +141,6 @@ def run(results: Path, data_root: Path | None, device: str, force: bool, patienc
         click.echo(f"leaderboard: none ({why_not_ranked(outcome.record)})")
 
 
-@cli.command(name="list")
-@click.argument("kind", required=False)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def list_(kind: str | None, form: str) -> None:
-    """Show what is installed, and what is not available and why.
-
-    KIND is strategies, backbones, searchers, creators, benchmarks, datasets or metrics.
-    """
-    kinds = _registry().kinds
-    if kind is not None and kind not in kinds:
-        from seu_bench.errors import UnknownNameError
-        from seu_bench.options import did_you_mean
-
-        raise UnknownNameError(
-            f"there is no kind {kind!r}{did_you_mean(kind, kinds)}", remedy=f"the kinds are: {', '.join(kinds)}"
-        )
-    shown = [kinds[kind]] if kind is not None else [table for table in kinds.values() if table]
-    if form == "json":
-        from seu_bench.options import describe_options
-
-        entries = []
-        for table in shown:
-            for entry in table.values():
-                row: dict[str, Any] = {"name": entry.name, "package": entry.package, "summary": entry.summary}
-                if kind is None:
-                    row["kind"] = table.singular
-                if hasattr(entry.factory, "options"):
-                    row["options"] = describe_options(entry.factory.options)
-                entries.append(row)
-            for missing in table.unavailable.values():
-                row = {"name": missing.name, "package": missing.package, "unavailable": missing.factory.reason}
-                entries.append(row if kind is not None else {**row, "kind": table.singular})
-        click.echo(json.dumps(entries, indent=1))
-        return
-    for table in shown:
-        if kind is None:
-            click.secho(table.plural, bold=True)
-        lines = [(entry.name, entry.package, entry.summary) for entry in table.values()]
-        lines += [
-            (entry.name, entry.package, f"not available: {entry.factory.reason}")
-            for entry in table.unavailable.values()
-        ]
-        name_width = max((len(name) for name, _, _ in lines), default=0)
-        package_width = max((len(package) for _, package, _ in lines), default=0)
-        for name, package, text in lines:
-            click.echo(f"  {name:<{name_width}}  {package:<{package_width}}  {text}")
-
-
 @cli.command()
 @click.argument("run_name", metavar="RUN")
 @results_option
@@ -301,6 +254,10 @@ def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
     source.fetch(root)
     state = source.state(root)
     click.echo(f"{name}: {state.status}" + (f", {state.where}" if state.where else ""))
+
+
+cli.add_command(list_)
+cli.add_command(check_plugin)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ that the command line, the record and ``seu-bench list`` need.
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
@@ -142,6 +143,18 @@ def describe_options(model: type[Options]) -> Sequence[dict[str, Any]]:
         }
         for name, field in model.model_fields.items()
     ]
+
+
+def option_lines(model: type[Options]) -> list[str]:
+    """Every option as ``name = default  help``, in columns; ``...``: not set, mostly as the protocol says."""
+    rows = []
+    for option in describe_options(model):
+        default, choices = option["default"], option["choices"]
+        shown = "..." if default is None else json.dumps(default)
+        others = f" [{', '.join(map(str, choices))}]" if choices else ""
+        rows.append((f"{option['name']} = {shown}", f"{option['help']}{others}"))
+    width = max((len(name) for name, _ in rows), default=0)
+    return [f"{name:<{width}}  {text}" for name, text in rows]
 
 
 def _takes_truth(annotation: Any) -> bool:

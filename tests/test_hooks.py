@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,14 @@ def test_documented(hook: str) -> None:
     assert all(parameter.annotation for parameter in inspect.signature(HOOKS[hook]).parameters.values())
     text = DOCUMENT.read_text(encoding="utf-8")
     assert f"`{hook}" in text or f"def {hook}(" in text
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_documented_signature(hook: str) -> None:
+    """The guide shows each hook exactly as it is: names, types, order."""
+    shown = re.findall(rf"^def {hook}\(.*$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    signature = str(inspect.signature(HOOKS[hook])).replace("'", "")
+    assert f"def {hook}{signature}" in [line.rstrip(":") for line in shown]
 
 
 def test_every_hook_is_called_as_specified(tiny: Path, tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ class FrugalCreation(Stage[Path]):
       them. Early layers are the general ones, where reuse costs least (Yosinski et al., NeurIPS 2014), and L + 2 paths
       can be compared where there are thousands. All share the new units, and every second batch trains the path that
       is all new, so that new units are well trained when they are judged, and when training goes on from them.
-    - Which earlier path is worth beginning with is measured, without training: by ridge regression on its features.
+    - Which earlier path is worth beginning with, and how good it is as it stands, is measured without training: by
+      ridge regression on its features.
 
     Then each path is measured on the second half and the one of the highest mixed score is taken: that of the mean
     accuracy and of the parameters that the super model would have. For tasks learned before, whose accuracies a creator
@@ -64,7 +65,8 @@ class FrugalCreation(Stage[Path]):
 
         def forward(images: Tensor) -> Tensor:
             nonlocal batches
-            which = 0 if batches % 2 == 0 else random.randrange(len(self.contenders))
+            # The path that is all old has nothing to train but a head, and is judged without it.
+            which = 0 if batches % 2 == 0 else random.randrange(max(1, len(self.contenders) - 1))
             batches += 1
             self.model.set_path(self.task, self.contenders[which])
             return self.model.forward_single_task(images, self.task)
@@ -105,7 +107,7 @@ class FrugalCreation(Stage[Path]):
         """From all new to all old; only all new where there are too few images to compare them on."""
         new = newest_path(self.model)
         paths = list(dict.fromkeys(old[:length] + new[length:] for length in range(len(new) + 1)))
-        return paths if len(paths) <= self._evaluations // 2 else paths[:1]
+        return paths if len(paths) + 1 <= self._evaluations // 2 else paths[:1]
 
     def _best_earlier(self) -> Path:
         """The earlier path whose features tell this task's classes apart best; of equal ones the latest."""
@@ -134,12 +136,18 @@ class FrugalCreation(Stage[Path]):
         return torch.cat(rows), torch.cat(labels)
 
     def _measured(self) -> list[float]:
-        """Accuracy of every contender on the same images of the second half."""
-        count = min(len(self.score_images), max(1, self._evaluations // 2 // len(self.contenders)))
+        """Accuracy of every contender on the same images of the second half.
+
+        The path that is all old is probed like the earlier paths: the head was trained on the features of others.
+        """
+        has_old = len(self.contenders) > 1
+        growing = self.contenders[:-1] if has_old else self.contenders
+        shares = len(growing) + 2 * has_old  # a probe looks at twice as many images
+        count = min(len(self.train_images), len(self.score_images), max(1, self._evaluations // 2 // shares))
         images = self.score_images.part(0, count)
         self.model.eval()
         accuracies = []
-        for path in self.contenders:
+        for path in growing:
             self.model.set_path(self.task, path)
             accuracy, _ = evaluate(
                 lambda x: self.model.forward_single_task(x, self.task),
@@ -148,7 +156,7 @@ class FrugalCreation(Stage[Path]):
                 self.passed,
             )
             accuracies.append(accuracy)
-        return accuracies
+        return [*accuracies, self._probe(self.contenders[-1], count)] if has_old else accuracies
 
     @property
     def _evaluations(self) -> int:

@@ -38,12 +38,15 @@ class Trial:
         options: with which it learns quickly, by key as after ``-o``.
         plugins: to be registered beside those installed: a package that is tried without installing it.
         exact_passes: whether its cost estimate gives image passes exactly.
+        searcher, creator: for strategies that take them; the strategy's own where left out.
     """
 
     strategy: str
     options: Mapping[str, Any] = field(default_factory=dict)
     plugins: Sequence[object] = ()
     exact_passes: bool = True
+    searcher: str | None = None
+    creator: str | None = None
 
     @cached_property
     def registry(self) -> Registry:
@@ -58,7 +61,8 @@ class Trial:
         options = dict(self.options)
         if brief and "epochs" in self.registry.strategies.find(self.strategy).factory.options.model_fields:
             options["epochs"] = BRIEF
-        return resolve(self.registry, Request(self.strategy, benchmark, seed=seed, options=options))
+        request = Request(self.strategy, benchmark, self.searcher, self.creator, seed=seed, options=options)
+        return resolve(self.registry, request)
 
     def learner(
         self,

@@ -1,0 +1,84 @@
+"""The heavy half: imported when a search begins."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from random_walk import RandomWalkOptions
+from seu_bench.cells import sample_of
+from seu_bench.interfaces import SearchTask
+from seu_bench.loops import Forward
+from seu_bench.sampling import SampledStage, proxy_network
+from seu_bench.search_space import OPERATIONS, Edge, Genotype
+
+
+class RandomWalk(SampledStage[Genotype, Genotype]):
+    """Each epoch tries a neighbour of the best architecture so far, on the weights of a proxy network that all share.
+
+    ``SampledStage`` trains the sample on the first half of the task's training images and measures it on the second.
+    """
+
+    def __init__(self, options: RandomWalkOptions, task: SearchTask) -> None:
+        schedule = options.applied_to(task.schedule)
+        super().__init__("search", task.task, schedule, task.images, task.seed, task.device)
+        self.options = options
+        self.space = task.space
+        with self.randomness.active():  # what is drawn here hangs on the seed, too
+            self.network = proxy_network(task, schedule)
+            self.best = self.space.random_genotype()
+        self.accuracy = 0.0
+        self.prepare(self.network)
+
+    def sample(self) -> Genotype:
+        """The first epoch tries the start itself."""
+        return self.best if self.epoch == 0 else self.neighbour(self.best)
+
+    def forward_of(self, sampled: Genotype) -> Forward:
+        """The proxy network with the operations of the sample."""
+        chosen = sample_of(sampled)
+
+        def forward(images: Tensor) -> Tensor:
+            logits: Tensor = self.network(images, chosen)
+            return logits
+
+        return forward
+
+    def set_mode(self, training: bool) -> None:
+        """Switch the proxy network."""
+        self.network.train(training)
+
+    def learn(self, sampled: Genotype, accuracy: float, loss: float) -> None:
+        """Go there, unless it is worse."""
+        if accuracy >= self.accuracy:
+            self.best, self.accuracy = sampled, accuracy
+
+    def result(self) -> Genotype:
+        """Where the walk has come to."""
+        return self.best
+
+    def neighbour(self, genotype: Genotype) -> Genotype:
+        """The same but for the operations of a few edges; one form or two, as the space has."""
+        normal = self.changed(genotype.normal)
+        return Genotype(normal, normal if self.space.cell_types == 1 else self.changed(genotype.reduction))
+
+    def changed(self, form: tuple[Edge, ...]) -> tuple[Edge, ...]:
+        """New operations on a few edges; ``none``, the first, only where the space allows it."""
+        edges = list(form)
+        allowed = OPERATIONS if self.space.edges == "all14" else OPERATIONS[1:]
+        for place in random.sample(range(len(edges)), min(self.options.edges, len(edges))):
+            edges[place] = edges[place]._replace(operation=random.choice(allowed))
+        return tuple(edges)
+
+    def own_state(self) -> dict[str, Any]:
+        """Weights and optimiser, which the base holds, and where the walk stands."""
+        return {**super().own_state(), "best": self.best.to_dict(), "accuracy": self.accuracy}
+
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``own_state`` gave."""
+        super().load_own_state(state)
+        self.best = Genotype.from_dict(state["best"])
+        self.accuracy = state["accuracy"]

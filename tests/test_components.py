@@ -1,0 +1,49 @@
+"""Every searcher and every creator that comes with seu-bench holds to the contract that a stranger's must hold to."""
+
+from __future__ import annotations
+
+import pytest
+
+from seu_bench.registry import Registry
+from seu_bench.testing import CreatorContract, SearcherContract
+from seu_bench.testing.components import ComponentTrial
+
+#: By the name of a case: the component and the options of its trial.
+SEARCHERS = {
+    "mdl": ("mdl", {}),
+    "darts": ("darts", {}),
+    "darts-second-order": ("darts", {"order": 2, "epochs": 1}),
+    "blockwise": ("blockwise", {}),
+    "blockwise-scratch": ("blockwise", {"budget": "scratch", "samples": 2, "scratch_epochs": 2}),
+    "random": ("random", {}),
+    "zero_cost": ("zero_cost", {"candidates": 3}),
+}
+CREATORS = ("mdl", "all_new", "reuse_first", "frugal")
+
+
+@pytest.mark.parametrize("case", SEARCHERS)
+class TestSearchers(SearcherContract):
+    """All of ours, some of them in two ways."""
+
+    @pytest.fixture
+    def trial(self, case: str) -> ComponentTrial:
+        """The case on trial."""
+        name, options = SEARCHERS[case]
+        return ComponentTrial("searcher", name, options)
+
+
+@pytest.mark.parametrize("name", CREATORS)
+class TestCreators(CreatorContract):
+    """All of ours."""
+
+    @pytest.fixture
+    def trial(self, name: str) -> ComponentTrial:
+        """The creator on trial; ``frugal`` measures as many images as it has paths to compare, at most."""
+        return ComponentTrial("creator", name, exact_passes=name != "frugal")
+
+
+def test_all_of_them_are_tried() -> None:
+    """No searcher or creator is offered that the tests above leave out."""
+    registry = Registry()
+    assert {name for name, _ in SEARCHERS.values()} == set(registry.searchers)
+    assert set(CREATORS) == set(registry.creators)
