@@ -4,10 +4,12 @@ device."""
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from seu_bench.interfaces import Cost, Setting, StageCost, StreamPlan, checked_options
+from seu_bench.errors import PluginError
+from seu_bench.interfaces import Component, Cost, Setting, StageCost, StreamPlan, checked_options
 from seu_bench.spec import Schedule
 from seu_bench.strategy_options import SelectingOptions, TrainingOptions
 
@@ -28,6 +30,22 @@ def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = Tr
 def half_passes(epochs: int, images: int) -> tuple[int, int]:
     """Images that train and images that are scored where each epoch trains on the first half and scores the second."""
     return epochs * (images // 2), epochs * (images - images // 2)
+
+
+def component_passes(component: Component, schedule: Schedule, train_images: int) -> tuple[int, int]:
+    """Images that a searcher or a creator announces to pass forward, to train and to evaluate.
+
+    Raises:
+        PluginError: its factory cannot say; the component is named.
+    """
+    try:
+        train, evaluate = component.factory.passes(component.options, schedule, train_images)
+        return operator.index(train), operator.index(evaluate)
+    except Exception as error:
+        raise PluginError(
+            f"{component} failed in passes(): {type(error).__name__}: {error}",
+            remedy=f"choose another {component.kind}, or report it to the author of {component.package}",
+        ) from error
 
 
 def evaluation_passes(plan: StreamPlan) -> list[StageCost]:

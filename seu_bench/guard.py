@@ -50,15 +50,17 @@ class GuardedStage(Stage[Result]):
         self._fault = fault
         self._clock = _Clock(patience)
         self._watcher_error: BaseException | None = None
+        self._seen = 0
         with self._guarded():
             self.inner = make()
             if not isinstance(self.inner, Stage):
                 raise RunError(f"it is no Stage but {type(self.inner).__name__}")
             # A number that no loop ends at, such as infinity, is none.
-            if not isinstance(self.inner.epochs, int) or self.inner.epochs < 0:
-                raise RunError(f"its number of epochs is {self.inner.epochs!r}, and must be a whole one")
-        super().__init__(stage, task, self.inner.epochs, 0, self.inner.device)
-        self.randomness = self.inner.randomness
+            epochs: object = self.inner.epochs
+            if not isinstance(epochs, int) or epochs < 0:
+                raise RunError(f"its number of epochs is {epochs!r}, and must be a whole one")
+            super().__init__(stage, task, epochs, 0, self.inner.device)
+            self.randomness = self.inner.randomness
 
     def advance(self) -> None:
         """One epoch of the plugin's stage.
@@ -115,8 +117,10 @@ class GuardedStage(Stage[Result]):
 
     def _watched(self, progress: StageProgress) -> None:
         """Called from within the plugin's epoch."""
-        self._clock.wind()
         self._check_passes(progress.image_passes)
+        if progress.image_passes > self._seen:
+            self._seen = progress.image_passes
+            self._clock.wind()
         if self._watch is not None:
             try:
                 self._watch(
@@ -131,7 +135,8 @@ class GuardedStage(Stage[Result]):
                     )
                 )
             except BaseException as error:
-                self._watcher_error = error  # not this plugin's fault
+                if not isinstance(error, _StuckError):
+                    self._watcher_error = error  # not this plugin's fault
                 raise
 
     def _check_passes(self, passed: int) -> None:
@@ -146,7 +151,7 @@ class GuardedStage(Stage[Result]):
         try:
             with self._clock:
                 yield
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if error is self._watcher_error:
                 raise
             known = isinstance(error, SeuBenchError)
@@ -167,34 +172,42 @@ def _check_report(report: EpochReport) -> None:
         raise RunError(f"it measured the accuracy {report.accuracy}, and accuracies are from 0 to 1")
 
 
+class _StuckError(RunError):
+    """The clock rang."""
+
+
 class _Clock:
     """Interrupts whoever takes too long without winding it up. Works in a process's main thread on Unix, where a timer
-    can interrupt any code; elsewhere it does nothing."""
+    can interrupt any code; elsewhere it does nothing. It rings again and again: a plugin may swallow what it raises."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._before: Any = None
+        self._timer_before: tuple[float, float] = (0.0, 0.0)
         self._runs = False
 
     def __enter__(self) -> None:
         self._runs = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
         if self._runs:
-            self._before = signal.signal(signal.SIGALRM, self._stop)
+            self._before = signal.signal(signal.SIGALRM, self._ring)
+            self._timer_before = signal.getitimer(signal.ITIMER_REAL)
             self.wind()
 
     def __exit__(self, *exception: object) -> None:
         if self._runs:
+            self._runs = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._before)
-            self._runs = False
+            # Somebody else's time limit goes on from where it stood.
+            signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
 
     def wind(self) -> None:
         """Begin to count anew."""
         if self._runs:
-            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+            signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
 
-    def _stop(self, number: int, frame: object) -> None:
-        raise RunError(
+    def _ring(self, number: int, frame: object) -> None:
+        raise _StuckError(
             f"it does not end: for {self.seconds:g} seconds it passed no image and ended no epoch",
             remedy="see whether it loops for ever; one that only takes long calls passed() as it goes",
         )

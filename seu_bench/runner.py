@@ -134,9 +134,9 @@ class _Run:
         try:
             self.strategy = run.strategy.build(setting)
             cost = run.strategy.cost(setting)
-        except SeuBenchError:
-            raise  # the request does not fit the strategy: nothing has begun, and nothing is written
         except Exception as error:
+            if isinstance(error, SeuBenchError) and not isinstance(error, PluginError):
+                raise  # the request does not fit the strategy: nothing has begun, and nothing is written
             failure = self._failure(error)
             self._update(status="failed", error=failure.what)
             raise failure from error
@@ -214,7 +214,7 @@ class _Run:
 
     def _update(self, **fields: Any) -> None:
         """Bring the record up to what is known now, and write it."""
-        described = self.strategy.describe() if hasattr(self.strategy, "describe") else {}
+        described = self._described(ending=fields.get("status") in ("failed", "interrupted"))
         record = self.record.model_copy(
             update={
                 "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),
@@ -237,6 +237,18 @@ class _Run:
             }
         self.record = record.model_copy(update={"metrics": metrics})
         write_record(self.results, self.record)
+
+    def _described(self, *, ending: bool) -> dict[str, Any]:
+        """What only the strategy knows. One that was stopped half-way may not be able to say; its failure is told."""
+        if not hasattr(self.strategy, "describe"):
+            return {}
+        try:
+            described: dict[str, Any] = self.strategy.describe()
+        except Exception:
+            if not ending:
+                raise
+            return {}
+        return described
 
     def _end(self, status: Status, error: str | None = None) -> None:
         self._update(status=status, error=error)

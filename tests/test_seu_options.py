@@ -74,7 +74,7 @@ def data(task: int) -> TaskData:
 
 def search_of(**options: Any) -> MdlSearch:
     """The search stage that a strategy with these options makes."""
-    stage: MdlSearch = build(STREAM, "seu", **options)._search(data(1))
+    stage: MdlSearch = build(STREAM, "seu", **options)._search(data(1)).inner
     return stage
 
 
@@ -82,7 +82,7 @@ def creation_of(**options: Any) -> MdlCreation:
     """The creation stage of the second task that a strategy with these options makes."""
     strategy = learn(STREAM, build(STREAM, "seu", **{"genotype": "darts_v1", "epochs": 1, **options}), tasks=1)
     strategy._expand(data(1), strategy.genotype)
-    stage: MdlCreation = strategy._creation(data(1))
+    stage: MdlCreation = strategy._creation(data(1)).inner
     return stage
 
 

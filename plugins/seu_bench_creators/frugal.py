@@ -61,7 +61,7 @@ class FrugalCreation(Stage[Path]):
             self.contenders = self._prefixes(self._best_earlier())
         set_rate(self.optimizer, cosine_rate(self.schedule, self.epoch))
         self.model.train()
-        batches = 0
+        batches = self.epoch  # turns go on where an epoch has a single batch
 
         def forward(images: Tensor) -> Tensor:
             nonlocal batches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -45,7 +46,7 @@ class ReuseFirstCreation(SampledStage[Path, Path]):
         self.trials += self.trials[-1:] * (self.epochs - self.old_epochs - len(self.trials))
         self.earlier = earlier_paths(self.model, task.task)
         self.path: Path = ()
-        self.accuracy = -1.0
+        self.accuracy = -math.inf
         self.kept = BestWeights(self.trained)
 
     def sample(self) -> Path:
@@ -75,8 +76,9 @@ class ReuseFirstCreation(SampledStage[Path, Path]):
 
     def learn(self, sampled: Path, accuracy: float, loss: float) -> None:
         """Keep path and weights where they gain."""
-        least = self.accuracy + (self.options.min_gain if sampled != self.path else 0.0)
-        if accuracy > least:
+        # A unit that was taken goes on training in its later epochs: only what is new must gain.
+        is_rival = self.epoch >= self.old_epochs and sampled != self.path
+        if accuracy > self.accuracy + self.options.min_gain * is_rival:
             self.path, self.accuracy = sampled, accuracy
             self.kept.keep()
 

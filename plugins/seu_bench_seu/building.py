@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from seu_bench.costing import component_passes
 from seu_bench.errors import RequestError
 from seu_bench.guard import GuardedStage
 from seu_bench.interfaces import CreationTask, SearchTask, Setting, checked_options
@@ -49,7 +50,7 @@ def build_seu(setting: Setting) -> Seu:
             lambda: searcher.factory.build(searcher.options, task),
             stage="search",
             task=task.task,
-            passes=sum(searcher.factory.passes(searcher.options, task.schedule, len(task.images))),
+            passes=sum(component_passes(searcher, task.schedule, len(task.images))),
             fault=task.space.fault,
             patience=setting.patience,
         )
@@ -61,7 +62,7 @@ def build_seu(setting: Setting) -> Seu:
             lambda: creator.factory.build(creator.options, task),
             stage="creation",
             task=task.task,
-            passes=sum(creator.factory.passes(creator.options, task.schedule, len(task.images))),
+            passes=sum(component_passes(creator, task.schedule, len(task.images))),
             fault=lambda path: model.path_fault(path) or model.frozen_fault(before),
             patience=setting.patience,
         )

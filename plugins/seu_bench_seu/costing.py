@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from seu_bench.costing import evaluation_passes, on_meta, task_macs, training_passes
+from seu_bench.costing import component_passes, evaluation_passes, on_meta, task_macs, training_passes
 from seu_bench.errors import RequestError
 from seu_bench.interfaces import Cost, Setting, StageCost
 from seu_bench.search_space import Genotype, named_genotype, stem_parameters, uniform_genotype
@@ -56,10 +56,10 @@ def _stages(setting: Setting) -> tuple[StageCost, ...]:
     stages: list[StageCost] = []
     for index, task in enumerate(plan.tasks):
         if not options.genotype:
-            train, score = searcher.factory.passes(searcher.options, protocol.search, task.train)
+            train, score = component_passes(searcher, protocol.search, task.train)
             stages.append(StageCost("search", index, train, score))
         if index:
-            train, score = creator.factory.passes(creator.options, protocol.creation, task.train)
+            train, score = component_passes(creator, protocol.creation, task.train)
             stages.append(StageCost("creation", index, train, score))
     training = options.applied_to(protocol.training)
     stages += training_passes(plan, training, validate=options.restore == "best_valid")

@@ -54,6 +54,8 @@ class Seu(StagedStrategy):
         self.genotype = genotype
         self.warm_start = warm_start
         self.genotypes: dict[int, Genotype] = {}
+        #: Paths as they were chosen; the model's own change while a creator tries some.
+        self.chosen: dict[int, tuple[int, ...]] = {}
 
     def steps(self, task: TaskData) -> Sequence[Step]:
         """Search, creation (from the second task on) and training."""
@@ -67,11 +69,11 @@ class Seu(StagedStrategy):
         return steps
 
     def describe(self) -> dict[str, Any]:
-        """Genotypes and paths per learned task, and the task that each unit was made for."""
-        learned = sorted(self.genotypes)
+        """Genotypes and paths per task whose path was chosen, and the task that each unit was made for."""
+        chosen = sorted(self.chosen)
         return {
-            "genotypes": tuple(self.genotypes[task].to_dict() for task in learned),
-            "paths": tuple(self.model.paths[task] for task in learned),
+            "genotypes": tuple(self.genotypes[task].to_dict() for task in chosen),
+            "paths": tuple(self.chosen[task] for task in chosen),
             "unit_tasks": tuple(tuple(tasks) for tasks in self.model.unit_tasks),
         }
 
@@ -96,7 +98,7 @@ class Seu(StagedStrategy):
             self.model.expand(genotype, task.index)
         if task.index == 0:
             # One candidate per layer: there is nothing to choose.
-            self.model.keep(0, [0] * len(self.model.layers))
+            self._keep(task, (0,) * len(self.model.layers))
 
     def _creation(self, task: TaskData) -> Stage[tuple[int, ...]]:
         return self.creator(
@@ -112,6 +114,7 @@ class Seu(StagedStrategy):
 
     def _keep(self, task: TaskData, path: tuple[int, ...]) -> None:
         self.model.keep(task.index, path)
+        self.chosen[task.index] = self.model.paths[task.index]
 
     def _training(self, task: TaskData) -> TrainingStage:
         if not self.warm_start:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -108,10 +109,15 @@ class SuperModel(MultiHeadModel):
 
     def path_fault(self, path: object) -> str | None:
         """Why ``path`` names no unit for each layer; ``None``: it does."""
-        if not isinstance(path, Sequence) or not all(isinstance(index, SupportsIndex) for index in path):
+        try:
+            # Not isinstance: every tensor has __index__, whatever it holds.
+            indices = [operator.index(index) for index in path] if isinstance(path, Sequence) else None
+        except TypeError:
+            indices = None
+        if not isinstance(path, Sequence) or indices is None:
             return f"{path!r} is no path: a path has a whole number for each layer"
-        if len(path) != len(self.layers) or any(
-            not 0 <= index < count for index, count in zip(path, self.candidates, strict=True)
+        if len(indices) != len(self.layers) or any(
+            not 0 <= index < count for index, count in zip(indices, self.candidates, strict=True)
         ):
             return f"path {tuple(path)} does not fit layers of {self.candidates} units"
         return None

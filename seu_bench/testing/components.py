@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from seu_bench.costing import component_passes
 from seu_bench.guard import GuardedStage
 from seu_bench.hookspecs import hookimpl
 from seu_bench.interfaces import Component, CreationTask, CreatorFactory, Register, SearchTask
@@ -64,7 +65,7 @@ class ComponentTrial:
 
     def passes(self, task: SearchTask | CreationTask) -> int:
         """Image passes that the factory announces."""
-        return sum(self.component.factory.passes(self.component.options, task.schedule, len(task.images)))
+        return sum(component_passes(self.component, task.schedule, len(task.images)))
 
     def stage(self, task: Any, fault: Callable[[object], str | None]) -> GuardedStage[Any]:
         """The stage for a task."""
