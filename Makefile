@@ -31,10 +31,11 @@ types: $(READY) ## mypy, strict
 test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minutes each
 	$(BIN)/python -m pytest -W error -m "slow" tests
 
-perf: $(READY) ## measure: start-up, training loop against a bare loop and against Avalanche's own
+perf: $(READY) ## measure: start-up, training loop against a bare one and Avalanche's, memory format, searchers
 	$(BIN)/python scripts/startup_time.py
 	$(BIN)/python scripts/training_speed.py
 	$(BIN)/python scripts/memory_format.py
+	$(BIN)/python scripts/search_speed.py
 
 format: $(READY) ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
