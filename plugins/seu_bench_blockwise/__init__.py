@@ -40,7 +40,7 @@ class BlockwiseOptions(NetworkOptions):
     explore: float = Field(0.53, ge=0, le=1, description="share of the architectures that is tried at epsilon_first")
     replay: NonNegativeInt = Field(64, description="remembered architectures learned again after each new one")
     mac_weight: NonNegativeFloat = Field(
-        0.0, description="reward lost per natural logarithm of the unit's multiply-accumulates in millions"
+        0.0, description="reward lost per natural logarithm of the network's multiply-accumulates in millions"
     )
     density_weight: NonNegativeFloat = Field(
         0.0, description="reward lost per natural logarithm of the unit's edges per node"

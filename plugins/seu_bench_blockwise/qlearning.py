@@ -27,7 +27,8 @@ class EpsilonSchedule:
         """Epsilon after the share ``progress`` in [0, 1) of the way."""
         if progress < self.explore or self.explore >= 1:
             return self.first
-        step = min(int((progress - self.explore) / (1 - self.explore) * self.STEPS), self.STEPS - 1)
+        # Rounding must not put off a step that is due now.
+        step = min(int((progress - self.explore) / (1 - self.explore) * self.STEPS + 1e-9), self.STEPS - 1)
         return self.first + (self.last - self.first) * (step + 1) / self.STEPS
 
 

@@ -126,7 +126,7 @@ class DartsSearch(Stage[Genotype]):
     def _step_weights(self, images: Tensor, labels: Tensor) -> Tensor:
         self.optimizer.zero_grad()
         loss = nn.functional.cross_entropy(self._forward(images), labels)
-        # The architecture is left out: a gradient that lay there would reach Adam's next step.
+        # The architecture takes no part in the weights' step.
         loss.backward(inputs=self.weights)
         if self.schedule.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.weights, self.schedule.clip_norm)

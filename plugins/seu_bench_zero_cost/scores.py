@@ -37,6 +37,10 @@ def naswot(network: nn.Module, images: Tensor) -> float:
     finally:
         for hook in hooks:
             hook.remove()
+    # Rounding would hide that equal codes make the determinant 0: an image agrees with itself on every unit, and with
+    # another only if their codes are equal.
+    if int((agreed == agreed.diagonal()[:, None]).sum()) > len(images):
+        return -math.inf
     sign, logarithm = torch.linalg.slogdet(agreed)
     # The kernel is a Gram matrix: a determinant below zero is a zero that rounding moved.
     return float(logarithm) if float(sign) > 0 else -math.inf
@@ -56,7 +60,7 @@ def synflow(network: nn.Module, shape: tuple[int, int, int]) -> float:
         shape: of an image, ``(C, H, W)``.
 
     Returns:
-        The score; minus infinity where no path reaches the output.
+        The score; minus infinity where no path reaches the output, NaN where a weight is NaN.
     """
     parameters = {name: tensor.detach().abs().double().requires_grad_() for name, tensor in network.named_parameters()}
     buffers = {
@@ -76,4 +80,6 @@ def synflow(network: nn.Module, shape: tuple[int, int, int]) -> float:
         for parameter, gradient in zip(parameters.values(), gradients, strict=True)
         if gradient is not None
     )
+    if math.isnan(total):
+        return math.nan
     return math.log(total) if total > 0 else -math.inf
