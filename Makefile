@@ -19,7 +19,7 @@ demo: $(READY) ## SEU learns five tasks on scikit-learn's digits
 	$(BIN)/seu-bench run --strategy seu --benchmark split_digits
 
 test: lint types ## lint, types, then all tests but the slow ones
-	$(BIN)/python -m pytest -W error -m "not slow"
+	$(BIN)/python -m pytest -W error -m "not slow" -n 2 --dist loadfile
 
 lint: $(READY) ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -11,7 +11,7 @@ from seu_bench.testing.components import ComponentTrial
 #: By the name of a case: the component and the options of its trial.
 SEARCHERS = {
     "mdl": ("mdl", {}),
-    "darts": ("darts", {}),
+    "darts": ("darts", {"epochs": 1}),
     "darts-second-order": ("darts", {"order": 2, "epochs": 1}),
     "blockwise": ("blockwise", {}),
     "blockwise-scratch": ("blockwise", {"budget": "scratch", "samples": 2, "scratch_epochs": 2}),
