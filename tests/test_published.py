@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas
@@ -14,6 +16,7 @@ from seu_bench.registry import Registry
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "results" / "published" / "baselines"
+SEARCHERS = ROOT / "results" / "published" / "searchers"
 BENCHMARKS = ["split_digits", "pmnist"]
 
 
@@ -79,3 +82,38 @@ def test_joint_is_above_naive(records: pandas.DataFrame) -> None:
     for benchmark, backbone in (("split_digits", "alexnet"), ("pmnist", "alexnet"), ("pmnist", "mlp")):
         means = on(records, benchmark, backbone).groupby("strategy")["acc"].mean()
         assert means["joint"] > means["naive"]
+
+
+# --- searchers and creators ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def searches() -> pandas.DataFrame:
+    """A row per published run of a searcher and a creator."""
+    return seu_bench.load_records(SEARCHERS)
+
+
+def test_page_comes_from_the_records() -> None:
+    """The page of searchers and creators is what the script makes of the records, to the letter."""
+    made = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "searchers_table.py", SEARCHERS], capture_output=True, text=True, check=True
+    )
+    assert made.stdout == SEARCHERS.with_suffix(".md").read_text(encoding="utf-8")
+
+
+def test_every_search_is_whole(searches: pandas.DataFrame) -> None:
+    """Finished, ranked, and without any forgetting."""
+    assert set(searches["status"]) == {"finished"}
+    assert searches["may_be_ranked"].all()
+    assert (searches["forgetting"] == 0).all()
+
+
+def test_frugal_beats_mdl(searches: pandas.DataFrame) -> None:
+    """Wherever both creators were run on a seed: a higher mixed score, at no more image passes."""
+    place = ["benchmark", "searcher", "seed"]
+    wide = searches.pivot_table(index=place, columns="creator", values=["mixed_score", "image_passes"]).dropna(
+        subset=[("mixed_score", "mdl"), ("mixed_score", "frugal")]
+    )
+    assert len(wide) >= 6
+    assert (wide["mixed_score"]["frugal"] > wide["mixed_score"]["mdl"]).all()
+    assert (wide["image_passes"]["frugal"] <= wide["image_passes"]["mdl"]).all()
