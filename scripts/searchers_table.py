@@ -57,9 +57,10 @@ def comparisons(runs: pandas.DataFrame, column: str) -> Iterator[str]:
     for kind, pairs in sides:
         compared, told = 0, []
         for *one, searcher, creator in pairs:
-            base, other = chosen(runs, one[0], one[1])[column], chosen(runs, searcher, creator)[column]
-            if [searcher, creator] == one or len(base) < 2 or len(base) != len(other):
+            two = chosen(runs, one[0], one[1]), chosen(runs, searcher, creator)
+            if [searcher, creator] == one or len(two[0]) < 2 or set(two[0]["seed"]) != set(two[1]["seed"]):
                 continue
+            base, other = (found[column] for found in two)
             compared += 1
             name, against = (searcher, one[0]) if kind == "searcher" else (creator, one[1])
             place = f"creator `{creator}`" if kind == "searcher" else f"searcher `{searcher}`"
@@ -68,7 +69,8 @@ def comparisons(runs: pandas.DataFrame, column: str) -> Iterator[str]:
             elif other.max() < base.min():
                 told.append(f"`{name}` is below `{against}` with {place}")
         against = CONTROL if kind == "searcher" else PAPERS
-        yield f"{kind.capitalize()}s against `{against}`: {len(told)} of {compared} differences exceed the spread."
+        counts = f"{len(told)} of {compared} differences exceed the spread" if compared else "not measured"
+        yield f"{kind.capitalize()}s against `{against}`: {counts}."
         yield ""
         yield from (f"- {line}" for line in told)
         if told:
