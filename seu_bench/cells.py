@@ -204,6 +204,15 @@ class ProxyNetwork(nn.Module):
         """Logits ``[N, classes]`` of the sampled network."""
         return self._logits(images, lambda cell, *inputs: cell(*inputs, sample[cell.plan.reduction]))
 
+    def sampled(self, sample: Sample) -> Callable[[Tensor], Tensor]:
+        """The sampled network as a function of images alone."""
+
+        def forward(images: Tensor) -> Tensor:
+            logits: Tensor = self(images, sample)
+            return logits
+
+        return forward
+
     def mixture(self, images: Tensor, weights: Mixture) -> Tensor:
         """Logits ``[N, classes]`` of all operations at once, weighted."""
         return self._logits(images, lambda cell, *inputs: cell.mixture(*inputs, weights[cell.plan.reduction]))

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from seu_bench.cells import sample_of
 from seu_bench.interfaces import SearchTask
 from seu_bench.loops import Forward
@@ -34,13 +32,7 @@ class SharedSearch(SampledStage[tuple[int, ...], Genotype]):
 
     def forward_of(self, sampled: tuple[int, ...]) -> Forward:
         """The proxy network with the edges of the architecture; the others carry nothing."""
-        sample = sample_of(self.agent.genotype(sampled))
-
-        def forward(images: torch.Tensor) -> torch.Tensor:
-            logits: torch.Tensor = self.network(images, sample)
-            return logits
-
-        return forward
+        return self.network.sampled(sample_of(self.agent.genotype(sampled)))
 
     def set_mode(self, training: bool) -> None:
         """Switch the proxy network."""

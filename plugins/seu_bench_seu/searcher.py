@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from seu_bench.cells import Sample
 from seu_bench.interfaces import SearchTask
@@ -32,12 +31,7 @@ class MdlSearch(MultinomialStage[Genotype]):
         """The proxy network with the sampled operations."""
         # With one cell type the same rows serve both kinds of cell.
         sample: Sample = (sampled[: len(EDGES)], sampled[-len(EDGES) :])
-
-        def forward(images: torch.Tensor) -> torch.Tensor:
-            logits: torch.Tensor = self.network(images, sample)
-            return logits
-
-        return forward
+        return self.network.sampled(sample)
 
     def set_mode(self, training: bool) -> None:
         """Switch the proxy network."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import random
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,7 +31,7 @@ from seu_bench.testing.components import (
     search_task,
     stream_of,
 )
-from seu_bench.testing.contract import require
+from seu_bench.testing.contract import OneThread, require
 from seu_bench.testing.trial import drawn, same
 
 #: Every space that SEU can be asked to search.
@@ -43,7 +43,7 @@ SPACES = {
 }
 
 
-class _ComponentContract:
+class _ComponentContract(OneThread):
     """What both have in common. A subclass says how a stage is made."""
 
     kind: ClassVar[str]
@@ -55,14 +55,6 @@ class _ComponentContract:
     def trial(self) -> ComponentTrial:
         """The component on trial."""
         return ComponentTrial(self.kind, getattr(self, self.kind), self.options, self.plugins, self.exact_passes)
-
-    @pytest.fixture(autouse=True)
-    def _one_thread(self) -> Iterator[None]:
-        """Images this small only wait for a second thread."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        yield
-        torch.set_num_threads(threads)
 
     @pytest.fixture(scope="class")
     @classmethod

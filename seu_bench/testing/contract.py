@@ -46,7 +46,18 @@ def above_chance(images: int, classes: int) -> int:
     return right
 
 
-class StrategyContract:
+class OneThread:
+    """Contracts compute with one thread: images this small only wait for a second one."""
+
+    @pytest.fixture(autouse=True)
+    def _one_thread(self) -> Iterator[None]:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        yield
+        torch.set_num_threads(threads)
+
+
+class StrategyContract(OneThread):
     """Subclass it, name the strategy, and pytest does the rest.
 
     Attributes:
@@ -65,14 +76,6 @@ class StrategyContract:
     def trial(self) -> Trial:
         """The strategy on trial."""
         return Trial(self.strategy, self.options, self.plugins, self.exact_passes)
-
-    @pytest.fixture(autouse=True)
-    def _one_thread(self) -> Iterator[None]:
-        """Images this small only wait for a second thread."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        yield
-        torch.set_num_threads(threads)
 
     # ------------------------------------------------------------------ learning
 

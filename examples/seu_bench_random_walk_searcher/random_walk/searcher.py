@@ -6,8 +6,6 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
-
 from random_walk import RandomWalkOptions
 from seu_bench.cells import sample_of
 from seu_bench.interfaces import SearchTask
@@ -39,13 +37,7 @@ class RandomWalk(SampledStage[Genotype, Genotype]):
 
     def forward_of(self, sampled: Genotype) -> Forward:
         """The proxy network with the operations of the sample."""
-        chosen = sample_of(sampled)
-
-        def forward(images: Tensor) -> Tensor:
-            logits: Tensor = self.network(images, chosen)
-            return logits
-
-        return forward
+        return self.network.sampled(sample_of(sampled))
 
     def set_mode(self, training: bool) -> None:
         """Switch the proxy network."""
