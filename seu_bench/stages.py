@@ -182,6 +182,28 @@ class Stage(ABC, Generic[Result]):
             self._watch(self._progress(self.seconds, done))
 
 
+class EpochlessStage(Stage[Result]):
+    """Base of stages that compute nothing but their result. It may draw: that is the stage's own randomness.
+
+    Args:
+        name, task, seed, device: as for :class:`Stage`.
+    """
+
+    def __init__(self, name: str, task: int, seed: int, device: torch.device) -> None:
+        super().__init__(name, task, 0, seed, device)
+
+    def run_epoch(self) -> EpochReport:
+        """Never called: there are no epochs."""
+        return EpochReport()
+
+    def own_state(self) -> dict[str, Any]:
+        """Nothing beside the stage's randomness."""
+        return {}
+
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+
 def cosine_rate(schedule: Schedule, epoch: int) -> float:
     """Learning rate of 0-based ``epoch``: cosine from ``learning_rate`` to ``min_learning_rate``
     (Loshchilov & Hutter, SGDR, ICLR 2017, equation 5, without restarts)."""

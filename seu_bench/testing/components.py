@@ -22,7 +22,7 @@ from seu_bench.record import Record
 from seu_bench.registry import Entry
 from seu_bench.search_space import SearchSpace
 from seu_bench.spec import CreationSchedule, ImageLimits, SearchSchedule
-from seu_bench.stages import EpochReport, Stage
+from seu_bench.stages import EpochlessStage, Stage
 from seu_bench.streams import TaskStream, build_stream
 from seu_bench.testing.streams import TINY, TinyBenchmark, TinyData
 from seu_bench.testing.trial import Trial
@@ -138,24 +138,15 @@ class _NoOptions(Options):
     pass
 
 
-class _Newest(Stage[tuple[int, ...]]):
+class _Newest(EpochlessStage[tuple[int, ...]]):
     """Takes the newest unit everywhere."""
 
     def __init__(self, task: CreationTask) -> None:
-        super().__init__("creation", task.task, 0, task.seed, task.device)
+        super().__init__("creation", task.task, task.seed, task.device)
         self.model = task.model
-
-    def run_epoch(self) -> EpochReport:
-        return EpochReport()
 
     def result(self) -> tuple[int, ...]:
         return tuple(count - 1 for count in self.model.candidates)
-
-    def own_state(self) -> dict[str, Any]:
-        return {}
-
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        pass
 
 
 class _Capture:
