@@ -13,8 +13,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from seu_bench.costing import component_passes
 from seu_bench.errors import RunError, SeuBenchError
-from seu_bench.interfaces import PATIENCE, Component
+from seu_bench.interfaces import PATIENCE, Component, CreationTask, SearchTask
 from seu_bench.stages import EpochReport, Result, Stage, StageProgress
 
 
@@ -162,6 +163,29 @@ class GuardedStage(Stage[Result]):
                 remedy=(error.remedy if isinstance(error, SeuBenchError) and known else None)
                 or f"choose another {self._owner.kind}, or report it to the author of {self._owner.package}",
             ) from error
+
+
+def guarded_stage(
+    component: Component,
+    task: SearchTask | CreationTask,
+    fault: Callable[[object], str | None],
+    patience: float = PATIENCE,
+) -> GuardedStage[Any]:
+    """The stage of a searcher or a creator for a task, inside its guard.
+
+    Raises:
+        PluginError: its factory cannot say what the stage will take.
+        RunError: the stage cannot be made.
+    """
+    return GuardedStage(
+        component,
+        lambda: component.factory.build(component.options, task),
+        stage="search" if component.kind == "searcher" else "creation",
+        task=task.task,
+        passes=sum(component_passes(component, task.schedule, len(task.images))),
+        fault=fault,
+        patience=patience,
+    )
 
 
 def _check_report(report: EpochReport) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from seu_bench.costing import component_passes
 from seu_bench.errors import RequestError
-from seu_bench.guard import GuardedStage
+from seu_bench.guard import guarded_stage
 from seu_bench.interfaces import CreationTask, SearchTask, Setting, checked_options
 from seu_bench.search_space import Genotype, SearchSpace, named_genotype
 from seu_bench.seeding import RandomState, derive_seed
@@ -45,26 +44,12 @@ def build_seu(setting: Setting) -> Seu:
         creation_schedule = creation_schedule.model_copy(update=decay)
 
     def search(task: SearchTask) -> Stage[Genotype]:
-        return GuardedStage(
-            searcher,
-            lambda: searcher.factory.build(searcher.options, task),
-            stage="search",
-            task=task.task,
-            passes=sum(component_passes(searcher, task.schedule, len(task.images))),
-            fault=task.space.fault,
-            patience=setting.patience,
-        )
+        return guarded_stage(searcher, task, task.space.fault, setting.patience)
 
     def create(task: CreationTask) -> Stage[tuple[int, ...]]:
         before = model.frozen_state()
-        return GuardedStage(
-            creator,
-            lambda: creator.factory.build(creator.options, task),
-            stage="creation",
-            task=task.task,
-            passes=sum(component_passes(creator, task.schedule, len(task.images))),
-            fault=lambda path: model.path_fault(path) or model.frozen_fault(before),
-            patience=setting.patience,
+        return guarded_stage(
+            creator, task, lambda path: model.path_fault(path) or model.frozen_fault(before), setting.patience
         )
 
     with RandomState(derive_seed(setting.seed, "model")).active():

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from seu_bench.costing import component_passes
-from seu_bench.guard import GuardedStage
+from seu_bench.guard import GuardedStage, guarded_stage
 from seu_bench.hookspecs import hookimpl
 from seu_bench.interfaces import Component, CreationTask, CreatorFactory, Register, SearchTask
 from seu_bench.loading import TaskImages
@@ -69,15 +69,7 @@ class ComponentTrial:
 
     def stage(self, task: Any, fault: Callable[[object], str | None]) -> GuardedStage[Any]:
         """The stage for a task."""
-        return GuardedStage(
-            self.component,
-            lambda: self.component.factory.build(self.component.options, task),
-            stage="search" if self.kind == "searcher" else "creation",
-            task=task.task,
-            passes=self.passes(task),
-            fault=fault,
-            patience=PATIENCE,
-        )
+        return guarded_stage(self.component, task, fault, PATIENCE)
 
     def record(self, benchmark: str, results: Path) -> Record:
         """The record of a brief run of SEU with this component."""
