@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -58,6 +58,23 @@ class MultiHeadModel(MultiTaskModule):
     def trainable_module(self, task: int) -> nn.Module:
         """What of it is trained when ``task`` is learned; all of it by default."""
         return self.task_module(task)
+
+    # ------------------------------------------------------------------ for models that grow
+
+    def architecture(self) -> dict[str, Any]:
+        """What :meth:`grow_to` needs to give a new model these layers: plain values that JSON can hold, keys of
+        dictionaries being text. Empty for models that do not grow."""
+        return {}
+
+    def grow_to(self, architecture: Mapping[str, Any]) -> None:
+        """Give this model, as it was made for a run, the layers, paths and frozen units of ``architecture``; what the
+        weights are is left to ``load_state_dict``.
+
+        Raises:
+            ValueError: it is the architecture of another model.
+        """
+        if architecture:
+            raise ValueError(f"a {type(self).__name__} does not grow")
 
 
 def by_task(

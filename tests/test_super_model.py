@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -209,8 +210,29 @@ def test_architecture_is_plain() -> None:
             [DARTS.to_dict()],
             [DARTS.to_dict(), MIXTURE.to_dict()],
         ],
-        "paths": {0: [0, 0, 0, 0], 1: [0, 1, 0, 1]},
+        "frozen": [[True], [True, True], [True], [True, True]],
+        "paths": {"0": [0, 0, 0, 0], "1": [0, 1, 0, 1]},
     }
+
+
+def test_grows_to_an_architecture() -> None:
+    """A new super model gets units, paths and frozen units; with the weights it computes the same."""
+    model = grown()
+    model.expand(DARTS, 2)
+    again = super_model()
+    again.grow_to(json.loads(json.dumps(model.architecture())))
+    again.load_state_dict(model.state_dict())
+    assert again.architecture() == model.architecture()
+    assert again.unit(1, 1).frozen and not again.unit(1, 2).frozen
+    frozen = [name for name, weight in again.named_parameters() if not weight.requires_grad]
+    assert frozen == [name for name, weight in model.named_parameters() if not weight.requires_grad] != []
+    x = torch.randn(3, 1, 8, 8)
+    for task in (0, 1):
+        assert torch.equal(again.eval().forward_single_task(x, task), model.eval().forward_single_task(x, task))
+    with pytest.raises(ValueError, match="empty"):
+        again.grow_to(model.architecture())
+    with pytest.raises(ValueError, match="layers"):
+        super_model(cells=4).grow_to(model.architecture())
 
 
 def test_space_reaches_the_units() -> None:

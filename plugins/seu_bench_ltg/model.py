@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -198,6 +198,47 @@ class GrowingAlexNet(MultiHeadModel):
         """A new unit in every layer, by torch's global generator."""
         layers = [self.layer(index) for index in range(len(self.layers))]
         self.grow(task, [Decision(layer.candidates()[-1], layer.make_unit()) for layer in layers])
+
+    def architecture(self) -> dict[str, Any]:
+        """Units with the tasks they were made for and their adapters, the paths, and how much of it is frozen."""
+        layers = [self.layer(index) for index in range(len(self.layers))]
+        return {
+            "unit_tasks": [list(layer.unit_tasks) for layer in layers],
+            "adapters": [[len(layer.adapters_of(unit)) for unit in range(len(layer.units))] for layer in layers],
+            "trainable": [name for name, weight in self.layers.named_parameters() if weight.requires_grad],
+            "paths": {str(task): [[stop.unit, stop.adapters] for stop in path] for task, path in self.paths.items()},
+            "choices": {
+                str(task): [[choice.kind, choice.unit] for choice in choices] for task, choices in self.choices.items()
+            },
+        }
+
+    def grow_to(self, architecture: Mapping[str, Any]) -> None:
+        """Give a model without units those of ``architecture``.
+
+        Raises:
+            ValueError: it has another number of layers, or does not fit them.
+        """
+        layers = list(zip(architecture["unit_tasks"], architecture["adapters"], strict=True))
+        if len(layers) != len(self.layers) or self.paths:
+            raise ValueError(f"units of {len(layers)} layers do not fit {len(self.layers)} empty ones")
+        for index, (tasks, adapters) in enumerate(layers):
+            layer = self.layer(index)
+            for unit, (task, count) in enumerate(zip(tasks, adapters, strict=True)):
+                layer.grow(Decision(Choice("new", unit), layer.make_unit()), int(task))
+                for _ in range(0 if layer.linear else count):
+                    layer.grow(Decision(Choice("adapt", unit), layer.make_adapter()), int(task))
+        self.layers.to(self.device)
+        trainable = set(architecture["trainable"])
+        for name, weight in self.layers.named_parameters():
+            weight.requires_grad_(name in trainable)
+        self.paths = {
+            int(task): tuple(Stop(int(unit), int(count)) for unit, count in path)
+            for task, path in architecture["paths"].items()
+        }
+        self.choices = {
+            int(task): tuple(Choice(kind, int(unit)) for kind, unit in choices)
+            for task, choices in architecture["choices"].items()
+        }
 
     def freeze(self) -> None:
         """No unit and no adapter that exists now trains again."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +54,25 @@ class ProgressiveNetwork(MultiHeadModel):
         if not self.proper:
             column.head_lateral.requires_grad_(False)
         self.columns.append(column.to(device))
+
+    def architecture(self) -> dict[str, Any]:
+        """The number of columns, and of those that are frozen."""
+        frozen = sum(not any(p.requires_grad for p in column.parameters()) for column in self.columns)
+        return {"columns": len(self.columns), "frozen": frozen}
+
+    def grow_to(self, architecture: Mapping[str, Any]) -> None:
+        """Give a network without columns those of ``architecture``.
+
+        Raises:
+            ValueError: there are more columns than tasks.
+        """
+        columns, frozen = int(architecture["columns"]), int(architecture["frozen"])
+        if not 0 <= frozen <= columns <= len(self.classes) or len(self.columns):
+            raise ValueError(f"{columns} columns, {frozen} of them frozen, do not fit {len(self.classes)} tasks")
+        for task in range(columns):
+            self.expand(task)
+            if task == frozen - 1:
+                self.freeze()
 
     def freeze(self) -> None:
         """No column that exists now trains again."""

@@ -54,13 +54,10 @@ class SuperModel(MultiHeadModel):
 
     def expand(self, genotype: Genotype, task: int) -> None:
         """Add one new unit of ``genotype`` to every layer (paper, algorithm 3)."""
-        device = self._device
         for layer in range(len(self.layers)):
             if layer == 0 and self.stem == "shared" and self.unit_tasks[0]:
                 continue
-            self._units(layer).append(self._make_unit(layer, genotype).to(device))
-            self.unit_tasks[layer].append(task)
-            self.unit_genotypes[layer].append(genotype)
+            self._add_unit(layer, genotype, task)
 
     def keep(self, task: int, path: Sequence[int]) -> None:
         """Make ``path`` the task's own and delete new units that are not on it (paper, equations 21, 22)."""
@@ -176,12 +173,35 @@ class SuperModel(MultiHeadModel):
     # ------------------------------------------------------------------ the architecture as plain values
 
     def architecture(self) -> dict[str, Any]:
-        """Everything needed to build the same layers again: plain values."""
+        """Units with the tasks and genotypes they were made for, which of them are frozen, and the paths."""
         return {
             "unit_tasks": [list(tasks) for tasks in self.unit_tasks],
             "unit_genotypes": [[genotype.to_dict() for genotype in layer] for layer in self.unit_genotypes],
-            "paths": {task: list(path) for task, path in self.paths.items()},
+            "frozen": [
+                [self.unit(layer, index).frozen for index in range(count)]
+                for layer, count in enumerate(self.candidates)
+            ],
+            "paths": {str(task): list(path) for task, path in sorted(self.paths.items())},
         }
+
+    def grow_to(self, architecture: Mapping[str, Any]) -> None:
+        """Give an empty super model the units and paths of ``architecture``.
+
+        Raises:
+            ValueError: it has another number of layers, or a path that does not fit.
+        """
+        layers = list(
+            zip(architecture["unit_tasks"], architecture["unit_genotypes"], architecture["frozen"], strict=True)
+        )
+        if len(layers) != len(self.layers) or any(self.candidates):
+            raise ValueError(f"units of {len(layers)} layers do not fit {len(self.layers)} empty ones")
+        for layer, units in enumerate(layers):
+            for task, genotype, frozen in zip(*units, strict=True):
+                self._add_unit(layer, Genotype.from_dict(genotype), task)
+                if frozen:
+                    self.unit(layer, -1).freeze()
+        for task, path in architecture["paths"].items():
+            self.set_path(int(task), path)
 
     def _frozen(self) -> Iterator[tuple[str, Tensor]]:
         for layer in range(len(self.layers)):
@@ -198,6 +218,11 @@ class SuperModel(MultiHeadModel):
     @property
     def _device(self) -> torch.device:
         return next(self.heads.parameters()).device
+
+    def _add_unit(self, layer: int, genotype: Genotype, task: int) -> None:
+        self._units(layer).append(self._make_unit(layer, genotype).to(self._device))
+        self.unit_tasks[layer].append(task)
+        self.unit_genotypes[layer].append(genotype)
 
     def _make_unit(self, layer: int, genotype: Genotype) -> Unit:
         if layer == 0:
