@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real lint types perf format clean
+.PHONY: help demo test test-real test-crash lint types perf audit format clean
 
 help: ## say what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -19,7 +19,7 @@ demo: $(READY) ## SEU learns five tasks on scikit-learn's digits
 	$(BIN)/seu-bench run --strategy seu --benchmark split_digits
 
 test: lint types ## lint, types, then all tests but the slow ones
-	$(BIN)/python -m pytest -W error -m "not slow" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -W error -m "not slow and not crash" -n 2 --dist loadfile
 
 lint: $(READY) ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -31,11 +31,18 @@ types: $(READY) ## mypy, strict
 test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minutes each
 	$(BIN)/python -m pytest -W error -m "slow" tests
 
+test-crash: $(READY) ## kill runs at many points of every stage and go on with them; half an hour
+	$(BIN)/python -m pytest -W error -m "crash" tests
+
 perf: $(READY) ## measure: start-up, training loop against a bare one and Avalanche's, memory format, searchers
 	$(BIN)/python scripts/startup_time.py
 	$(BIN)/python scripts/training_speed.py
 	$(BIN)/python scripts/memory_format.py
 	$(BIN)/python scripts/search_speed.py
+
+audit: $(READY) ## ask advisory services about every pinned version; says so where they cannot be reached
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audit]'
+	$(BIN)/python scripts/audit.py constraints.txt
 
 format: $(READY) ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

@@ -6,6 +6,7 @@ From a notebook::
     record = seu_bench.run(strategy="seu", benchmark="split_digits", seed=0)
     record.metrics["acc"]
     seu_bench.load_records("results")
+    seu_bench.load_model(record.run_id)(images, task=0)
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from seu_bench._version import __version__
 if TYPE_CHECKING:
     from seu_bench.api import run
     from seu_bench.leaderboard import load_records
+    from seu_bench.learned_model import load_model
 
-__all__ = ["__version__", "load_records", "run"]
+__all__ = ["__version__", "load_model", "load_records", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``run`` and ``load_records`` when they are asked for: ``import seu_bench`` stays cheap."""
+    """Import these functions when they are asked for: ``import seu_bench`` stays cheap."""
     if name == "run":
         from seu_bench.api import run
 
@@ -31,4 +33,8 @@ def __getattr__(name: str) -> Any:
         from seu_bench.leaderboard import load_records
 
         return load_records
+    if name == "load_model":
+        from seu_bench.learned_model import load_model
+
+        return load_model
     raise AttributeError(f"module 'seu_bench' has no attribute {name!r}")

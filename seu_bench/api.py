@@ -10,7 +10,8 @@ from seu_bench.interfaces import PATIENCE
 from seu_bench.record import Record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
-from seu_bench.runner import execute
+from seu_bench.runner import Execution, execute
+from seu_bench.stopping import StopRequest
 
 
 def run(
@@ -27,20 +28,29 @@ def run(
     device: str = "auto",
     limit: int | None = None,
     synthetic: bool = False,
-    force: bool = False,
+    restart: bool = False,
     patience: float = PATIENCE,
+    checkpoint_every: float | None = None,
+    max_seconds: float | None = None,
+    keep_weights: bool = True,
     progress: bool = False,
 ) -> Record:
     """Make one run and return its record; the keywords are named as the options of ``seu-bench run``.
 
+    A run that was interrupted is gone on with by the same call. Signals are left to the caller: Ctrl-C is a
+    ``KeyboardInterrupt``, after which the newest checkpoint is what the next call goes on from.
+
     Args:
         benchmark: a name, or the path of a TOML file.
         options: what ``-o key=value`` sets, by key.
+        keep_weights: what ``--no-weights`` switches off.
         progress: whether to draw progress bars.
 
     Raises:
         SeuBenchError: as the command line would say; see :mod:`seu_bench.errors`.
+        Interruption: ``max_seconds`` are over.
     """
+    stop = StopRequest(max_seconds)
     registry = Registry()
     request = Request(strategy, benchmark, searcher, creator, protocol, seed, dict(options or {}), limit, synthetic)
     resolved = resolve(registry, request)
@@ -48,13 +58,13 @@ def run(
         from seu_bench.progress import ProgressDisplay
 
         registry.manager.register(ProgressDisplay(shorter=resolved.shorter), name="progress")
-    outcome = execute(
-        registry,
-        resolved,
+    execution = Execution(
         results=Path(results),
         data_root=Path(data_root) if data_root is not None else None,
         device=device,
-        force=force,
+        restart=restart,
         patience=patience,
+        checkpoint_every=checkpoint_every,
+        keep_weights=keep_weights,
     )
-    return outcome.record
+    return execute(registry, resolved, execution, stop=stop).record

@@ -98,7 +98,7 @@ class BenchmarkFile:
                 where=str(self.path),
                 remedy="give a TOML file in UTF-8 that you may read; docs/benchmarks.md describes it",
             ) from error
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # numbers of thousands of digits and deep nesting, too
             raise SpecError(
                 f"the benchmark file is not TOML: {error}", where=str(self.path), remedy="see https://toml.io"
             ) from error

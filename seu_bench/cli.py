@@ -4,80 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from seu_bench._version import __version__
+from seu_bench.cli_models import export, verify
+from seu_bench.cli_options import data_option, device_option, request_options, results_option
 from seu_bench.cli_plugins import check_plugin, list_
-from seu_bench.errors import SeuBenchError
+from seu_bench.cli_runs import runs
+from seu_bench.errors import Interruption, SeuBenchError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from seu_bench.registry import Registry
     from seu_bench.resolve import Request
 
 #: Exit status of a request that cannot be met, and of a run that the user interrupted.
 REFUSED = 2
 INTERRUPTED = 130
-
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
-
-
-def results_option(command: CommandT) -> CommandT:
-    """``--results`` for every command that reads or writes results."""
-    return click.option(
-        "--results",
-        type=click.Path(path_type=Path, file_okay=True),
-        default=Path("results"),
-        show_default=True,
-        help="Folder of records and leaderboards.",
-    )(command)
-
-
-def data_option(command: CommandT) -> CommandT:
-    """``--data-root`` for every command that reads data sets."""
-    return click.option(
-        "--data-root",
-        type=click.Path(path_type=Path),
-        default=None,
-        help="Folder of data sets in torchvision's layout [default: $SEU_BENCH_DATA, or ~/.cache/seu-bench/data].",
-    )(command)
-
-
-def request_options(command: CommandT) -> CommandT:
-    """What names a run: shared by ``run`` and ``cost``."""
-    options = [
-        click.option("--strategy", default="seu", show_default=True, help="Who learns (seu-bench list strategies)."),
-        click.option(
-            "--benchmark", default="split_digits", show_default=True, help="What is learned: a name or a TOML file."
-        ),
-        click.option("--searcher", default=None, help="Extension-unit searcher [default: the strategy's]."),
-        click.option("--creator", default=None, help="Task-model creator [default: the strategy's]."),
-        click.option("--protocol", default=None, help="Schedule and sizes [default: the benchmark's]."),
-        click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Random seed."),
-        click.option(
-            "-o",
-            "--option",
-            "assignments",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="An option of the strategy, or searcher.KEY, creator.KEY, benchmark.KEY; may be repeated.",
-        ),
-        click.option(
-            "--limit",
-            type=click.IntRange(min=4),
-            default=None,
-            help="At most so many images per task and split; never ranked.",
-        ),
-        click.option("--synthetic", is_flag=True, help="Made-up images in place of each data set; never ranked."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -93,13 +38,8 @@ def cli() -> None:
 @request_options
 @data_option
 @results_option
-@click.option(
-    "--device",
-    default="auto",
-    show_default=True,
-    help="cpu, cuda, cuda:1, ...; auto takes an accelerator if there is one.",
-)
-@click.option("--force", is_flag=True, help="Run again even if the same run is finished.")
+@device_option
+@click.option("--restart", is_flag=True, help="Begin anew, even if the run is finished or could be gone on with.")
 @click.option(
     "--patience",
     type=click.FloatRange(min=0, min_open=True),
@@ -107,8 +47,38 @@ def cli() -> None:
     show_default=True,
     help="Seconds that a searcher or a creator may compute without an image or an epoch before it counts as stuck.",
 )
-def run(results: Path, data_root: Path | None, device: str, force: bool, patience: float, **asked: Any) -> None:
-    """Learn a benchmark and write the record."""
+@click.option(
+    "--checkpoint-every",
+    type=click.FloatRange(min=0),
+    default=None,
+    metavar="SECONDS",
+    help="Seconds between checkpoints at least; 0: after every epoch [default: as often as takes 2 % of the time].",
+)
+@click.option(
+    "--max-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=None,
+    help="Stop at a checkpoint before so many seconds are over, with exit status 75; the same command goes on.",
+)
+@click.option("--no-weights", "keep_weights", flag_value=False, default=True, help="Keep no model of a finished run.")
+def run(
+    results: Path,
+    data_root: Path | None,
+    device: str,
+    restart: bool,
+    patience: float,
+    checkpoint_every: float | None,
+    max_seconds: float | None,
+    keep_weights: bool,
+    **asked: Any,
+) -> None:
+    """Learn a benchmark and write the record.
+
+    The same command goes on with a run that was interrupted, and shows one that is finished.
+    """
+    from seu_bench.stopping import StopRequest
+
+    stop = StopRequest(max_seconds)
     request = _request(asked)
     registry = _registry()
     from seu_bench.resolve import resolve
@@ -116,18 +86,18 @@ def run(results: Path, data_root: Path | None, device: str, force: bool, patienc
     resolved = resolve(registry, request)  # what can be refused is refused before torch is imported
     from seu_bench.leaderboard import build_leaderboards, write_leaderboards
     from seu_bench.progress import ProgressDisplay
-    from seu_bench.runner import execute
-    from seu_bench.tables import record_summary
+    from seu_bench.runner import Execution, execute
+    from seu_bench.tables import record_summary, wide_console
     from seu_bench.wording import why_not_ranked
 
     registry.manager.register(ProgressDisplay(shorter=resolved.shorter), name="progress")
-    outcome = execute(
-        registry, resolved, results=results, data_root=data_root, device=device, force=force, patience=patience
-    )
-    console = _console()
+    execution = Execution(results, data_root, device, restart, patience, checkpoint_every, keep_weights)
+    with stop.on_signals():
+        outcome = execute(registry, resolved, execution, stop=stop)
+    console = wide_console()
     console.print(record_summary(outcome.record))
     if outcome.reused:
-        console.print("this run was finished before: nothing was computed (--force runs it again)")
+        console.print("this run was finished before: nothing was computed (--restart runs it again)")
     click.echo(f"record: {outcome.path}")
     if outcome.record.may_be_ranked:
         write_leaderboards(results)
@@ -150,9 +120,9 @@ def show(run_name: str, results: Path) -> None:
     RUN is a run id, a unique beginning of one, or its folder.
     """
     from seu_bench.record import find_record
-    from seu_bench.tables import record_summary
+    from seu_bench.tables import record_summary, wide_console
 
-    _console().print(record_summary(find_record(results, run_name)))
+    wide_console().print(record_summary(find_record(results, run_name)))
 
 
 @cli.command()
@@ -161,7 +131,7 @@ def show(run_name: str, results: Path) -> None:
 def leaderboard(benchmark: str | None, results: Path) -> None:
     """Make leaderboards from records."""
     from seu_bench.leaderboard import build_leaderboards, left_out, write_leaderboards
-    from seu_bench.tables import leaderboard_table
+    from seu_bench.tables import leaderboard_table, wide_console
 
     if not (results / "runs").is_dir():
         from seu_bench.errors import ResultsError
@@ -169,7 +139,7 @@ def leaderboard(benchmark: str | None, results: Path) -> None:
         raise ResultsError(
             "there are no records yet", where=str(results), remedy="make some with seu-bench run, or give --results"
         )
-    console = _console()
+    console = wide_console()
     paths = write_leaderboards(results)
     boards = build_leaderboards(results, benchmark)
     for board in boards:
@@ -258,6 +228,9 @@ def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
 
 cli.add_command(list_)
 cli.add_command(check_plugin)
+cli.add_command(runs)
+cli.add_command(verify)
+cli.add_command(export)
 
 
 def main() -> None:
@@ -270,7 +243,12 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(REFUSED)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as stopped:
+        # click wraps every KeyboardInterrupt.
+        cause = stopped.__cause__ if isinstance(stopped, click.Abort) else stopped
+        if isinstance(cause, Interruption):
+            click.echo(f"{cause.reason}; the same command goes on with the run", err=True)
+            sys.exit(cause.status)
         click.echo("interrupted", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(status if isinstance(status, int) else 0)
@@ -288,14 +266,6 @@ def _request(asked: dict[str, Any]) -> Request:
 
     options = parse_assignments(asked.pop("assignments"))
     return Request(options=options, **asked)
-
-
-def _console() -> Console:
-    """Standard output; wide enough for tables where it is not a terminal."""
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=160)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@
     │   └── DataDamagedError      it is there and is not what it should be
     ├── PluginError               an installed plugin is broken
     ├── ResultsError              the results folder or a record in it cannot be used
+    │   ├── RunHeldError          another process is making this run
+    │   └── CheckpointError       a checkpoint is damaged, another run's, or does not fit
     └── RunError                  a run began and could not be finished
 
 Anything else that escapes is a defect of seu-bench or of a plugin.
@@ -92,5 +94,27 @@ class ResultsError(SeuBenchError):
     """The results folder, or a record in it, cannot be read or written."""
 
 
+class RunHeldError(ResultsError):
+    """Another process is making this run; two at once would write over each other."""
+
+
+class CheckpointError(ResultsError):
+    """A checkpoint cannot be gone on from."""
+
+
 class RunError(SeuBenchError):
     """A run began and could not be finished."""
+
+
+class Interruption(KeyboardInterrupt):
+    """A run was told to stop, by a signal or by its time limit. No ``except Exception`` of a plugin can swallow it.
+
+    Args:
+        reason: for the record and for the user.
+        status: the exit status to leave with.
+    """
+
+    def __init__(self, reason: str, status: int) -> None:
+        self.reason = reason
+        self.status = status
+        super().__init__(reason)

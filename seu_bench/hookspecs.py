@@ -86,3 +86,8 @@ def task_learned(record: Record, task: int) -> None:
 @hookspec
 def run_finished(record: Record) -> None:
     """A run ended; ``record.status`` says how."""
+
+
+@hookspec
+def run_notice(message: str) -> None:
+    """Something that whoever waits for the run should know, e.g. that it goes on from a checkpoint."""

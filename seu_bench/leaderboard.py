@@ -6,6 +6,7 @@ mixes these. A row is a configuration: a strategy with its searcher, creator and
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from seu_bench.errors import ResultsError
+from seu_bench.files import refuse_link, write_whole
 from seu_bench.metrics import METRIC_DEFINITIONS
-from seu_bench.record import Record, read_records, write_whole
+from seu_bench.record import Record, read_records
 from seu_bench.reference import compare_with_joint
 from seu_bench.wording import (
     configuration_label,
@@ -204,26 +206,29 @@ def write_leaderboards(results: Path) -> list[Path]:
     Returns:
         The files written.
 
+    One process at a time reads records and writes, so that the last one has seen those of all.
+
     Raises:
         ResultsError: the folder does not exist or cannot be written to.
     """
+    from seu_bench.locks import alone_in
+
+    folder = results / "leaderboards"
+    _refuse_absent(results)
+    refuse_link(folder, "remove it; leaderboards can be made again at any time")
     written = []
-    for board in build_leaderboards(results):
-        for suffix, text in ((".md", board.to_markdown()), (".csv", board.to_csv())):
-            path = results / "leaderboards" / f"{board.name}{suffix}"
-            write_whole(path, text)
-            written.append(path)
+    with alone_in(folder):
+        for board in build_leaderboards(results):
+            for suffix, text in ((".md", board.to_markdown()), (".csv", board.to_csv())):
+                path = folder / f"{board.name}{suffix}"
+                write_whole(path, text)
+                written.append(path)
     return written
 
 
 def _read(results: Path) -> tuple[list[Record], list[str]]:
     """The records, compared with ``joint``, and the names of the runs that cannot be read."""
-    if not results.is_dir():
-        raise ResultsError(
-            "there is no such results folder",
-            where=str(results),
-            remedy="run something first, or give another folder with --results",
-        )
+    _refuse_absent(results)
     records, unreadable = [], []
     for item in read_records(results):
         if isinstance(item, Record):
@@ -231,6 +236,15 @@ def _read(results: Path) -> tuple[list[Record], list[str]]:
         else:
             unreadable.append(Path(item.where or "?").parent.name)
     return compare_with_joint(records), unreadable
+
+
+def _refuse_absent(results: Path) -> None:
+    if not results.is_dir():
+        raise ResultsError(
+            "there is no such results folder",
+            where=str(results),
+            remedy="run something first, or give another folder with --results",
+        )
 
 
 def _flat(record: Record) -> dict[str, Any]:
@@ -246,7 +260,7 @@ def _flat(record: Record) -> dict[str, Any]:
 
 
 def _empty() -> Record:
-    return Record(run_id="", status="finished", strategy="", benchmark="", benchmark_version=0, protocol="", seed=0)
+    return Record(run_id="x", status="finished", strategy="", benchmark="x", benchmark_version=0, protocol="x", seed=0)
 
 
 def _metric_column(metric: str) -> str:
@@ -280,6 +294,8 @@ def _count(number: int, what: str) -> str:
 def _free_name(place: _Place, fingerprint: str, taken: set[str]) -> str:
     """The plain name; with the fingerprint's beginning, then a number, where another leaderboard has it."""
     plain = "{}-v{}-{}".format(*place)
+    if len(plain) > 200:  # file systems take 255 letters
+        plain = f"{plain[:180]}-{hashlib.sha256(plain.encode()).hexdigest()[:16]}"
     candidates = [plain, f"{plain}-{fingerprint[:8]}", *[f"{plain}-{fingerprint[:8]}-{n}" for n in range(2, 10_000)]]
     # Names come from records, which may hold anything: no letter may leave the folder.
     return next(name for text in candidates if (name := re.sub(r"[^A-Za-z0-9._-]", "_", text)) not in taken)

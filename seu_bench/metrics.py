@@ -276,7 +276,7 @@ def format_metric(name: str, value: float | None) -> str:
 
 def format_seconds(seconds: float | None) -> str:
     """``0.42 s``, ``1 min 05 s``, ``2 h 03 min``; ``-`` for ``None``."""
-    if seconds is None:
+    if seconds is None or not math.isfinite(seconds):
         return "-"
     if seconds < 59.995:
         return f"{seconds:.2f} s"

@@ -47,7 +47,7 @@ def parse_value(text: str) -> Any:
     """``text`` as a TOML value where it is one (numbers, true, lists, ...), otherwise as the text itself."""
     try:
         document = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # TOMLDecodeError, thousands of digits, deep nesting
         return text
     return document["value"] if len(document) == 1 else text
 

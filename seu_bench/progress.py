@@ -28,17 +28,22 @@ class Forecast:
     Args:
         planned: image passes of the whole run.
         clock: seconds from any start.
+        before: image passes of an earlier attempt that this one goes on with; they say nothing of the speed here.
     """
 
-    def __init__(self, planned: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, planned: int, clock: Callable[[], float] = time.monotonic, before: int = 0) -> None:
         self.planned = planned
         self._clock = clock
         self._began = clock()
-        self._finished = 0
+        self._before = self._finished = before
         self._present = 0
+        self._is_first = before > 0
 
     def see(self, progress: StageProgress) -> None:
         """Take note of a report."""
+        if self._is_first:  # of the stage that was interrupted
+            self._before += progress.image_passes
+            self._is_first = False
         self._present = progress.image_passes
         if progress.done:
             self._finished += self._present
@@ -57,9 +62,10 @@ class Forecast:
     @property
     def left(self) -> float | None:
         """Seconds left; ``None`` before anything was measured."""
-        if not self.passed or self.measured <= 0:
+        passed_here = self.passed - self._before
+        if not passed_here or self.measured <= 0:
             return None
-        return max(0, self.planned - self.passed) / (self.passed / self.measured)
+        return max(0, self.planned - self.passed) / (passed_here / self.measured)
 
 
 def duration(seconds: float | None) -> str:
@@ -93,7 +99,7 @@ class ProgressDisplay:
     def run_started(self, record: Record, cost: Cost) -> None:
         """Open the bars."""
         self._tasks = len(record.task_names)
-        self.forecast = Forecast(cost.all_passes)
+        self.forecast = Forecast(cost.all_passes, before=sum(stage.image_passes for stage in record.stages))
         what = f"{record.strategy} on {record.benchmark} ({record.protocol}), seed {record.seed}"
         self.console.print(escape(f"{what}: {self._tasks} tasks, {cost.all_passes:,} image passes"))
         if self.console.is_terminal:
@@ -132,6 +138,11 @@ class ProgressDisplay:
             epochs = "1 epoch" if progress.epoch == 1 else f"{progress.epoch} epochs"
             spent = f"{epochs} in {progress.seconds:.1f} s"
             self.console.print(escape(f"{where}: {spent}, {note or 'accuracy not measured'}, about {left} left"))
+
+    @hookimpl
+    def run_notice(self, message: str) -> None:
+        """A line of its own."""
+        self.console.print(escape(message))
 
     @hookimpl
     def run_finished(self, record: Record) -> None:

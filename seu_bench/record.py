@@ -6,17 +6,15 @@ disk and renamed.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seu_bench.errors import ResultsError
+from seu_bench.files import refuse_link, write_whole
 from seu_bench.options import fault_lines
 
 SCHEMA_VERSION = 1
@@ -24,6 +22,14 @@ RECORD_NAME = "record.json"
 
 Status: TypeAlias = Literal["running", "finished", "failed", "interrupted"]
 Matrix: TypeAlias = tuple[tuple[float | None, ...], ...]
+#: A name that files are called by. A record may come from a stranger: none of its names may lead out of a folder.
+FileName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
+
+
+#: What tables, files and other programs can count with. A record of a stranger may hold a number of any length.
+Integer: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+#: A time that was measured.
+Seconds: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Document(BaseModel):
@@ -41,10 +47,10 @@ class StageRecord(Document):
     """
 
     name: str
-    task: int
-    epochs: int
-    seconds: float
-    image_passes: int
+    task: Integer
+    epochs: Integer
+    seconds: Seconds
+    image_passes: Integer
 
 
 class Environment(Document):
@@ -54,13 +60,15 @@ class Environment(Document):
     device: str = "cpu"
     git_revision: str | None = None
     platform: str = ""
-    threads: int | None = None
+    threads: Integer | None = None
 
 
 class Record(Document):
     """Everything that is known of a run.
 
     Attributes:
+        task_images: training, validation and test images of each task.
+        input_shape: channels, height and width of the network's input.
         accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
             it was not measured. Tasks are in the order in which they were learned.
         metrics: by id; the definitions are in :mod:`seu_bench.metrics`. ``None``: not measured, or not defined.
@@ -70,11 +78,13 @@ class Record(Document):
         choices: per task, what was done in each layer, e.g. ``new``, ``reuse 0``, ``adapt 1`` (strategies that
             choose what to do with a unit).
         unit_tasks: per layer, the task that each unit was made for.
+        weights_sha256: of the file with the model's weights; ``None``: none was kept.
+        earlier_environments: where parts of the run were made before it was continued somewhere else.
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
     """
 
-    schema_version: int = SCHEMA_VERSION
-    run_id: str
+    schema_version: Integer = SCHEMA_VERSION
+    run_id: FileName
     status: Status
     error: str | None = None
     strategy: str
@@ -83,32 +93,36 @@ class Record(Document):
     searcher_options: dict[str, Any] = Field(default_factory=dict)
     creator: str | None = None
     creator_options: dict[str, Any] = Field(default_factory=dict)
-    benchmark: str
-    benchmark_version: int
+    benchmark: FileName
+    benchmark_version: Integer
     benchmark_overrides: dict[str, Any] = Field(default_factory=dict)
-    protocol: str
+    protocol: FileName
     protocol_settings: dict[str, Any] = Field(default_factory=dict)
     ranked: bool = True
-    seed: int
-    limit: int | None = None
+    seed: Integer
+    limit: Integer | None = None
     synthetic: bool = False
-    task_order: tuple[int, ...] = ()
+    task_order: tuple[Integer, ...] = ()
     task_names: tuple[str, ...] = ()
-    task_classes: tuple[int, ...] = ()
+    task_classes: tuple[Integer, ...] = ()
+    task_images: tuple[tuple[Integer, Integer, Integer], ...] = ()
+    input_shape: tuple[Integer, Integer, Integer] | None = None
     accuracy_matrix: Matrix = ()
-    metrics: dict[str, float | int | None] = Field(default_factory=dict)
-    params_total: tuple[int, ...] = ()
-    params_active: tuple[int, ...] = ()
-    macs: tuple[int, ...] = ()
+    metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
+    params_total: tuple[Integer, ...] = ()
+    params_active: tuple[Integer, ...] = ()
+    macs: tuple[Integer, ...] = ()
     stages: tuple[StageRecord, ...] = ()
     genotypes: tuple[dict[str, Any] | None, ...] | None = None
-    paths: tuple[tuple[int, ...], ...] | None = None
+    paths: tuple[tuple[Integer, ...], ...] | None = None
     choices: tuple[tuple[str, ...], ...] | None = None
-    unit_tasks: tuple[tuple[int, ...], ...] | None = None
+    unit_tasks: tuple[tuple[Integer, ...], ...] | None = None
     data_fingerprint: str | None = None
+    weights_sha256: str | None = None
     environment: Environment = Environment()
+    earlier_environments: tuple[Environment, ...] = ()
     started: str = ""
-    seconds: float | None = None
+    seconds: Seconds | None = None
 
     @property
     def may_be_ranked(self) -> bool:
@@ -147,33 +161,6 @@ def write_record(results: Path, record: Record) -> Path:
     return path
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` by a temporary file beside it, flushed and renamed.
-
-    Raises:
-        ResultsError: it cannot be written; nothing half-written is left.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-            raise
-    except OSError as error:
-        raise ResultsError(
-            f"cannot write results: {error.strerror or error}",
-            where=str(path),
-            remedy="choose a folder that can be written to with --results",
-        ) from error
-
-
 def read_record(path: Path) -> Record:
     """Read one record.
 
@@ -183,11 +170,12 @@ def read_record(path: Path) -> Record:
     Raises:
         ResultsError: it is not there or is not a record.
     """
-    file = path / RECORD_NAME if path.is_dir() else path
+    file = path
     try:
+        file = path / RECORD_NAME if path.is_dir() else path
         text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ResultsError(f"the record cannot be read: {error}", where=str(file)) from error
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, error) from error
     try:
         return Record.model_validate_json(text)
     except ValidationError as error:
@@ -199,18 +187,28 @@ def read_record(path: Path) -> Record:
 
 
 def read_records(results: Path) -> Iterator[Record | ResultsError]:
-    """Every record below a results folder in the order of run ids; what cannot be read comes as its error."""
+    """Every record below a results folder in the order of run ids; what cannot be read comes as its error.
+
+    Other processes may add and remove runs meanwhile.
+    """
     try:
-        folders = sorted(path for path in runs_folder(results).iterdir() if path.is_dir())
+        folders = sorted(runs_folder(results).iterdir())
     except OSError:
         return
     for folder in folders:
-        if not (folder / RECORD_NAME).is_file():
-            continue
+        file = folder / RECORD_NAME
         try:
-            yield read_record(folder)
+            if not file.is_file():
+                continue
+            _refuse_links(folder)
+            record = read_record(file)
+        except OSError as error:
+            yield _unreadable(file, error)
         except ResultsError as error:
-            yield error
+            if _is_there(file):  # otherwise somebody removed it just now
+                yield error
+        else:
+            yield record
 
 
 def find_record(results: Path, name: str) -> Record:
@@ -219,14 +217,26 @@ def find_record(results: Path, name: str) -> Record:
     Raises:
         ResultsError: none or several fit.
     """
+    return read_record(find_run(results, name))
+
+
+def find_run(results: Path, name: str) -> Path:
+    """The folder of the run that ``name`` means: a run id, a unique beginning of one, or a run's folder.
+
+    Raises:
+        ResultsError: none or several fit.
+    """
     as_path = Path(name)
-    if (as_path / RECORD_NAME).is_file() or (as_path.name == RECORD_NAME and as_path.is_file()):
-        return read_record(as_path)
+    if _is_there(as_path / RECORD_NAME):
+        return as_path
+    if as_path.name == RECORD_NAME and _is_there(as_path):
+        return as_path.parent
     folder = runs_folder(results)
     known = sorted(path.parent.name for path in folder.glob(f"*/{RECORD_NAME}")) if folder.is_dir() else []
     fitting = [run_id for run_id in known if run_id == name] or [run_id for run_id in known if run_id.startswith(name)]
     if len(fitting) == 1:
-        return read_record(folder / fitting[0])
+        _refuse_links(folder / fitting[0])
+        return folder / fitting[0]
     if fitting:
         raise ResultsError(
             f"{name!r} is the beginning of {len(fitting)} runs: {', '.join(fitting[:5])}",
@@ -238,3 +248,29 @@ def find_record(results: Path, name: str) -> Record:
         where=str(folder),
         remedy="see which there are in that folder, or give another one with --results",
     )
+
+
+def _unreadable(file: Path, error: OSError | ValueError) -> ResultsError:
+    return ResultsError(
+        f"the record cannot be read: {error}",
+        where=str(file),
+        remedy="see that the file is there and may be read by you",
+    )
+
+
+def _refuse_links(folder: Path) -> None:
+    """A run's folder may come from a stranger: what is read and written there must lie there.
+
+    Raises:
+        ResultsError: the folder or its record is a link.
+    """
+    for path in (folder, folder / RECORD_NAME):
+        refuse_link(path, "put the run's folder itself there, or name the folder that it leads to")
+
+
+def _is_there(file: Path) -> bool:
+    """Whether there is such a file; no, where it may not be asked or cannot be a path."""
+    try:
+        return file.is_file()
+    except (OSError, ValueError):
+        return False

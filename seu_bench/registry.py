@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import pluggy
 
@@ -26,6 +27,9 @@ from seu_bench.plugins import load_plugins, package_of
 from seu_bench.spec import BenchmarkSource
 
 Factory = TypeVar("Factory")
+
+#: Names are typed on the command line and become parts of files' names.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,59}")
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,12 @@ class Registry:
 
 def _collector(entries: dict[str, Entry[Any]], singular: str, plugin: str, package: str) -> Callable[[str, Any], None]:
     def register(name: str, factory: Any) -> None:
+        if not isinstance(name, str) or not _PLAIN.fullmatch(name):
+            raise PluginError(
+                f"plugin {plugin!r} of package {package} registers the {singular} {name!r:.100}, which is no plain name"
+                ": letters, digits, '_', '.', '+' and '-', 60 at the most, the first a letter or a digit",
+                remedy=f"repair or uninstall it: pip uninstall {package}",
+            )
         if name in entries:
             other = entries[name]
             raise PluginError(

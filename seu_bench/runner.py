@@ -1,87 +1,117 @@
-"""The story of one run: data, strategy, tasks one after another, a record that is whole at every moment."""
+"""The story of one run: data, strategy, tasks one after another, and a record and checkpoints that are whole at every
+moment, so that the same run can be gone on with wherever it was left."""
 
 from __future__ import annotations
 
-import math
 import time
 import traceback
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from seu_bench.errors import PluginError, ResultsError, RunError, SeuBenchError
-from seu_bench.interfaces import PATIENCE, MetricFunction, StreamPlan
-from seu_bench.metrics import KnownMetric, compute_metrics
-from seu_bench.record import Record, StageRecord, Status, read_record, record_path, write_record, write_whole
-from seu_bench.registry import Entry, Registry
+from seu_bench.checkpoint import Position, read_checkpoint
+from seu_bench.errors import CheckpointError, Interruption, PluginError, ResultsError, RunError, SeuBenchError
+from seu_bench.files import write_whole
+from seu_bench.interfaces import PATIENCE, Cost, StreamPlan
+from seu_bench.listeners import Listeners
+from seu_bench.locks import RunLock
+from seu_bench.record import Record, read_record
+from seu_bench.registry import Registry
 from seu_bench.resolve import ResolvedRun
-from seu_bench.stages import EpochReport, StageProgress
+from seu_bench.run_folder import RunFolder
+from seu_bench.stages import EpochReport, Stage, StageProgress
+from seu_bench.stopping import StopRequest
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a run is made; nothing here decides what comes out.
+
+    Attributes:
+        results: folder of records.
+        data_root: folder of data sets; ``None``: the default one.
+        device: ``auto``, ``cpu``, ``cuda``, ...
+        restart: begin anew, even if the run is finished or could be gone on with.
+        patience: seconds that a searcher or a creator may compute without an image or an epoch.
+        checkpoint_every: seconds between two checkpoints at least, 0: after every epoch; ``None``: as often as takes
+            no more than 2 % of the time.
+        keep_weights: whether a finished run keeps its model.
+    """
+
+    results: Path = Path("results")
+    data_root: Path | None = None
+    device: str = "auto"
+    restart: bool = False
+    patience: float = PATIENCE
+    checkpoint_every: float | None = None
+    keep_weights: bool = True
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run's record, where it lies, and whether it had been finished before."""
+    """What a call left.
+
+    Attributes:
+        path: where the record lies.
+        reused: whether the run had been finished before.
+        checkpoints: how many were written by this call; their seconds in all, and bytes of the last one.
+    """
 
     record: Record
     path: Path
     reused: bool = False
-
-
-@dataclass
-class _Ledger:
-    """Stages as they finish, told on to whoever watches."""
-
-    tell: Callable[[StageProgress], None]
-    stages: list[StageRecord] = field(default_factory=list)
-
-    def __call__(self, progress: StageProgress) -> None:
-        if progress.done:
-            self.stages.append(
-                StageRecord(
-                    name=progress.stage,
-                    task=progress.task,
-                    epochs=progress.epoch,
-                    seconds=progress.seconds,
-                    image_passes=progress.image_passes,
-                )
-            )
-        self.tell(progress)
+    checkpoints: int = 0
+    checkpoint_seconds: float = 0.0
+    checkpoint_bytes: int | None = None
 
 
 def execute(
-    registry: Registry,
-    run: ResolvedRun,
-    *,
-    results: Path = Path("results"),
-    data_root: Path | None = None,
-    device: str = "auto",
-    force: bool = False,
-    patience: float = PATIENCE,
+    registry: Registry, run: ResolvedRun, execution: Execution | None = None, *, stop: StopRequest | None = None
 ) -> Outcome:
-    """Make a run, or return the record of the same run if it is finished already.
+    """Make a run, go on with it where it was left, or return its record if it is finished already.
 
     Args:
         registry: whose hooks are told of the progress.
-        force: run again in any case.
-        patience: seconds that a searcher or a creator may compute without an image or an epoch.
+        stop: whether and when to stop; ``None``: at the end.
 
     Raises:
         DataError: a data set is absent or damaged; nothing is written.
-        ResultsError: the results folder cannot be written to.
+        ResultsError: the results folder cannot be written to, or another process makes this run.
         RunError: the strategy failed; the record says so.
+        Interruption: the run was stopped; the record says so, and the same call goes on with it.
     """
-    path = record_path(results, run.spec.run_id)
-    if not force and _answers(path.is_file):
-        try:
-            known = read_record(path)
-        except ResultsError:
-            known = None  # a damaged record is made again
-        if known is not None and known.status == "finished":
-            return Outcome(known, path, reused=True)
-    return Outcome(_Run(registry, run, results, data_root, device, patience).make(), path)
+    execution = execution or Execution()
+    stop = stop or StopRequest()
+    folder = RunFolder(execution.results, run.spec.run_id)
+    known = _finished(folder.record, execution)
+    if known is not None and folder.is_tidy:
+        return Outcome(known, folder.record, reused=True)
+    listeners = Listeners(registry)
+    lock = RunLock(folder.folder)
+    lock.acquire(listeners.notice)
+    try:
+        folder.refuse_links()
+        # Whoever held the lock before may have finished it.
+        if (known := _finished(folder.record, execution)) is not None:
+            folder.clean()
+            folder.clear()
+            return Outcome(known, folder.record, reused=True)
+        return _Run(registry, run, execution, stop, lock, listeners).make()
+    finally:
+        lock.release()
+
+
+def _finished(path: Path, execution: Execution) -> Record | None:
+    """The record of this run if it is finished and may be taken as it is."""
+    if execution.restart:
+        return None
+    try:
+        known = read_record(path)
+    except ResultsError:
+        return None  # there is none, or a damaged one, which is made again
+    is_it = known.status == "finished" and known.run_id == path.parent.name
+    return known if is_it else None
 
 
 class _Run:
@@ -89,73 +119,100 @@ class _Run:
         self,
         registry: Registry,
         run: ResolvedRun,
-        results: Path,
-        data_root: Path | None,
-        device: str,
-        patience: float,
+        execution: Execution,
+        stop: StopRequest,
+        lock: RunLock,
+        listeners: Listeners,
     ) -> None:
         self.registry = registry
-        self.hook: Any = registry.manager.hook
         self.run = run
-        self.results = results
-        self.data_root = data_root
-        self.device_name = device
-        self.patience = patience
-        self.ledger = _Ledger(lambda progress: self._tell("stage_progress", progress=progress))
-        self.strategy: Any = None
+        self.execution = execution
+        self.stop = stop
+        self.lock = lock
+        self.listeners = listeners
+        self.folder = RunFolder(execution.results, run.spec.run_id)
 
-    def make(self) -> Record:
-        check_writable(self.results)
+    def make(self) -> Outcome:
         import torch
-        from avalanche.training.plugins import EvaluationPlugin
 
         from seu_bench.environment import choose_device
-        from seu_bench.evaluators import AccuracyMatrix, ModelSizes
-        from seu_bench.strategy import SilentLogger
+        from seu_bench.keeping import CheckpointKeeper
+        from seu_bench.logbook import Logbook
         from seu_bench.streams import build_stream
 
-        device = choose_device(self.device_name)
-        run, spec = self.run, self.run.spec
+        execution, spec = self.execution, self.run.spec
+        self.device = choose_device(execution.device)
         self.stream = build_stream(
             spec.benchmark,
-            lambda name: run.load(name, self.data_root),
-            run.limits,
+            lambda name: self.run.load(name, execution.data_root),
+            self.run.limits,
             spec.seed,
-            torch.device(device),
+            torch.device(self.device),
         )
-        plan = self.stream.plan
-        self.matrix = AccuracyMatrix(len(plan.tasks))
-        self.sizes = ModelSizes()
-        evaluator = EvaluationPlugin(self.matrix, self.sizes, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
-        setting = run.setting(plan, device, watch=self.ledger, evaluator=evaluator, patience=self.patience)
-        self.device = torch.device(device)
-        self.began = time.perf_counter()
-        self.record = self._opening_record(plan, device)
+        self.logbook = Logbook(
+            execution.results,
+            self._opening_record(self.stream.plan),
+            self.registry,
+            torch.device(self.device),
+            self.listeners.progress,
+        )
         try:
-            self.strategy = run.strategy.build(setting)
-            cost = run.strategy.cost(setting)
+            self.strategy, cost = self._built()
         except Exception as error:
             if isinstance(error, SeuBenchError) and not isinstance(error, PluginError):
                 raise  # the request does not fit the strategy: nothing has begun, and nothing is written
             failure = self._failure(error)
-            self._update(status="failed", error=failure.what)
+            self.logbook.update(status="failed", error=failure.what)
             raise failure from error
-        self._log.unlink(missing_ok=True)
-        write_record(self.results, self.record)
+        if execution.restart:
+            self.folder.begin_anew()
+        else:
+            self._go_on()
+        self.keeper = CheckpointKeeper(
+            self.folder.checkpoints,
+            lambda: {"strategy": self.strategy.state_dict(), "record": self.logbook.state_dict()},
+            every=execution.checkpoint_every,
+            stop=self.stop,
+            notice=self.listeners.notice,
+        )
+        self.folder.clean()
+        self._update(status="running", error=None)
+        self._learn_and_end(cost)
+        keeper = self.keeper
+        return Outcome(
+            self.logbook.record,
+            self.folder.record,
+            checkpoints=keeper.written,
+            checkpoint_seconds=keeper.seconds,
+            checkpoint_bytes=keeper.bytes,
+        )
+
+    def _learn_and_end(self, cost: Cost) -> None:
         try:
-            self._tell("run_started", record=self.record, cost=cost)
+            self.listeners.tell("run_started", record=self.logbook.record, cost=cost)
+            self.strategy.pause = self._between_epochs
             self._learn()
-        except KeyboardInterrupt:
-            self._end("interrupted", "interrupted by the user")
+            self._update(status="finished", weights_sha256=self._kept_model())
+        except KeyboardInterrupt as stopped:
+            reason = stopped.reason if isinstance(stopped, Interruption) else "interrupted by the user"
+            self._update(status="interrupted", error=reason)
+            self._told_end()
+            raise
+        except ResultsError as error:
+            # No failure of the strategy: the record cannot be written either, or is somebody else's by now.
+            self._told_end(status="interrupted", error=error.what)
             raise
         except Exception as error:
             failure = self._failure(error)
-            self._end("failed", failure.what)
+            self._update(status="failed", error=failure.what)
+            self._told_end()
             raise failure from error
-        self._end("finished")
-        return self.record
+        self.folder.clear()
+        self._told_end()
 
-    def _opening_record(self, plan: StreamPlan, device: str) -> Record:
+    # ------------------------------------------------------------------ before training
+
+    def _opening_record(self, plan: StreamPlan) -> Record:
         """Everything that is decided before training."""
         from seu_bench.environment import describe_environment
 
@@ -181,62 +238,108 @@ class _Run:
             task_order=plan.order,
             task_names=tuple(task.name for task in plan.tasks),
             task_classes=plan.classes,
+            task_images=tuple((task.train, task.valid, task.test) for task in plan.tasks),
+            input_shape=(plan.channels, plan.height, plan.width),
             data_fingerprint=self.stream.fingerprint,
-            environment=describe_environment(device),
+            environment=describe_environment(self.device),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+
+    def _built(self) -> tuple[Any, Cost]:
+        """The strategy, which has learned nothing yet, and what the run will cost."""
+        from avalanche.training.plugins import EvaluationPlugin
+
+        from seu_bench.strategy import SilentLogger
+
+        logbook = self.logbook
+        measures = (logbook.matrix, logbook.sizes)
+        evaluator = EvaluationPlugin(*measures, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
+        setting = self.run.setting(
+            self.stream.plan,
+            self.device,
+            watch=logbook.watch,
+            evaluator=evaluator,
+            patience=self.execution.patience,
+        )
+        return self.run.strategy.build(setting), self.run.strategy.cost(setting)
+
+    def _go_on(self) -> None:
+        """Bring strategy and record to where the newest checkpoint that can be used stands, if there is one.
+
+        Raises:
+            ResultsError: the data are not those that the run began with.
+        """
+        if not self._is_resumable:
+            return
+        checkpoints = self.folder.checkpoints
+        known = checkpoints.newest_first()
+        for path in known:
+            try:
+                state = read_checkpoint(path, self.run.spec.run_id, self.device)
+                self.strategy.load_state_dict(state.get("strategy"))
+                self.logbook.load_state_dict(state.get("record"))
+            except CheckpointError as error:
+                self.listeners.notice(f"{error.what} ({path})")
+                checkpoints.set_aside(path)
+                self.strategy, _ = self._built()
+                continue
+            self.listeners.notice(f"the run goes on from {checkpoints.position()}")
+            if self.logbook.record.earlier_environments:
+                self.listeners.notice("parts of it were made elsewhere or by other versions; the record says which")
+            return
+        if known:
+            self.listeners.notice("no checkpoint can be used: the run begins anew")
+
+    # ------------------------------------------------------------------ training
 
     def _learn(self) -> None:
         scenario = self.stream.avalanche()
         train, valid, test = (scenario.streams[name] for name in ("train", "valid", "test"))
-        if getattr(self.strategy, "whole_stream", False):
-            self.strategy.train(train, eval_streams=[valid])
-            self._learned(len(train) - 1, test)
-            return
-        for task, experience in enumerate(train):
-            self.strategy.train(experience, eval_streams=[[valid[task]]])
-            self._learned(task, test[: task + 1])
-
-    def _learned(self, task: int, tests: Any) -> None:
-        self._evaluate(task, tests)
-        self._update(status="running")
-        self._tell("task_learned", record=self.record, task=task)
+        whole = getattr(self.strategy, "whole_stream", False)
+        lessons = [(len(train) - 1, train, [valid])] if whole else [(t, e, [[valid[t]]]) for t, e in enumerate(train)]
+        for number, (task, experiences, streams) in enumerate(lessons):
+            if number < self.logbook.evaluated:
+                continue
+            if self.strategy.clock.train_exp_counter <= task:
+                self.strategy.train(experiences, eval_streams=streams)
+                self._pause(Position(task=task, stage="evaluation"), resumable=self._is_resumable)
+            self._evaluate(task, test[: task + 1])
+            self._update(status="running")
+            self.listeners.tell("task_learned", record=self.logbook.record, task=task)
+            if number < len(lessons) - 1:
+                self._pause(Position(task=task + 1), resumable=self._is_resumable)
 
     def _evaluate(self, task: int, tests: Any) -> None:
         images = sum(split.test for split in self.stream.plan.tasks[: task + 1])
-        self.ledger(StageProgress("evaluation", task, 0, 1, EpochReport(), 0, 0.0))
+        watch = self.logbook.watch
+        watch(StageProgress("evaluation", task, 0, 1, EpochReport(), 0, 0.0))
         began = time.perf_counter()
         self.strategy.eval(tests)
         seconds = time.perf_counter() - began
-        measured = [value for value in self.matrix.matrix[task][: task + 1] if value is not None]
-        mean = sum(measured) / len(measured) if measured else None
-        self.ledger(StageProgress("evaluation", task, 1, 1, EpochReport(None, mean), images, seconds, done=True))
+        report = EpochReport(None, self.logbook.mean_accuracy(task))
+        watch(StageProgress("evaluation", task, 1, 1, report, images, seconds, done=True))
+
+    def _between_epochs(self, stage: Stage[Any]) -> None:
+        position = Position(task=stage.task, stage=stage.name, epoch=stage.epoch, epochs=stage.epochs)
+        self._pause(position, resumable=self._is_resumable and self.strategy.resumes_within_tasks)
+
+    def _pause(self, position: Position, *, resumable: bool) -> None:
+        self.lock.check()
+        self.keeper.pause(position, resumable=resumable)
+
+    @property
+    def _is_resumable(self) -> bool:
+        """Whether the strategy can be gone on with."""
+        from seu_bench.strategy import StagedStrategy
+
+        return isinstance(self.strategy, StagedStrategy) and self.strategy.resumable
+
+    # ------------------------------------------------------------------ the record
 
     def _update(self, **fields: Any) -> None:
-        """Bring the record up to what is known now, and write it."""
-        described = self._described(ending=fields.get("status") in ("failed", "interrupted"))
-        record = self.record.model_copy(
-            update={
-                "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),
-                "params_total": tuple(self.sizes.params_total),
-                "params_active": tuple(self.sizes.params_active),
-                "macs": tuple(self.sizes.macs),
-                "stages": tuple(self.ledger.stages),
-                "seconds": time.perf_counter() - self.began,
-                **described,
-                **fields,
-            }
-        )
-        metrics = compute_metrics(record)
-        metrics["peak_memory_bytes"] = _peak_memory(self.device)
-        if record.status == "finished":
-            metrics |= {
-                name: _metric(entry, record)
-                for name, entry in self.registry.metrics.items()
-                if not isinstance(entry.factory, KnownMetric)
-            }
-        self.record = record.model_copy(update={"metrics": metrics})
-        write_record(self.results, self.record)
+        self.lock.check()
+        described = self._described(ending=fields["status"] in ("failed", "interrupted"))
+        self.logbook.update(**described, **fields)
 
     def _described(self, *, ending: bool) -> dict[str, Any]:
         """What only the strategy knows. One that was stopped half-way may not be able to say; its failure is told."""
@@ -250,93 +353,29 @@ class _Run:
             return {}
         return described
 
-    def _end(self, status: Status, error: str | None = None) -> None:
-        self._update(status=status, error=error)
-        self._tell("run_finished", record=self.record)
+    def _kept_model(self) -> str | None:
+        """Write the model; the SHA-256 of its file. ``None`` where it is not wanted, or no model of ours."""
+        from seu_bench.model_file import save_model
+        from seu_bench.multihead import MultiHeadModel
 
-    def _tell(self, hook: str, **values: Any) -> None:
-        """Call a hook of whoever watches. What is raised there is that plugin's fault, and not the strategy's.
+        model = self.strategy.model
+        if not self.execution.keep_weights or not isinstance(model, MultiHeadModel):
+            self.folder.model.unlink(missing_ok=True)
+            return None
+        return save_model(self.folder.model, model, self.logbook.record)
 
-        Raises:
-            PluginError: a plugin failed; it is named.
-        """
-        caller = getattr(self.hook, hook)
-        try:
-            caller(**values)
-        except SeuBenchError:
-            raise
-        except Exception as error:
-            entered = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
-            found = [impl for impl in caller.get_hookimpls() if getattr(impl.function, "__code__", None) in entered]
-            name = found[0].plugin_name if found else "?"
-            raise PluginError(
-                f"plugin {name!r} of package {self.registry.package(name)} failed in {hook}: "
-                f"{type(error).__name__}: {error}",
-                remedy="repair or uninstall it",
-            ) from error
-
-    @property
-    def _log(self) -> Path:
-        return record_path(self.results, self.run.spec.run_id).with_name("error.txt")
+    def _told_end(self, **fields: Any) -> None:
+        self.listeners.tell("run_finished", record=self.logbook.record.model_copy(update=fields))
 
     def _failure(self, error: Exception) -> RunError:
         """Keep the traceback beside the record; say in one message what failed and where to look."""
-        write_whole(self._log, "".join(traceback.format_exception(error)))
+        log = self.folder.log
+        write_whole(log, "".join(traceback.format_exception(error)))
         if isinstance(error, SeuBenchError):
-            return RunError(error.what, where=error.where or str(self._log), remedy=error.remedy)
+            return RunError(error.what, where=error.where or str(log), remedy=error.remedy)
         entry = self.registry.strategies[self.run.spec.strategy]
         return RunError(
             f"strategy {entry.name!r} of package {entry.package} failed: {type(error).__name__}: {error}",
-            where=str(self._log),
+            where=str(log),
             remedy="report it to the strategy's author with that file",
         )
-
-
-def check_writable(results: Path) -> None:
-    """Fail before anything is computed if records cannot be written.
-
-    Raises:
-        ResultsError: the folder cannot be made or written to.
-    """
-    probe = results / "runs" / ".writable"
-    made = [folder for folder in (probe.parent, *probe.parent.parents) if not _answers(folder.exists)]
-    try:
-        write_whole(probe, "")
-    finally:
-        if _answers(probe.is_file):
-            probe.unlink()
-        for folder in made:
-            if _answers(folder.is_dir) and not any(folder.iterdir()):
-                folder.rmdir()
-
-
-def _answers(question: Callable[[], bool]) -> bool:
-    """What a path says of itself; no, where it may not be asked or cannot be a path."""
-    try:
-        return question()
-    except (OSError, ValueError):
-        return False
-
-
-def _metric(entry: Entry[MetricFunction], record: Record) -> float | int | None:
-    """A plugin's metric. One that fails costs its own value, with a warning, and not the run that was finished."""
-    try:
-        value = entry.factory(record)
-    except Exception as error:
-        problem = f"{type(error).__name__}: {error}"
-    else:
-        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-            # NaN and infinity are no measurements.
-            return value if value is not None and math.isfinite(value) else None
-        problem = f"it gave {value!r}, which is no number"
-    warnings.warn(
-        f"metric {entry.name!r} of package {entry.package} is left out: {problem}", RuntimeWarning, stacklevel=2
-    )
-    return None
-
-
-def _peak_memory(device: Any) -> int | None:
-    """Bytes on an accelerator at the most; not measured on a CPU, where libraries and the data sets would count."""
-    import torch
-
-    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else None

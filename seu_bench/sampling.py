@@ -6,6 +6,7 @@ from its score is all that differs.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
@@ -90,6 +91,8 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         )
         self.set_mode(training=False)
         accuracy, score_loss = evaluate(forward, self.score_images, self.schedule.batch_size, self.passed)
+        if not math.isfinite(score_loss):
+            return EpochReport(score_loss, accuracy)  # it diverged, and the stage ends here
         self.learn(sampled, accuracy, score_loss)
         return EpochReport(loss, accuracy)
 

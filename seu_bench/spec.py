@@ -305,4 +305,5 @@ class RunSpec(Frozen):
         parts += [part for part in (self.searcher, self.creator) if part and part != "mdl"]
         parts += [f"limit{self.limit}"] if self.limit else []
         parts += ["synthetic"] if self.synthetic else []
-        return "-".join([*parts, f"seed{self.seed}", digest])
+        slug = "-".join(parts)[:150]  # the name of a folder; the hash tells apart what is cut off
+        return f"{slug}-seed{self.seed}-{digest}"

@@ -57,6 +57,7 @@ class StageProgress:
 
 
 Watcher: TypeAlias = Callable[[StageProgress], None]
+Pause: TypeAlias = "Callable[[Stage[Any]], None]"
 
 
 class Stage(ABC, Generic[Result]):
@@ -118,18 +119,26 @@ class Stage(ABC, Generic[Result]):
             self.report = self.run_epoch()
         self.epoch += 1
         self.seconds += time.perf_counter() - self._began
-        if self.report.loss is not None and not math.isfinite(self.report.loss):
+        loss = self.report.loss
+        if loss is not None and not math.isfinite(loss):
             raise RunError(
-                f"the loss became {self.report.loss} in stage {self.name!r} of task {self.task}, epoch {self.epoch}",
-                remedy="lower the learning rate or the option that makes it diverge, and run again with --force",
+                f"the loss became {loss} in stage {self.name!r} of task {self.task}, epoch {self.epoch}",
+                remedy="lower the learning rate or the option that makes it diverge; that is another run",
             )
 
-    def run(self, watch: Watcher | None = None) -> Result:
-        """Run what is left of the loop and return the result."""
+    def run(self, watch: Watcher | None = None, pause: Pause | None = None) -> Result:
+        """Run what is left of the loop and return the result.
+
+        Args:
+            watch: told of the progress.
+            pause: called after every epoch, when :meth:`state_dict` is all that is needed to go on.
+        """
         self._watch = watch
         self._tell()
         while self.epoch < self.epochs:
             self.advance()
+            if pause is not None:
+                pause(self)
             if self.epoch < self.epochs:
                 self._tell()
         began = time.perf_counter()

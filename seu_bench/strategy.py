@@ -7,7 +7,8 @@ best weights restored, and no optimiser state or copy for what does not train.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -18,12 +19,13 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from seu_bench.callbacks import LeanCallbacks
+from seu_bench.errors import CheckpointError, SeuBenchError
 from seu_bench.interfaces import Setting, checked_options
 from seu_bench.loading import BatchLoader, TaskImages, task_images
 from seu_bench.multihead import MultiHeadModel
 from seu_bench.seeding import derive_seed
 from seu_bench.spec import Schedule
-from seu_bench.stages import Stage, Watcher, make_sgd
+from seu_bench.stages import Pause, Stage, Watcher, make_sgd
 from seu_bench.strategy_options import SelectingOptions, TrainingOptions
 from seu_bench.training import EpochMeter, TrainingStage
 
@@ -39,7 +41,11 @@ class TaskData:
 
 @dataclass(frozen=True)
 class Step:
-    """A stage of learning a task, made when its turn comes, and what is done with its result."""
+    """A stage of learning a task, made when its turn comes, and what is done with its result.
+
+    A strategy's model and memory change in :attr:`make` and :attr:`apply` only, and :attr:`make` does the same
+    whenever it finds the strategy as it was: a run that goes on makes the stage again and gives it its state.
+    """
 
     make: Callable[[], Stage[Any]]
     apply: Callable[[Any], None] | None = None
@@ -65,6 +71,12 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
 
     #: Whether it is trained once on the whole stream: no lifelong learner, but a reference for those who are.
     whole_stream = False
+
+    #: Attributes of a subclass that hold what it remembers beside its model, as tensors and plain values.
+    remembers: tuple[str, ...] = ()
+
+    #: Whether it can go on from between two epochs, or from between two tasks only; see :attr:`resumable`.
+    resumes_within_tasks = True
 
     def __init__(
         self,
@@ -100,7 +112,15 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         self.watch = watch
         self.model.to(self.device)
         self.epoch_meter: EpochMeter | None = None
+        #: Whether a run can go on with it. What plugins of Avalanche remember is known to a subclass at best.
+        knows_itself = bool(self.remembers) or type(self).own_state is not StagedStrategy.own_state
+        self.resumable = knows_itself or not plugins
+        #: Called after every epoch of every stage.
+        self.pause: Pause | None = None
         self._clipped: list[nn.Parameter] = []
+        self._begun: _Begun | None = None
+        self._stage: Stage[Any] | None = None
+        self._left: Mapping[str, Any] | None = None
         self.forget_listeners()
 
     @classmethod
@@ -126,7 +146,7 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
     # ------------------------------------------------------------------ what a subclass says
 
     def steps(self, task: TaskData) -> Sequence[Step]:
-        """The stages that ``task`` is learned by, in order; training alone by default."""
+        """The stages that ``task`` is learned by, in order; training alone by default. It changes nothing itself."""
         return [Step(lambda: self.training_stage(task))]
 
     def validation_loss(self, task: TaskData, on_batch: Callable[[int], None]) -> float | None:
@@ -155,6 +175,91 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
     def describe(self) -> dict[str, Any]:
         """Fields of the record that only this strategy can fill, e.g. genotypes and paths."""
         return {}
+
+    def own_state(self) -> dict[str, Any]:
+        """What a subclass remembers beside its model, between two steps: tensors and plain values. By default what
+        :attr:`remembers` names; those values must be replaced and never changed, for the state is that of now."""
+        return {name: getattr(self, name) for name in self.remembers}
+
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Remember what :meth:`own_state` gave; the model is back already."""
+        for name in self.remembers:
+            setattr(self, name, state[name])
+
+    # ------------------------------------------------------------------ going on where a run was left
+
+    @property
+    def learned(self) -> int:
+        """Tasks that were learned."""
+        return int(self.clock.train_exp_counter)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that decides how learning goes on from here: between two epochs, or between two tasks.
+
+        It is the strategy as it was when the present step began, and the present stage as it is now. The weights are
+        today's: those that the step found and its stage trains are in the stage's state as well, and in a file
+        they are stored once.
+        """
+        begun = self._begun or self._beginning(self.learned, 0)
+        weights = self.model.state_dict()
+        return {
+            "task": begun.task,
+            "step": begun.step,
+            "architecture": begun.architecture,
+            "frozen": list(begun.frozen),
+            "weights": {name: weights[name] for name in begun.names},
+            "own": begun.own,
+            "clock": {name: value for name, value in vars(self.clock).items() if isinstance(value, int)},
+            "stage": None if self._stage is None else self._stage.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave; on a strategy that has learned nothing yet.
+
+        Raises:
+            CheckpointError: it does not fit this strategy.
+        """
+        with _fitting("the strategy"):
+            self.model.grow_to(state["architecture"])
+            self.model.to(self.device)
+            self.model.load_state_dict(state["weights"])
+            for name, weight in self.model.named_parameters():
+                weight.requires_grad_(name not in state["frozen"])
+            self.load_own_state(state["own"])
+            for name, value in state["clock"].items():
+                if not isinstance(value, int) or not isinstance(getattr(self.clock, name), int):
+                    raise ValueError(f"the clock's {name} is {value!r}")
+                setattr(self.clock, name, value)
+            if state["stage"] is not None and (state["task"] != self.learned or state["step"] < 0):
+                raise ValueError(f"task {state['task']} does not follow {self.learned} learned ones")
+        self._left = state if state["stage"] is not None else None
+
+    def _beginning(self, task: int, step: int) -> _Begun:
+        model = self.model
+        frozen = tuple(name for name, weight in model.named_parameters() if not weight.requires_grad)
+        return _Begun(task, step, model.architecture(), tuple(model.state_dict()), frozen, self.own_state())
+
+    def _run_steps(self, task: TaskData) -> None:
+        steps = self.steps(task)
+        left, self._left = self._left, None
+        first = 0 if left is None else int(left["step"])
+        with _fitting(f"task {task.index}"):
+            if first >= len(steps):
+                raise ValueError(f"there is no step {first} among {len(steps)}")
+        for number, step in enumerate(steps[first:], start=first):
+            if self.resumes_within_tasks:
+                self._begun = self._beginning(task.index, number)
+            stage = step.make()
+            if left is not None:
+                with _fitting(f"stage {stage.name!r} of task {task.index}"):
+                    stage.load_state_dict(left["stage"])
+                left = None
+            self._stage = stage
+            result = stage.run(self.watch, self.pause)
+            self._stage = None
+            if step.apply is not None:
+                step.apply(result)
+        self._begun = None
 
     # ------------------------------------------------------------------ for subclasses
 
@@ -231,11 +336,7 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
             else task_images(experience.dataset.train(), index, self.device)
         )
         valid = self._validation_of(experience, eval_streams)
-        task = TaskData(index, train, valid)
-        for step in self.steps(task):
-            result = step.make().run(self.watch)
-            if step.apply is not None:
-                step.apply(result)
+        self._run_steps(TaskData(index, train, valid))
 
     def begin_training(self, module: nn.Module) -> None:
         """A fresh optimiser over what trains in ``module``."""
@@ -262,6 +363,33 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
                 ):
                     return task_images(candidate.dataset.eval(), self._task_of(candidate), self.device)
         return None
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """What a step found: plain values, and the names of the model's weights and of those that do not train."""
+
+    task: int
+    step: int
+    architecture: Mapping[str, Any]
+    names: tuple[str, ...]
+    frozen: tuple[str, ...]
+    own: Mapping[str, Any]
+
+
+@contextmanager
+def _fitting(what: str) -> Iterator[None]:
+    """Whatever a state that does not fit makes anybody raise, as one error of ours."""
+    try:
+        yield
+    except SeuBenchError:
+        raise
+    except Exception as error:
+        first = next(iter(str(error).splitlines()), "")
+        raise CheckpointError(
+            f"the state does not fit {what}: {type(error).__name__}: {first}",
+            remedy="it is of another version of seu-bench or of a plugin; begin anew with --restart",
+        ) from error
 
 
 class SilentLogger(BaseLogger):

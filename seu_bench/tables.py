@@ -15,12 +15,13 @@ from seu_bench.reference import JOINT
 from seu_bench.wording import format_option, printable, why_not_ranked
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
 
     from seu_bench.leaderboard import Leaderboard
     from seu_bench.record import Record
+    from seu_bench.runs import RunState
 
 #: Test tasks beside each other in a matrix; more go below.
 TASKS_ABREAST: Final = 10
@@ -165,6 +166,39 @@ def _stages_table(record: Record) -> Table:
     seconds = format_seconds(sum(stage.seconds for stage in record.stages))
     table.add_row("all", "", "", seconds, f"{sum(stage.image_passes for stage in record.stages):,}")
     return table
+
+
+def runs_table(runs: Sequence[RunState]) -> Table:
+    """Runs by id: state, tasks done, where the newest checkpoint stands, what happened."""
+    table = _table(f"{len(runs)} run{'s' * (len(runs) != 1)}")
+    table.add_column("run", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    table.add_column("tasks", justify="right", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("checkpoint", overflow="fold")
+    table.add_column("", overflow="fold")
+    for run in runs:
+        record = run.record
+        tasks = f"{run.evaluated}/{len(record.task_names)}" if record else "-"
+        seconds = format_seconds(record.seconds) if record and record.seconds is not None else "-"
+        detail = str(run.holder) if run.holder else (run.detail or "").partition("\n")[0]
+        table.add_row(
+            _literal(run.run_id),
+            run.state,
+            tasks,
+            seconds,
+            _literal(str(run.position)) if run.position else "-",
+            _literal(detail),
+        )
+    return table
+
+
+def wide_console() -> Console:
+    """Standard output; wide enough for tables where it is not a terminal."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
 
 
 def _options(options: Mapping[str, Any]) -> str:

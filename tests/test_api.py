@@ -29,11 +29,11 @@ def test_same_record_as_the_command(command: Command, tiny: Path, tmp_path: Path
     assert "finished before" in command("run", *asked, "--results", tmp_path / "python").out
 
 
-def test_force_and_components(tiny: Path, tmp_path: Path) -> None:
+def test_restart_and_components(tiny: Path, tmp_path: Path) -> None:
     """The keywords are named as the command's options."""
     first = seu_bench.run("tiny", protocol="smoke", limit=8, results=tmp_path)
     assert seu_bench.run("tiny", protocol="smoke", limit=8, results=tmp_path) == first
-    forced = seu_bench.run("tiny", protocol="smoke", limit=8, results=tmp_path, force=True)
+    forced = seu_bench.run("tiny", protocol="smoke", limit=8, results=tmp_path, restart=True)
     assert forced != first
     assert forced.without_times() == first.without_times()
     with pytest.raises(SeuBenchError, match="'tiny' takes no searcher"):
@@ -46,7 +46,7 @@ def test_silent_unless_asked(tiny: Path, tmp_path: Path, capsys: pytest.CaptureF
     """A notebook is not written into; with ``progress`` it is told of the stages."""
     seu_bench.run("tiny", protocol="smoke", limit=8, results=tmp_path)
     assert capsys.readouterr() == ("", "")
-    seu_bench.run("tiny", protocol="smoke", limit=8, results=tmp_path, force=True, progress=True)
+    seu_bench.run("tiny", protocol="smoke", limit=8, results=tmp_path, restart=True, progress=True)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "task 5/5 evaluation" in captured.err
@@ -88,6 +88,6 @@ def test_load_records(tiny: Path, tmp_path: Path) -> None:
 
 def test_what_the_package_offers() -> None:
     """Names that are not there are no silent surprises."""
-    assert set(seu_bench.__all__) == {"__version__", "load_records", "run"}
+    assert set(seu_bench.__all__) == {"__version__", "load_model", "load_records", "run"}
     with pytest.raises(AttributeError, match="no attribute 'runn'"):
         _ = seu_bench.runn

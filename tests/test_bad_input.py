@@ -240,12 +240,11 @@ def test_forbidden_results(tmp_path: Path, mode: int) -> None:
     forbidden.chmod(mode)
     code = (
         "import os, sys; from pathlib import Path; from seu_bench.errors import ResultsError;"
-        "from seu_bench.runner import check_writable; os.getuid() or os.setuid(65534)\n"
-        "try: check_writable(Path(sys.argv[1]))\nexcept ResultsError as error: print(error)"
+        "from seu_bench.locks import RunLock; os.getuid() or os.setuid(65534)\n"
+        "try: RunLock(Path(sys.argv[1]) / 'runs' / 'x').acquire()\nexcept ResultsError as error: print(error)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, forbidden / "results"], capture_output=True, text=True, check=False
-    )
+    folder = forbidden / "results" / "runs" / "a-run"
+    done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=False)
     forbidden.chmod(0o755)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("cannot write results: Permission denied")

@@ -42,7 +42,7 @@ def test_package_is_light() -> None:
         f"{(*HEAVY, 'pydantic', 'click')}])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['__version__', 'load_records', 'run'] []"
+    assert done.stdout.strip() == "['__version__', 'load_model', 'load_records', 'run'] []"
 
 
 def test_version(command: Command) -> None:

@@ -21,7 +21,7 @@ from seu_bench.plugins import load_plugins
 from seu_bench.record import Record, read_record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
-from seu_bench.runner import execute
+from seu_bench.runner import Execution, execute
 from seu_bench.stages import StageProgress
 
 DOCUMENT = Path(seu_bench.__file__).parent.parent / "docs" / "plugins.md"
@@ -72,7 +72,10 @@ class Number:
 
 
 def watched(results: Path, *plugins: object, **asked: Any) -> tuple[list[tuple[str, Mapping[str, Any]]], Record]:
-    """A run on eight images per task, with every call of a hook as pluggy was asked for it."""
+    """A run on eight images per task, with every call of a hook as pluggy was asked for it.
+
+    It finds a checkpoint that is none, so that there is something to notice.
+    """
     manager = load_plugins()
     for plugin in plugins:
         manager.register(plugin, name=type(plugin).__name__.lower())
@@ -82,7 +85,10 @@ def watched(results: Path, *plugins: object, **asked: Any) -> tuple[list[tuple[s
     )
     registry = Registry(manager)
     run = resolve(registry, Request(**({"strategy": "tiny", "protocol": "smoke", "limit": 8} | asked)))
-    return calls, execute(registry, run, results=results, device="cpu").record
+    damaged = results / "runs" / run.spec.run_id / "checkpoints" / "000001.ckpt"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("no checkpoint")
+    return calls, execute(registry, run, Execution(results=results, device="cpu")).record
 
 
 def test_hooks_are_found() -> None:
@@ -139,7 +145,7 @@ def test_story_of_a_run(tiny: Path, tmp_path: Path) -> None:
     """Started once with its cost, a report per epoch, each task once and in order, finished once."""
     everything = Everything()
     _, record = watched(tmp_path, everything)
-    told = [name for name, _ in everything.calls if not name.startswith("register_")]
+    told = [name for name, _ in everything.calls if not name.startswith("register_") and name != "run_notice"]
     assert (told[0], told[-1]) == ("run_started", "run_finished")
     assert (told.count("run_started"), told.count("task_learned"), told.count("run_finished")) == (1, 5, 1)
     (start,) = everything.of("run_started")
@@ -206,7 +212,10 @@ def test_watcher_that_fails(tiny: Path, tmp_path: Path, hook: str) -> None:
     with pytest.raises((PluginError, RunError), match=said):
         watched(tmp_path, Breaking(hook))
     (folder,) = (tmp_path / "runs").iterdir()
-    assert read_record(folder).status == ("finished" if hook == "run_finished" else "failed")
+    if hook == "run_notice":  # before there is a record
+        assert not (folder / "record.json").exists()
+    else:
+        assert read_record(folder).status == ("finished" if hook == "run_finished" else "failed")
 
 
 def test_command_line_shows_progress_by_the_same_hooks(command: Command, tiny: Path, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def display(
     """A display on a page of text, with a clock that is set by hand."""
     clock, page = Clock(), StringIO()
     console = Console(file=page, force_terminal=terminal, width=200, color_system=None)
-    monkeypatch.setattr(progress_module, "Forecast", lambda planned: Forecast(planned, clock))
+    monkeypatch.setattr(progress_module, "Forecast", lambda planned, before=0: Forecast(planned, clock, before))
     return ProgressDisplay(console, shorter), clock, page
 
 
@@ -70,6 +70,17 @@ def test_forecast() -> None:
     assert (forecast.passed, forecast.left) == (200, pytest.approx(80))
     forecast.see(report(50, task=1))
     assert (forecast.passed, forecast.left) == (250, pytest.approx(60))
+
+
+def test_forecast_of_a_run_that_goes_on() -> None:
+    """What an earlier attempt passed is done, and says nothing of the speed."""
+    clock = Clock()
+    forecast = Forecast(1000, clock, before=300)
+    forecast.see(report(100))
+    assert (forecast.passed, forecast.left) == (400, None)
+    forecast.see(report(200))
+    clock.now += 10
+    assert (forecast.passed, forecast.left) == (500, pytest.approx(50))
 
 
 def test_forecast_is_never_negative() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from seu_bench.errors import ResultsError
+from seu_bench.files import write_whole
 from seu_bench.record import (
     Environment,
     Record,
@@ -19,7 +20,6 @@ from seu_bench.record import (
     read_records,
     record_path,
     write_record,
-    write_whole,
 )
 
 

@@ -98,16 +98,16 @@ def test_cost_told_before(
 
 
 def test_same_run_again(command: Command, naive: Answer, results: Path) -> None:
-    """A finished run is shown, not made; with ``--force`` it is made, and gives the same but for times."""
+    """A finished run is shown, not made; with ``--restart`` it is made, and gives the same but for times."""
     record = record_of(naive)
     path = results / "runs" / record.run_id / "record.json"
     written = path.stat().st_mtime_ns
     again = command("run", "--strategy", "naive", *SMALL, "--results", results)
     assert record_of(again) == record
-    assert "this run was finished before: nothing was computed (--force runs it again)" in again.out
+    assert "this run was finished before: nothing was computed (--restart runs it again)" in again.out
     assert again.err == ""
     assert path.stat().st_mtime_ns == written
-    forced = command("run", "--strategy", "naive", *SMALL, "--results", results, "--force")
+    forced = command("run", "--strategy", "naive", *SMALL, "--results", results, "--restart")
     assert "finished before" not in forced.out
     assert path.stat().st_mtime_ns > written
     assert record_of(forced).without_times() == record.without_times()
@@ -217,7 +217,7 @@ def test_smallest_networks(tmp_path: Path) -> None:
 
 
 def test_interrupted_process(tmp_path: Path) -> None:
-    """Ctrl-C in a terminal: exit status 130, one word, and a record of what was learned so far."""
+    """Ctrl-C in a terminal: exit status 130, one line, a record and a checkpoint of what was learned so far."""
     command = [*SEU_BENCH, "run", "--strategy", "naive", "--protocol", "quick"]
     with subprocess.Popen(
         [*command, "--results", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -229,9 +229,9 @@ def test_interrupted_process(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert err.endswith("interrupted\n")
+    assert err.endswith("interrupted by SIGINT; the same command goes on with the run\n")
     assert "Traceback" not in err
     (path,) = tmp_path.glob("runs/*/record.json")
     document: dict[str, Any] = json.loads(path.read_text())
-    assert (document["status"], document["error"]) == ("interrupted", "interrupted by the user")
-    assert [file.name for file in path.parent.iterdir()] == ["record.json"]
+    assert (document["status"], document["error"]) == ("interrupted", "interrupted by SIGINT")
+    assert {file.name for file in path.parent.iterdir()} <= {"record.json", "checkpoints"}

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from conftest import Command, Install
 
-from seu_bench.errors import DataAbsentError, OptionError, ResultsError, RunError
+from seu_bench.errors import DataAbsentError, OptionError, RunError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.record import Record, read_record, record_path
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
-from seu_bench.runner import Outcome, check_writable, execute
+from seu_bench.runner import Execution, Outcome, execute
 
 
-def make(results: Path, *watchers: object, force: bool = False, **asked: Any) -> Outcome:
+def make(results: Path, *watchers: object, restart: bool = False, **asked: Any) -> Outcome:
     """A run of the strategy ``tiny`` on eight images per task."""
     registry = Registry()
     for watcher in watchers:
         registry.manager.register(watcher)
     request = Request(**({"strategy": "tiny", "protocol": "smoke", "limit": 8} | asked))
-    return execute(registry, resolve(registry, request), results=results, device="cpu", force=force)
+    return execute(registry, resolve(registry, request), Execution(results, device="cpu", restart=restart))
 
 
 def files(results: Path) -> list[str]:
@@ -36,7 +36,7 @@ def test_record_of_a_run(tiny: Path, tmp_path: Path) -> None:
     outcome = make(tmp_path, options={"epochs": 3})
     record = outcome.record
     assert outcome.path == record_path(tmp_path, record.run_id)
-    assert files(tmp_path) == [f"runs/{record.run_id}/record.json"]
+    assert files(tmp_path) == [f"runs/{record.run_id}/{name}" for name in ("model.safetensors", "record.json")]
     assert read_record(outcome.path) == record
     assert (record.status, record.error, outcome.reused) == ("finished", None, False)
     assert (record.strategy, record.benchmark, record.protocol, record.limit) == ("tiny", "split_digits", "smoke", 8)
@@ -77,7 +77,7 @@ def test_finished_run_is_not_run_again(tiny: Path, tmp_path: Path) -> None:
     again = make(tmp_path)
     assert again == Outcome(first.record, first.path, reused=True)
     assert first.path.stat().st_mtime_ns == written
-    forced = make(tmp_path, force=True)
+    forced = make(tmp_path, restart=True)
     assert (forced.reused, forced.record.without_times()) == (False, first.record.without_times())
     assert first.path.stat().st_mtime_ns > written
     first.path.write_text(first.path.read_text()[:100])
@@ -163,7 +163,7 @@ def test_failed_run_is_run_again(tiny: Path, tmp_path: Path) -> None:
     del sys.modules["tiny_plugin"]
     record = make(tmp_path, options={"fault": "raise"}).record
     assert (record.run_id, record.status, record.error) == (failing, "finished", None)
-    assert files(tmp_path) == [f"runs/{failing}/record.json"]
+    assert files(tmp_path) == [f"runs/{failing}/{name}" for name in ("model.safetensors", "record.json")]
 
 
 def make_failing(results: Path) -> str:
@@ -242,16 +242,4 @@ def test_refused_before_anything_is_written(tiny: Path, tmp_path: Path) -> None:
 def make_on_absent_data(results: Path, data_root: Path) -> None:
     registry = Registry()
     run = resolve(registry, Request("tiny", "pmnist", protocol="smoke"))
-    execute(registry, run, results=results, data_root=data_root)
-
-
-def test_probing_a_folder(tmp_path: Path) -> None:
-    """Whether records can be written is tried and leaves no trace, in old folders as in new ones."""
-    check_writable(tmp_path / "new" / "results")
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "results" / "runs" / "a-run").mkdir(parents=True)
-    check_writable(tmp_path / "results")
-    assert [path.name for path in (tmp_path / "results" / "runs").iterdir()] == ["a-run"]
-    (tmp_path / "file").touch()
-    with pytest.raises(ResultsError):
-        check_writable(tmp_path / "file")
+    execute(registry, run, Execution(results, data_root))

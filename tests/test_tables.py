@@ -217,10 +217,9 @@ class TestSummary:
     @pytest.mark.parametrize("console", [{}, {"force_terminal": True, "color_system": None}, {"legacy_windows": False}])
     def test_whatever_a_record_holds_is_shown_as_it_is(self, console: dict[str, Any]) -> None:
         record = a_record(
-            run_id=ODD,
             strategy=ODD,
+            searcher=ODD,
             options={ODD: ODD},
-            benchmark=ODD,
             task_names=(ODD, ODD, ODD),
             error=ODD,
             stages=(StageRecord(name=ODD, task=0, epochs=1, seconds=1.0, image_passes=1),),
@@ -232,7 +231,7 @@ class TestSummary:
         assert '{"[bold]": "[/bold]"}' in text
 
     def test_control_characters_do_not_reach_the_terminal(self) -> None:
-        record = a_record(run_id="a\x1b[2Jb", strategy="c\rd\x07", task_names=("e\nf", "g\u202eh", "i"))
+        record = a_record(searcher="a\x1b[2Jb", strategy="c\rd\x07", task_names=("e\nf", "g\u202eh", "i"))
         text = rendered(record_summary(record))
         assert not any(letter in text for letter in "\x1b\r\x07\u202e")
 

@@ -34,6 +34,7 @@ class AnchoredFactory:
 
         class Anchored(StagedStrategy):
             anchor: Sequence[Tensor] = ()
+            remembers = ("anchor",)
 
             def steps(self, task: TaskData) -> Sequence[Step]:
                 return [Step(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
@@ -42,9 +43,8 @@ class AnchoredFactory:
                 self.anchor = [weight.detach().clone() for weight in model.backbone.parameters()]
 
             def penalty(self) -> Tensor | None:
-                pairs = zip(self.anchor, model.backbone.parameters(), strict=False)
-                distances = [(weight - anchor).square().sum() for anchor, weight in pairs]
-                return strength * sum(distances[1:], distances[0]) if distances else None
+                terms = [(w - a).square().sum() for a, w in zip(self.anchor, model.backbone.parameters(), strict=False)]
+                return strength * sum(terms[1:], terms[0]) if terms else None
 
         return Anchored.of(setting, model=model)
 

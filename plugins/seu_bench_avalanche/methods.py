@@ -15,6 +15,16 @@ from seu_bench.errors import RequestError
 from seu_bench.interfaces import Setting, checked_options
 from seu_bench.loading import batch_bounds
 from seu_bench.multihead import BackboneModel
+from seu_bench_avalanche.buffers import (
+    AgemMemory,
+    CumulativeMemory,
+    ErAceMemory,
+    GdumbMemory,
+    GemMemory,
+    MirMemory,
+    PolicyMemory,
+)
+from seu_bench_avalanche.memory import FromScratchMemory, LwfMemory, MasMemory, Memory, NoMemory, RwalkMemory, SiMemory
 from seu_bench_avalanche.options import (
     MEMORY,
     AgemOptions,
@@ -40,14 +50,14 @@ def build(name: str, setting: Setting) -> AvalancheStrategy:
     Raises:
         RequestError: the options do not fit the stream.
     """
-    model = backbone_model(setting)
+    model, memory = backbone_model(setting), MEMORIES[name]
     if name in PLUGINS:
-        return AvalancheStrategy.of(setting, model=model, methods=PLUGINS[name](setting, model))
+        return AvalancheStrategy.of(setting, model=model, methods=PLUGINS[name](setting, model), memory=memory)
     arguments: dict[str, Any] = {"criterion": nn.CrossEntropyLoss()}
     if name == "er_ace":
         options = checked_options(setting, ErAceOptions)
         arguments |= {"mem_size": options.mem_size, "batch_size_mem": options.batch_size_mem}
-    return TEMPLATES[name].of(setting, model=model, avalanche=arguments)
+    return TEMPLATES[name].of(setting, model=model, memory=memory, avalanche=arguments)
 
 
 def patterns_per_task(options: EpisodicOptions, tasks: int) -> int:
@@ -146,6 +156,26 @@ PLUGINS: Final[dict[str, Callable[[Setting, BackboneModel], Methods]]] = {
 TEMPLATES: Final[dict[str, type[AvalancheStrategy]]] = {"cumulative": Cumulative, "er_ace": ErAce, "joint": Joint}
 
 
+#: What each of them remembers between two tasks. CWR*'s memory is emptied when a task begins (:class:`HeadOfTheTask`);
+#: joint training is one task.
+MEMORIES: Final[dict[str, type[Memory]]] = {
+    "lwf": LwfMemory,
+    "si": SiMemory,
+    "mas": MasMemory,
+    "rwalk": RwalkMemory,
+    "gem": GemMemory,
+    "agem": AgemMemory,
+    "replay": PolicyMemory,
+    "mir": MirMemory,
+    "er_ace": ErAceMemory,
+    "gdumb": GdumbMemory,
+    "cwr": NoMemory,
+    "cumulative": CumulativeMemory,
+    "joint": NoMemory,
+    "from_scratch": FromScratchMemory,
+}
+
+
 class HeadOfTheTask(stock.SupervisedPlugin):  # type: ignore[type-arg]
     """Points CWR* to the head of the task that begins. By itself it takes the last head of the model for all tasks,
     and mixes classes of different heads that have the same number."""
@@ -188,6 +218,10 @@ class MultiHeadMir(stock.MIRPlugin):
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Update the memory."""
         self.storage_policy.update(strategy, **kwargs)
+        self.make_loader()
+
+    def make_loader(self) -> None:
+        """An endless loader of the memory, if there is enough in it; the first batch is drawn in the next task."""
         buffer = self.storage_policy.buffer
         self.replay_loader = None
         if len(buffer) > self.batch_size_mem:

@@ -19,12 +19,14 @@ from avalanche.training.supervised import Cumulative as StockCumulative
 from avalanche.training.supervised import JointTraining as StockJoint
 from torch import Tensor, nn
 
+from seu_bench.errors import CheckpointError, RunError, SeuBenchError
 from seu_bench.loading import MixedLoader
 from seu_bench.multihead import BackboneModel
 from seu_bench.seeding import RandomState, derive_seed
 from seu_bench.stages import EpochReport, Stage
 from seu_bench.strategy import StagedStrategy, Step, TaskData
 from seu_bench.training import TrainingStage
+from seu_bench_avalanche.memory import Memory
 
 
 class PassCounter:
@@ -58,21 +60,82 @@ class AvalancheStrategy(StagedStrategy):
 
     Args:
         methods: the plugins that make the strategy; their work after a task is a stage called ``consolidation``.
+        memory: what they remember between two tasks; without it the strategy learns, and its state cannot be kept.
         options: those of :class:`~seu_bench.strategy.StagedStrategy`.
     """
 
     model: BackboneModel
 
-    def __init__(self, *, model: BackboneModel, methods: Sequence[Any] = (), **options: Any) -> None:
+    #: Its plugins keep what they like while a task is learned, so that only tasks that are done can be gone on from.
+    resumes_within_tasks = False
+
+    def __init__(
+        self,
+        *,
+        model: BackboneModel,
+        methods: Sequence[Any] = (),
+        memory: type[Memory] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(model=model, plugins=list(methods), **options)
         self.methods = list(methods)
         self.passes = PassCounter(model.backbone)
         self.randomness = RandomState(derive_seed(self.seed, "avalanche"), self.device)
+        self.memory = None if memory is None else memory(self)
+        self._not_put_back: Mapping[str, Any] | None = None
 
     def train(self, experiences: Any, eval_streams: Any = None, **kwargs: Any) -> Any:
         """Train as Avalanche does; what its plugins draw outside of stages comes from the run's seed."""
         with self.randomness.active(), without_deprecations():
             return super().train(experiences, eval_streams, **kwargs)
+
+    def own_state(self) -> dict[str, Any]:
+        """What is remembered between two tasks, beside the model's weights and the clock: tensors and plain values.
+
+        Raises:
+            RunError: it was made without a ``memory``.
+        """
+        waiting = self._not_put_back
+        return {
+            "randomness": self.randomness.state_dict(),
+            "known_tasks": sorted(self.model.known_train_tasks_labels),
+            "memory": self._required_memory().state() if waiting is None else dict(waiting),
+        }
+
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`own_state` gave. The model has its weights already; what is remembered is put back
+        when the next task begins, since only its experience leads to the images of earlier tasks.
+
+        Raises:
+            RunError: it was made without a ``memory``.
+            KeyError, TypeError: the state is no strategy's of this kind.
+        """
+        self._required_memory()
+        self.randomness.load_state_dict(state["randomness"])
+        self.model.known_train_tasks_labels = set(state["known_tasks"])
+        self._not_put_back = dict(state["memory"])
+
+    def _put_back(self) -> None:
+        try:
+            self._required_memory().load(self._not_put_back or {}, self.experience.origin_stream)  # type: ignore[union-attr]
+        except SeuBenchError:
+            raise
+        except Exception as error:
+            first = next(iter(str(error).splitlines()), "")
+            raise CheckpointError(
+                f"what was remembered does not fit this strategy and stream: {type(error).__name__}: {first}",
+                remedy="it is of another version of seu-bench or of a plugin; begin anew with --restart",
+            ) from error
+        self._not_put_back = None
+
+    def _required_memory(self) -> Memory:
+        if self.memory is None:
+            raise RunError(
+                "what these plugins remember between two tasks cannot be kept",
+                where=", ".join(type(method).__name__ for method in self.methods) or type(self).__name__,
+                remedy="give the strategy a memory (seu_bench_avalanche.memory), or learn all tasks in one process",
+            )
+        return self.memory
 
     def training_mode(self) -> None:
         """As the plugins left it: CWR* freezes layers, RWalk trains in evaluation mode."""
@@ -94,6 +157,8 @@ class AvalancheStrategy(StagedStrategy):
             super().make_train_dataloader(*arguments, **kwargs)
 
     def _before_training_exp(self, **kwargs: Any) -> None:
+        if self._not_put_back is not None:
+            self._put_back()
         # Avalanche's own models note this when they adapt; LwF distils the heads of these tasks.
         self.model.known_train_tasks_labels.add(self._task_of(self.experience))
         super()._before_training_exp(**kwargs)  # type: ignore[no-untyped-call]

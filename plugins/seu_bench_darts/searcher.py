@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,6 +73,8 @@ class DartsSearch(Stage[Genotype]):
             total += self._step_weights(*train) * (stop - start)
         self.network.eval()
         accuracy, loss = evaluate(self._forward, self.valid_images, self.schedule.batch_size, self.passed)
+        if not math.isfinite(loss):
+            return EpochReport(loss, accuracy)  # it diverged, and the stage ends here
         if self.options.restore == "last" or loss < self.best_loss:
             self.best_loss = loss
             self.best = [table.detach().clone() for table in self.architecture]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -45,6 +45,14 @@ class Ewc(StagedStrategy):
                 lambda estimate: self.consolidation.add(self.model, estimate),
             ),
         ]
+
+    def own_state(self) -> dict[str, Any]:
+        """Fisher information and anchor."""
+        return self.consolidation.state_dict()
+
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`own_state` gave."""
+        self.consolidation.load_state_dict(state)
 
     def penalty(self) -> Tensor | None:
         """``ewc_lambda/2 * sum_i F_i (theta_i - theta*_i)^2``; nothing before the second task."""

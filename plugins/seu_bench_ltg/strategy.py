@@ -10,6 +10,7 @@ from seu_bench.interfaces import Setting, checked_options
 from seu_bench.seeding import RandomState, derive_seed
 from seu_bench.spec import Schedule
 from seu_bench.strategy import StagedStrategy, Step, TaskData
+from seu_bench.training import TrainingStage
 from seu_bench_ltg import LtgOptions
 from seu_bench_ltg.mixture import Mixture
 from seu_bench_ltg.model import GrowingAlexNet
@@ -33,12 +34,17 @@ class LearnToGrow(StagedStrategy):
 
     def steps(self, task: TaskData) -> Sequence[Step]:
         """Training alone for the first task, which has nothing to choose from; then search and training."""
-        training = Step(lambda: self.training_stage(task), lambda _: self.model.freeze())
-        if self.model.paths:
-            return [Step(lambda: self.search_stage(task), lambda found: self.model.grow(task.index, found)), training]
+        if not self.model.paths:
+            return [Step(lambda: self._first_training(task), lambda _: self.model.freeze())]
+        return [
+            Step(lambda: self.search_stage(task), lambda found: self.model.grow(task.index, found)),
+            Step(lambda: self.training_stage(task), lambda _: self.model.freeze()),
+        ]
+
+    def _first_training(self, task: TaskData) -> TrainingStage:
         with RandomState(self.seed_for("expand", task.index), self.device).active():
             self.model.grow_anew(task.index)
-        return [training]
+        return self.training_stage(task)
 
     def search_stage(self, task: TaskData) -> StructureSearch:
         """The stage that finds the task's structure."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -59,14 +60,24 @@ class Seu(StagedStrategy):
 
     def steps(self, task: TaskData) -> Sequence[Step]:
         """Search, creation (from the second task on) and training."""
-        steps = [Step(lambda: self._training(task), lambda _: self.model.freeze())]
-        if task.index > 0:
-            steps.insert(0, Step(lambda: self._creation(task), lambda path: self._keep(task, path)))
+        creation = Step(lambda: self._creation(task), lambda path: self._keep(task, path))
+        training = Step(lambda: self._training(task), lambda _: self.model.freeze())
+        steps = [creation, training] if task.index > 0 else [training]
         if self.genotype is None:
-            steps.insert(0, Step(lambda: self._search(task), lambda genotype: self._expand(task, genotype)))
-        else:
-            self._expand(task, self.genotype)
-        return steps
+            return [Step(lambda: self._search(task), lambda genotype: self._expand(task, genotype)), *steps]
+        return [_after(partial(self._expand, task, self.genotype), steps[0]), *steps[1:]]
+
+    def own_state(self) -> dict[str, Any]:
+        """Genotypes and paths."""
+        return {
+            "genotypes": {task: genotype.to_dict() for task, genotype in self.genotypes.items()},
+            "chosen": {task: list(path) for task, path in self.chosen.items()},
+        }
+
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`own_state` gave."""
+        self.genotypes = {task: Genotype.from_dict(value) for task, value in state["genotypes"].items()}
+        self.chosen = {task: tuple(path) for task, path in state["chosen"].items()}
 
     def describe(self) -> dict[str, Any]:
         """Genotypes and paths per task whose path was chosen, and the task that each unit was made for."""
@@ -124,3 +135,13 @@ class Seu(StagedStrategy):
                 if isinstance(head, nn.Linear):
                     head.reset_parameters()
         return self.training_stage(task)
+
+
+def _after(prepare: Callable[[], None], step: Step) -> Step:
+    """``step``, with something to do before its stage is made."""
+
+    def make() -> Stage[Any]:
+        prepare()
+        return step.make()
+
+    return Step(make, step.apply)

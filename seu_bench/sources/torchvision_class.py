@@ -24,6 +24,9 @@ from seu_bench.sources.common import (
 )
 from seu_bench.spec import TorchvisionDefinition
 
+#: Classes that unpickle a file which they find beside the images, unchecked: it could run any code.
+UNTRUSTED = ("LSUN", "LSUNClass")
+
 #: Arguments that are not the user's to give: the harness gives them, or they would change what an image is.
 RESERVED = ("root", "download", "transform", "transforms", "target_transform", "loader", "is_valid_file")
 
@@ -123,6 +126,12 @@ class TorchvisionClassSource:
                 f"torchvision.datasets has no class {name!r}{did_you_mean(name, known)}",
                 where=f"data set {self.name!r}",
                 remedy="correct class_name in the benchmark file",
+            )
+        if name in UNTRUSTED:
+            raise SpecError(
+                f"torchvision.datasets.{name} would run code that lies beside the images",
+                where=f"data set {self.name!r}",
+                remedy="make a folder of images or an .npz file of it; docs/benchmarks.md describes both",
             )
         return getattr(torchvision.datasets, name)
 

@@ -31,8 +31,8 @@ from seu_bench.testing.components import (
     search_task,
     stream_of,
 )
-from seu_bench.testing.contract import OneThread, require
-from seu_bench.testing.trial import drawn, same
+from seu_bench.testing.contract import OneThread
+from seu_bench.testing.trial import drawn, require, same
 
 #: Every space that SEU can be asked to search.
 SPACES = {

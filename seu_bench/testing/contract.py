@@ -21,18 +21,12 @@ import torch
 from seu_bench.metrics import EVALUATION, forgetting
 from seu_bench.seeding import RandomState
 from seu_bench.streams import TaskStream
+from seu_bench.testing.resuming import check_goes_on, is_resumable
 from seu_bench.testing.streams import poison
-from seu_bench.testing.trial import Learner, Trial, drawn, same, stored_parameters, used_parameters
+from seu_bench.testing.trial import Learner, Trial, drawn, require, same, stored_parameters, used_parameters
 
 #: How seldom guessing may reach the accuracy that counts as having learned.
 BY_CHANCE = 1e-3
-
-
-def require(holds: bool, otherwise: str) -> None:
-    """Fail the test with a sentence for the strategy's author."""
-    __tracebackhide__ = True
-    if not holds:
-        pytest.fail(otherwise)
 
 
 def above_chance(images: int, classes: int) -> int:
@@ -107,6 +101,14 @@ class StrategyContract(OneThread):
                 f"{benchmark}, task {index}: logits of shape {tuple(logits.shape)}, for {task.test} images and "
                 f"{task.classes} classes, must be that many and finite",
             )
+
+    # ------------------------------------------------------------------ being interrupted
+
+    def test_goes_on_where_it_was_left(self, trial: Trial) -> None:
+        """From a state in a file, a new strategy learns the rest to the same weights, bit by bit."""
+        if not is_resumable(trial.learner("tiny_three")):
+            pytest.skip("this strategy begins anew where a run was interrupted")
+        check_goes_on(trial, "tiny_three")
 
     # ------------------------------------------------------------------ what it may see
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from avalanche.training.plugins import EvaluationPlugin
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ from seu_bench.plugins import load_plugins
 from seu_bench.record import Record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, ResolvedRun, resolve
-from seu_bench.runner import execute
+from seu_bench.runner import Execution, execute
 from seu_bench.strategy import SilentLogger
 from seu_bench.streams import TaskStream, build_stream
 from seu_bench.testing.streams import TinyStreams
@@ -88,7 +89,7 @@ class Trial:
 
     def record(self, benchmark: str, results: Path) -> Record:
         """The record of a brief run."""
-        return execute(self.registry, self.resolved(benchmark), results=results, device="cpu").record
+        return execute(self.registry, self.resolved(benchmark), Execution(results=results, device="cpu")).record
 
 
 class Learner:
@@ -162,6 +163,13 @@ class Learner:
     def logits(self, task: int) -> Tensor:
         """Logits ``[N, classes]`` of a task's test images in evaluation mode."""
         return evaluated(self.model, self.test_images(task), task)
+
+
+def require(holds: bool, otherwise: str) -> None:
+    """Fail the test with a sentence for the strategy's author."""
+    __tracebackhide__ = True
+    if not holds:
+        pytest.fail(otherwise)
 
 
 def evaluated(model: Any, images: Tensor, task: int) -> Tensor:

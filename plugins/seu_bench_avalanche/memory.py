@@ -1,0 +1,191 @@
+"""What Avalanche's strategies remember of earlier tasks, as tensors and plain values, and how it is put back.
+
+One class for each kind of memory; those that hold images are in :mod:`seu_bench_avalanche.buffers`, the table of all
+is in :mod:`seu_bench_avalanche.methods`. Only what the next task reads is kept: what a plugin sets anew when a task,
+an epoch or a batch begins is not. Anchors and teachers are not kept either: between two tasks they are the model's
+own weights.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from avalanche.training.utils import ParamData, copy_params_dict
+from torch import Tensor, nn
+
+from seu_bench_avalanche.places import task_dataset
+
+if TYPE_CHECKING:
+    from seu_bench_avalanche.strategy import AvalancheStrategy
+
+
+class Memory(ABC):
+    """What a strategy remembers between two tasks.
+
+    Args:
+        strategy: whose memory it is.
+    """
+
+    def __init__(self, strategy: AvalancheStrategy) -> None:
+        self.strategy = strategy
+
+    @property
+    def plugin(self) -> Any:
+        """The plugin that makes the strategy."""
+        return self.strategy.methods[0]
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Copies, as tensors and plain values; also before the first task."""
+
+    @abstractmethod
+    def load(self, state: Mapping[str, Any], stream: Any) -> None:
+        """Put back what :meth:`state` gave, into a strategy as it was built, whose model has the weights that the last
+        task left. Called when the next task begins.
+
+        Args:
+            stream: the training stream, whose tasks can be taken by position.
+
+        Raises:
+            Exception: of any kind, the state is another strategy's or another stream's; the caller says so.
+        """
+
+
+class NoMemory(Memory):
+    """Nothing: there is one task only, or each begins with an empty memory."""
+
+    def state(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def load(self, state: Mapping[str, Any], stream: Any) -> None:
+        """Nothing."""
+
+
+class LwfMemory(Memory):
+    """The classes of each task that is distilled. The teacher is a copy of the model."""
+
+    def state(self) -> dict[str, Any]:
+        """The tasks."""
+        return {"tasks": list(self.plugin.lwf.prev_classes_by_task)}
+
+    def load(self, state: Mapping[str, Any], stream: Any) -> None:
+        """Read the classes anew: their sets are then iterated in the same order, which decides the last bits."""
+        lwf = self.plugin.lwf
+        for task in state["tasks"]:
+            lwf.prev_classes_by_task[task] = set(task_dataset(task, stream).targets.uniques)  # type: ignore[attr-defined]
+        lwf.expcount = len(state["tasks"])
+        if state["tasks"]:
+            lwf.prev_model = deepcopy(self.strategy.model)
+
+
+class SiMemory(Memory):
+    """Importances, and the sums over all tasks that they come from."""
+
+    def state(self) -> dict[str, Any]:
+        """Both, flat, by parameter."""
+        return {
+            "importances": _values(self.plugin.ewc_data[1]),
+            "sums": _values(self.plugin.syn_data["cum_trajectory"]),
+        }
+
+    def load(self, state: Mapping[str, Any], stream: Any) -> None:
+        """Have Avalanche make all of its entries, which it does together or not at all, and fill these two."""
+        if not state["sums"]:
+            return
+        plugin = self.plugin
+        plugin.create_syn_data(self.strategy.model, plugin.ewc_data, plugin.syn_data, plugin.excluded_parameters)
+        _fill(plugin.ewc_data[1], state["importances"])
+        _fill(plugin.syn_data["cum_trajectory"], state["sums"])
+
+
+class MasMemory(Memory):
+    """Importances. The anchor is a copy of the model's weights."""
+
+    def state(self) -> dict[str, Any]:
+        """By parameter."""
+        return {"importances": _values(self.plugin.importance)}
+
+    def load(self, state: Mapping[str, Any], stream: Any) -> None:
+        """Put them back."""
+        self.plugin.importance = _entries(state["importances"], self.strategy.model)
+        if self.plugin.importance is not None:
+            self.plugin.params = copy_params_dict(self.strategy.model)
+
+
+class RwalkMemory(Memory):
+    """The running Fisher information, scores and penalties. The anchor is a copy of the model's weights."""
+
+    kept: Final = ("iter_importance", "exp_scores", "exp_penalties")
+
+    def state(self) -> dict[str, Any]:
+        """By parameter; parameters that had no gradient in the last batch have none."""
+        return {name: _values(getattr(self.plugin, name)) for name in self.kept}
+
+    def load(self, state: Mapping[str, Any], stream: Any) -> None:
+        """Put them back."""
+        for name in self.kept:
+            setattr(self.plugin, name, _entries(state[name], self.strategy.model))
+        self.plugin.exp_importance = self.plugin.iter_importance
+        if self.plugin.exp_penalties is not None:
+            self.plugin.exp_params = copy_params_dict(self.strategy.model)
+
+
+class FromScratchMemory(Memory):
+    """The initial weights."""
+
+    def state(self) -> dict[str, Any]:
+        """By name; ``None`` before the first task."""
+        initial = self.plugin.initial_weights
+        return {"initial": None if initial is None else copied(initial)}
+
+    def load(self, state: Mapping[str, Any], stream: Any) -> None:
+        """Put them back."""
+        if state["initial"] is not None:
+            check_same_form(state["initial"], self.strategy.model.state_dict())
+            self.plugin.initial_weights = copied(state["initial"])
+
+
+def copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A copy of a state dictionary."""
+    return {name: tensor.detach().clone() for name, tensor in state.items()}
+
+
+def _values(kept: Mapping[str, Any] | None) -> dict[str, Tensor] | None:
+    return None if kept is None else copied({name: entry.data for name, entry in kept.items()})
+
+
+def _entries(state: Mapping[str, Tensor] | None, model: nn.Module) -> dict[str, ParamData] | None:
+    if state is None:
+        return None
+    parameters = dict(model.named_parameters())
+    check_same_form(state, {name: parameters[name] for name in state})
+    devices = {name: parameters[name].device for name in state}
+    return {
+        name: ParamData(name, device=devices[name], init_tensor=tensor.to(devices[name], copy=True))
+        for name, tensor in state.items()
+    }
+
+
+def _fill(kept: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
+    check_same_form(state, {name: entry.data for name, entry in kept.items()})
+    for name, entry in kept.items():
+        entry.data = state[name].to(entry.data.device, copy=True)
+
+
+def check_same_form(state: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> None:
+    """Tensors of the same names, shapes and types.
+
+    Raises:
+        ValueError: they differ.
+    """
+    if _outline(state) != _outline(like):
+        raise ValueError("names, shapes or types of tensors differ")
+
+
+def _outline(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}

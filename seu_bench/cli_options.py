@@ -1,0 +1,74 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def results_option(command: CommandT) -> CommandT:
+    """``--results`` for every command that reads or writes results."""
+    return click.option(
+        "--results",
+        type=click.Path(path_type=Path, file_okay=True),
+        default=Path("results"),
+        show_default=True,
+        help="Folder of records and leaderboards.",
+    )(command)
+
+
+def data_option(command: CommandT) -> CommandT:
+    """``--data-root`` for every command that reads data sets."""
+    return click.option(
+        "--data-root",
+        type=click.Path(path_type=Path),
+        default=None,
+        help="Folder of data sets in torchvision's layout [default: $SEU_BENCH_DATA, or ~/.cache/seu-bench/data].",
+    )(command)
+
+
+def request_options(command: CommandT) -> CommandT:
+    """What names a run: shared by ``run`` and ``cost``."""
+    options = [
+        click.option("--strategy", default="seu", show_default=True, help="Who learns (seu-bench list strategies)."),
+        click.option(
+            "--benchmark", default="split_digits", show_default=True, help="What is learned: a name or a TOML file."
+        ),
+        click.option("--searcher", default=None, help="Extension-unit searcher [default: the strategy's]."),
+        click.option("--creator", default=None, help="Task-model creator [default: the strategy's]."),
+        click.option("--protocol", default=None, help="Schedule and sizes [default: the benchmark's]."),
+        click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Random seed."),
+        click.option(
+            "-o",
+            "--option",
+            "assignments",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="An option of the strategy, or searcher.KEY, creator.KEY, benchmark.KEY; may be repeated.",
+        ),
+        click.option(
+            "--limit",
+            type=click.IntRange(min=4),
+            default=None,
+            help="At most so many images per task and split; never ranked.",
+        ),
+        click.option("--synthetic", is_flag=True, help="Made-up images in place of each data set; never ranked."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def device_option(command: CommandT) -> CommandT:
+    """``--device`` for every command that computes."""
+    return click.option(
+        "--device",
+        default="auto",
+        show_default=True,
+        help="cpu, cuda, cuda:1, ...; auto takes an accelerator if there is one.",
+    )(command)

@@ -1,0 +1,131 @@
+"""When checkpoints are written, and where a run stops: asked after every epoch, task and evaluation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import torch
+
+from seu_bench.checkpoint import CheckpointFolder, Position
+from seu_bench.errors import ResultsError
+from seu_bench.stopping import StopRequest
+
+#: Share of a run's time that checkpoints may take, unless the user says how often to write them.
+SHARE: Final = 0.02
+#: What writing is expected to take before it was measured: seconds, and bytes per second.
+_LEAST_SECONDS: Final = 0.02
+_SPEED: Final = 1e8
+
+
+class CheckpointKeeper:
+    """Writes checkpoints at the points where nothing but the state is needed to go on, and stops the run there.
+
+    Args:
+        folder: where they go.
+        state: the run's whole state now.
+        every: seconds between two checkpoints at least; ``None``: as often as takes no more than :data:`SHARE` of the
+            run's time.
+        stop: whether the run is to stop.
+        notice: told what the user should know.
+
+    Attributes:
+        written, seconds, bytes: number of checkpoints, seconds that they took, and size of the last one.
+    """
+
+    def __init__(
+        self,
+        folder: CheckpointFolder,
+        state: Callable[[], Mapping[str, Any]],
+        *,
+        every: float | None,
+        stop: StopRequest,
+        notice: Callable[[str], None],
+    ) -> None:
+        self.folder = folder
+        self.every = every
+        self.stop = stop
+        self.written = 0
+        self.seconds = 0.0
+        self.bytes: int | None = None
+        self._state = state
+        self._notice = notice
+        self._began = self._last = self._point = time.monotonic()
+        self._told: set[str] = set()
+
+    def pause(self, position: Position, *, resumable: bool = True) -> None:
+        """A point between two epochs, or between two tasks.
+
+        Args:
+            resumable: whether a run could go on from here; where not, it is only stopped if that was asked for.
+
+        Raises:
+            Interruption: the run is to stop; what could be kept is.
+        """
+        now = time.monotonic()
+        # What comes next is expected to take as long as what came last.
+        ahead, self._point = (now - self._point if resumable else 0.0), now
+        interruption = self.stop.due(ahead + self._expected() if resumable else 0.0)
+        if resumable and (interruption is not None or self._is_due(now)):
+            self._write(position, must=interruption is not None)
+        if interruption is not None:
+            raise interruption
+
+    def _is_due(self, now: float) -> bool:
+        if self.every is not None:
+            return now - self._last >= self.every
+        return self.seconds + self._expected() <= SHARE * (now - self._began)
+
+    def _expected(self) -> float:
+        """Seconds that the next checkpoint is expected to take."""
+        return self.seconds / self.written if self.written else _LEAST_SECONDS
+
+    def _write(self, position: Position, *, must: bool) -> None:
+        began = time.monotonic()
+        state = self._state()
+        if not (must or self.written or self.every is not None or self._is_affordable(state, began)):
+            return
+        if (name := _not_finite(state)) is not None:
+            # Going on from it could only fail again; the last one that is finite is worth more.
+            self._tell(f"no checkpoint is written at {position}: {name} is not finite")
+            return
+        try:
+            self.bytes = self.folder.write(position, state)
+        except ResultsError as error:
+            # A run that goes on without is better than none; its record tells by itself if it cannot be written.
+            self._tell(f"no checkpoint could be written, the run goes on without: {error.what} ({error.where})")
+        else:
+            self.written += 1
+        self._last = time.monotonic()
+        self.seconds += self._last - began
+
+    def _is_affordable(self, state: Mapping[str, Any], now: float) -> bool:
+        """Whether a first checkpoint of this size is within the share."""
+        size = sum(tensor.nbytes for _, tensor in _tensors(state))
+        return _LEAST_SECONDS + size / _SPEED <= SHARE * (now - self._began)
+
+    def _tell(self, message: str) -> None:
+        kind = message.partition(":")[0].partition(" at ")[0]
+        if kind not in self._told:
+            self._told.add(kind)
+            self._notice(message)
+
+
+def _not_finite(state: Mapping[str, Any]) -> str | None:
+    """The name of a tensor that holds NaN or infinity; ``None``: there is none."""
+    for name, tensor in _tensors(state):
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            return name
+    return None
+
+
+def _tensors(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _tensors(part, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            yield from _tensors(part, f"{name}[{index}]")

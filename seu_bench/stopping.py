@@ -1,0 +1,85 @@
+"""Stopping a run: at the next point between two epochs if that comes soon, anywhere otherwise."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Final
+
+from seu_bench.errors import Interruption
+
+#: Seconds from a signal until a run is stopped wherever it is; leaves time to write its record within five.
+GRACE: Final = 2.0
+
+#: Exit status of a run that came to its time limit: EX_TEMPFAIL, "try again later".
+OUT_OF_TIME: Final = 75
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    """Whether a run is to stop, and why.
+
+    Args:
+        max_seconds: the run's time limit, from now on; ``None``: it has none.
+        grace: seconds from a signal until the run is stopped wherever it is.
+    """
+
+    def __init__(self, max_seconds: float | None = None, grace: float = GRACE) -> None:
+        self.max_seconds = max_seconds
+        self.grace = grace
+        self._began = time.monotonic()
+        self._asked: Interruption | None = None
+        self._timer: threading.Timer | None = None
+
+    def ask(self, interruption: Interruption) -> None:
+        """Stop at the next point where nothing is lost."""
+        if self._asked is None:
+            self._asked = interruption
+
+    def due(self, ahead: float = 0.0) -> Interruption | None:
+        """Why the run should stop now; ``None``: it may go on.
+
+        Args:
+            ahead: seconds that it would take to come to the next point where it could stop.
+        """
+        if self._asked is None and self.max_seconds is not None and self.seconds + ahead > self.max_seconds:
+            return Interruption(f"stopped by its time limit of {self.max_seconds:g} seconds", OUT_OF_TIME)
+        return self._asked
+
+    @property
+    def seconds(self) -> float:
+        """Since this object was made."""
+        return time.monotonic() - self._began
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM ask to stop; a second one, or ``grace`` seconds, stop at once.
+
+        Only a process's main thread is told of signals; elsewhere this does nothing.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._signalled) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        if self._asked is not None:
+            raise self._asked
+        self.ask(Interruption(f"interrupted by {signal.Signals(number).name}", 128 + number))
+        # Comes back here, in the main thread, whatever it is doing then.
+        self._timer = threading.Timer(self.grace, _thread.interrupt_main, (number,))
+        self._timer.daemon = True
+        self._timer.start()

@@ -1,0 +1,70 @@
+"""Whether a strategy goes on from a checkpoint as if nothing had happened."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import torch
+
+from seu_bench.stages import Stage
+from seu_bench.strategy import StagedStrategy
+from seu_bench.testing.trial import Learner, Trial, require, same
+
+
+def check_goes_on(trial: Trial, benchmark: str) -> None:
+    """Learn a stream in one go; then its last task once more, from between the tasks and from within it.
+
+    Raises:
+        AssertionError: a state cannot be kept in a file, or the weights differ in the end.
+    """
+    whole = trial.learner(benchmark)
+    last = whole.tasks - 1
+    for task in range(last):
+        whole.learn(task)
+    places = {"between two tasks": _saved(whole.strategy)}
+    within = _noted(whole, last)
+    if within:
+        places["between two epochs of the last task"] = within[len(within) // 2]
+    for place, state in places.items():
+        learner = trial.learner(benchmark)
+        learner.strategy.load_state_dict(torch.load(io.BytesIO(state), weights_only=True))
+        learner.learn(last)
+        require(
+            same(whole.weights(), learner.weights()),
+            f"a run that was interrupted {place} ends with other weights than one that was not: own_state() must give "
+            "all that the strategy remembers beside its model, the stages' own_state() all that decides how they go on",
+        )
+
+
+def is_resumable(learner: Learner) -> bool:
+    """Whether the strategy goes on at all; others begin anew."""
+    strategy = learner.strategy
+    return isinstance(strategy, StagedStrategy) and strategy.resumable and not learner.whole_stream
+
+
+def _noted(learner: Learner, task: int) -> list[bytes]:
+    """Learn a task; the state after each of its epochs, where the strategy can go on from there."""
+    strategy, states = learner.strategy, []
+
+    def note(_stage: Stage[Any]) -> None:
+        if strategy.resumes_within_tasks:
+            states.append(_saved(strategy))
+
+    strategy.pause = note
+    learner.learn(task)
+    strategy.pause = None
+    return states
+
+
+def _saved(strategy: Any) -> bytes:
+    """The strategy's state as a file holds it."""
+    buffer = io.BytesIO()
+    torch.save(strategy.state_dict(), buffer)
+    content = buffer.getvalue()
+    try:
+        torch.load(io.BytesIO(content), weights_only=True)
+    except Exception as error:
+        first = next(iter(str(error).splitlines()), "")
+        require(False, f"the state holds more than tensors and plain values: {type(error).__name__}: {first}")
+    return content

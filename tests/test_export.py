@@ -1,0 +1,199 @@
+"""``seu-bench export``: a task's network as ONNX computes what the model computes, and holds nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from conftest import Command
+from torch import Tensor, nn
+
+from seu_bench.errors import RequestError, ResultsError
+from seu_bench.export import export_onnx, onnx_bytes
+from seu_bench.learned_model import LearnedModel, load_model
+from seu_bench.multihead import BackboneModel
+from seu_bench.record import Record, read_record, write_record
+from seu_bench.sizes import count_parameters
+
+# Two tasks: each file takes seconds to make.
+SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "-o", "benchmark.stream.classes_per_task=5")
+SMALL_SEU = ("-o", "channels=2", "-o", "searcher.channels=2", "-o", "searcher.epochs=1", "-o", "creator.epochs=1")
+OPTIONS = {"seu": SMALL_SEU, "naive": ("-o", "backbone=mlp"), "pnn": ("-o", "width=0.03")}
+STRATEGIES = ("naive", "ewc", "pnn", "ltg", "seu")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One results folder for the runs of this module."""
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="module")
+def folders(command: Command, results: Path) -> dict[str, Path]:
+    """The folder of a finished run of each strategy."""
+    found = {}
+    for strategy in STRATEGIES:
+        asked = (*SMALL, *OPTIONS.get(strategy, ()), "--device", "cpu", "--results", results)
+        answer = command("run", "--strategy", strategy, *asked)
+        assert answer.status == 0, answer.err
+        (record,) = [line.removeprefix("record: ") for line in answer.out.splitlines() if line.startswith("record: ")]
+        found[strategy] = Path(record).parent
+    return found
+
+
+def computed(content: bytes, images: Tensor) -> Any:
+    """Logits by onnxruntime."""
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    (given,), (out,) = session.get_inputs(), session.get_outputs()
+    assert (given.name, given.type, given.shape[1:]) == ("images", "tensor(float)", list(images.shape[1:]))
+    assert isinstance(given.shape[0], str)
+    assert out.name == "logits"
+    return session.run(["logits"], {"images": images.numpy()})[0]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("task", [0, 1])
+def test_same_logits(command: Command, folders: dict[str, Path], tmp_path: Path, strategy: str, task: int) -> None:
+    """For one image and for seven, to 1e-4; the file is whole and about this task only, and only its name is told."""
+    path = tmp_path / "deep" / "network.onnx"
+    answer = command("export", folders[strategy], "--task", task, "--output", path)
+    assert (answer.status, answer.out, answer.err) == (0, f"onnx: {path}\n", "")
+    assert [file.name for file in path.parent.iterdir()] == ["network.onnx"]
+    content = path.read_bytes()
+    model = load_model(folders[strategy])
+    for count in (1, 7):
+        images = torch.randn((count, *(model.input_shape or ())), generator=torch.Generator().manual_seed(count))
+        found = computed(content, images)
+        assert found.shape == (count, 5)
+        assert np.abs(found - model(images, task).numpy()).max() < 1e-4
+    document = onnx.load_from_string(content)
+    onnx.checker.check_model(document, full_check=True)
+    told = {entry.key: entry.value for entry in document.metadata_props}
+    name = read_record(folders[strategy]).task_names[task]
+    assert told == {"run_id": folders[strategy].name, "task": str(task), "task_name": name, "classes": "5"}
+    # The other head's weights are nowhere in the file, and there is no room for more than the path's own.
+    path_of_task = model.network.task_module(task)
+    buffers = sum(buffer.numel() for buffer in path_of_task.buffers())
+    held = sum(int(np.prod(tensor.dims)) for tensor in document.graph.initializer)
+    assert held <= count_parameters(path_of_task) + buffers + 16
+    own = {id(parameter) for parameter in path_of_task.parameters()}
+    for weight in model.network.parameters():
+        if id(weight) not in own and weight.numel() > 3:
+            assert weight.numpy().tobytes() not in content
+            assert weight.t().contiguous().numpy().tobytes() not in content if weight.dim() == 2 else True
+    assert b"site-packages" not in content
+    assert b"seu_bench/" not in content
+
+
+def test_in_the_folder_of_the_run(command: Command, folders: dict[str, Path], results: Path) -> None:
+    """Where no file is named; by run id. Twice the same bytes, in place of what was there."""
+    path = folders["naive"] / "task-1.onnx"
+    path.write_text("something else")
+    answer = command("export", folders["naive"].name, "--task", 1, "--results", results)
+    assert answer.out == f"onnx: {path}\n"
+    assert path.read_bytes() == onnx_bytes(load_model(folders["naive"]), 1)
+
+
+def test_refused(command: Command, folders: dict[str, Path], tmp_path: Path) -> None:
+    """A task that was not learned, by name where it has one; a run without weights; no run."""
+    folder = tmp_path / "runs" / folders["naive"].name
+    shutil.copytree(folders["naive"], folder, ignore=shutil.ignore_patterns("*.onnx"))
+    record = read_record(folder)
+    write_record(tmp_path, record.model_copy(update={"accuracy_matrix": ((0.5, None), (None, None))}))
+    answer = command("export", folder, "--task", 1)
+    assert (answer.status, answer.out) == (2, "")
+    assert f"has not learned task 1 ({record.task_names[1]!r})" in answer.err
+    assert f"the tasks that it learned: 0 ({record.task_names[0]!r})" in answer.err
+    assert "has not learned task 7\n" in command("export", folder, "--task", 7).err
+    assert command("export", folder, "--task", -1).status == 2
+    assert command("export", folder).status == 2
+    write_record(tmp_path, record.model_copy(update={"weights_sha256": None}))
+    assert "kept no weights" in command("export", folder, "--task", 0).err
+    assert command("export", "nobody", "--task", 0, "--results", tmp_path).status == 2
+    assert not list(folder.glob("*.onnx"))
+
+
+def test_where_nothing_can_be_written(command: Command, folders: dict[str, Path], tmp_path: Path) -> None:
+    """The folder is a file: one message, and it is as it was."""
+    (tmp_path / "file").write_text("mine")
+    answer = command("export", folders["naive"], "--task", 0, "--output", tmp_path / "file" / "network.onnx")
+    assert (answer.status, answer.out) == (2, "")
+    assert str(tmp_path / "file" / "network.onnx") in answer.err
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxscript"])
+def test_not_installed(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    """Each package is named, with the command that installs it."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == missing else find(name, *more))
+    with pytest.raises(RequestError, match=f"needs {missing}\n") as refused:
+        export_onnx(folders["naive"], 0)
+    assert refused.value.remedy == "pip install 'seu-bench[export]'"
+
+
+class Spoken(nn.Module):
+    """Says something whenever it is computed, and may then do what no exporter can follow."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        super().__init__()
+        self.fails = fails
+        self.flat = nn.Flatten()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The images, flattened."""
+        warnings.warn("a model's own warning", UserWarning, stacklevel=2)
+        if self.fails and float(images.sum()) > 0:
+            return torch.zeros(3)
+        flat: Tensor = self.flat(images)
+        return flat
+
+
+def spoken(**more: Any) -> LearnedModel:
+    """A model of one task."""
+    record = Record(
+        run_id="x-1",
+        status="finished",
+        strategy="x",
+        benchmark="x",
+        benchmark_version=1,
+        protocol="x",
+        seed=0,
+        task_names=("only",),
+        input_shape=(1, 2, 2),
+        accuracy_matrix=((0.5,),),
+    )
+    return LearnedModel(BackboneModel(Spoken(**more), 4, (2,)), record)
+
+
+def test_only_the_exporter_is_silenced(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a model warns of is heard; loggers are as they were afterwards."""
+    levels = {name: logging.getLogger(name).level for name in ("torch.onnx", "onnxscript", "onnx_ir")}
+    model = spoken()
+    with pytest.warns(UserWarning, match="a model's own warning"):
+        content = onnx_bytes(model, 0)
+    images = torch.randn(3, 1, 2, 2)
+    with pytest.warns(UserWarning, match="a model's own warning"):
+        assert np.allclose(computed(content, images), model(images, 0).numpy(), atol=1e-5)
+    assert {name: logging.getLogger(name).level for name in levels} == levels
+    assert capsys.readouterr() == ("", "")
+
+
+def test_model_that_cannot_be_exported(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told in one line, and nothing else is; loggers are as they were."""
+    level = logging.getLogger("torch.onnx").level
+    with pytest.warns(UserWarning, match="own warning"), pytest.raises(ResultsError) as refused:
+        onnx_bytes(spoken(fails=True), 0)
+    assert "task 0 of run x-1 cannot be written as ONNX: " in refused.value.what
+    assert "\n" not in refused.value.what
+    assert logging.getLogger("torch.onnx").level == level
+    assert capsys.readouterr() == ("", "")

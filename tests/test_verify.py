@@ -1,0 +1,347 @@
+"""``seu-bench verify``: what holds, what was changed, and what cannot be checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Answer, Command
+
+from seu_bench.checks import differences
+from seu_bench.model_file import SEALED
+from seu_bench.record import read_record, record_path, write_record
+from seu_bench.registry import Registry
+from seu_bench.resolve import resolve
+from seu_bench.run_folder import MODEL_NAME
+from seu_bench.verify import request_of, verify
+
+SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "--device", "cpu")
+SMALL_SEU = ("-o", "channels=2", "-o", "searcher.channels=2", "-o", "searcher.epochs=1", "-o", "creator.epochs=1")
+CHECKS = [
+    "run id",
+    "weights",
+    "sealed copy",
+    "model",
+    "data",
+    "tasks",
+    "accuracy",
+    "params_total",
+    "params_active",
+    "macs",
+    "metrics",
+]
+
+#: Our own strategies and, of Avalanche's, those that touch weights, freeze layers, distil, or learn everything at once.
+STRATEGIES = ["naive", "ewc", "pnn", "ltg", "seu", "lwf", "cwr", "rwalk", "gdumb", "joint"]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One results folder for the runs of this module."""
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="module")
+def folders(command: Command, results: Path) -> dict[str, Path]:
+    """The folder of a finished run of each strategy."""
+    found = {}
+    for strategy in STRATEGIES:
+        small = (*SMALL, *SMALL_SEU) if strategy == "seu" else SMALL
+        answer = command("run", "--strategy", strategy, *small, "--results", results)
+        assert answer.status == 0, answer.err
+        (record,) = [line.removeprefix("record: ") for line in answer.out.splitlines() if line.startswith("record: ")]
+        found[strategy] = Path(record).parent
+    return found
+
+
+@pytest.fixture
+def copy(folders: dict[str, Path], tmp_path: Path) -> Path:
+    """SEU's run in a folder of its own, to be changed."""
+    return copied(folders["seu"], tmp_path)
+
+
+def copied(folder: Path, results: Path) -> Path:
+    """A copy of a run in another folder of results."""
+    shutil.copytree(folder, results / "runs" / folder.name)
+    return results / "runs" / folder.name
+
+
+def asked(command: Command, folder: Path, *more: object) -> tuple[Answer, dict[str, Any]]:
+    """The command's answer on a folder, and its document."""
+    answer = command("verify", folder, "--device", "cpu", "--format", "json", *more)
+    assert answer.status in (0, 1), answer.err
+    assert answer.err == ""
+    document: dict[str, Any] = json.loads(answer.out)
+    assert document["passed"] == (answer.status == 0)
+    assert [check["name"] for check in document["checks"]] == CHECKS
+    return answer, {check["name"]: check for check in document["checks"]}
+
+
+def failed(command: Command, folder: Path) -> dict[str, str]:
+    """What failed in a folder where something must, with what is told of it."""
+    answer, checks = asked(command, folder)
+    assert answer.status == 1
+    return {name: "\n".join(check["detail"]) for name, check in checks.items() if check["passed"] is False}
+
+
+def changed(folder: Path, **fields: Any) -> None:
+    """Change fields of a record."""
+    write_record(folder.parent.parent, read_record(folder).model_copy(update=fields))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_all_comes_out(command: Command, folders: dict[str, Path], strategy: str) -> None:
+    """A run that nobody touched, of every kind of model."""
+    answer, checks = asked(command, folders[strategy])
+    assert answer.status == 0
+    assert all(check["passed"] is True for check in checks.values()), checks
+    sha256 = hashlib.sha256((folders[strategy] / MODEL_NAME).read_bytes()).hexdigest()
+    assert checks["weights"]["detail"] == [f"SHA-256 {sha256}"]
+    assert checks["accuracy"]["detail"] == ["the last row on 60 test images of 5 tasks"]
+
+
+def test_table(command: Command, folders: dict[str, Path], results: Path, copy: Path) -> None:
+    """A line per check, and a sentence; by run id and ``--results``."""
+    name = folders["seu"].name
+    answer = command("verify", name, "--results", results)
+    assert (answer.status, answer.err) == (0, "")
+    for check in CHECKS:
+        assert f"\n {check} " in answer.out
+    assert answer.out.endswith("the record is what its weights say\n")
+    changed(copy, macs=(1, *read_record(copy).macs[1:]))
+    answer = command("verify", name[:-2], "--results", copy.parent.parent)
+    assert answer.status == 1
+    assert answer.out.endswith("2 of 11 checks failed: sealed copy, macs\n")
+    assert answer.out.count("FAILED") == 2
+
+
+def test_one_verification_changes_nothing(command: Command, copy: Path) -> None:
+    """Neither record nor weights nor anything else."""
+    before = {path: path.read_bytes() for path in copy.iterdir()}
+    asked(command, copy)
+    assert {path: path.read_bytes() for path in copy.iterdir()} == before
+
+
+@pytest.mark.parametrize("place", [0, 3, 8, 12, 60, 1000, 0.3, 0.6, -1, -200, -3000])
+def test_changed_byte(command: Command, copy: Path, place: float) -> None:
+    """In the length of the header, the header and the tensors: the weights are named, whatever else fails."""
+    path = copy / MODEL_NAME
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content)) if isinstance(place, float) else place] ^= 1
+    path.write_bytes(content)
+    found = failed(command, copy)
+    assert found["weights"].startswith(f"{path}: SHA-256 {hashlib.sha256(content).hexdigest()}, and the record names")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"not weights at all"])
+def test_damaged_weights(command: Command, copy: Path, content: bytes) -> None:
+    """What needs the model is not done, and said to be so; the rest is."""
+    (copy / MODEL_NAME).write_bytes(content)
+    _, checks = asked(command, copy)
+    told = {name: check["passed"] for name, check in checks.items()}
+    assert (told.pop("weights"), told.pop("model")) == (False, False)
+    assert str(copy / MODEL_NAME) in checks["model"]["detail"][0]
+    assert {name for name, passed in told.items() if passed} == {"run id", "data", "tasks", "metrics"}
+    assert {name for name, passed in told.items() if passed is None} == {
+        "sealed copy",
+        "accuracy",
+        "params_total",
+        "params_active",
+        "macs",
+    }
+
+
+@pytest.mark.parametrize(("row", "task"), [(0, 0), (1, 0), (3, 3), (4, 0), (4, 4)])
+def test_changed_accuracy(command: Command, copy: Path, row: int, task: int) -> None:
+    """In an early row the sealed copy tells; in the last one so does the evaluation, with the images."""
+    matrix = [list(values) for values in read_record(copy).accuracy_matrix]
+    was = matrix[row][task]
+    assert was is not None
+    now = was - 1 / 12 if was > 0.5 else was + 1 / 12
+    matrix[row][task] = now
+    changed(copy, accuracy_matrix=tuple(tuple(values) for values in matrix))
+    found = failed(command, copy)
+    assert found["sealed copy"] == f"accuracy_matrix[{row}][{task}]: recorded {now}, sealed {was}"
+    assert ("accuracy" in found) == (row == 4)
+    if row == 4:
+        told = found["accuracy"].splitlines()[0]
+        assert told == f"accuracy_matrix[4][{task}]: recorded {now}, found {was} (1 of 12 images)"
+    if row in (task, 4):  # what metrics read always; of others the largest alone
+        assert "metrics" in found
+
+
+@pytest.mark.parametrize("name", ["params_total", "params_active", "macs"])
+@pytest.mark.parametrize("place", [0, 2, 4])
+def test_changed_size(command: Command, copy: Path, name: str, place: int) -> None:
+    """One digit of any of them; the parameters of all but the last task can be compared with the sealed copy only."""
+    sizes = list(getattr(read_record(copy), name))
+    was = sizes[place]
+    sizes[place] = was + 10
+    changed(copy, **{name: tuple(sizes)})
+    found = failed(command, copy)
+    assert found["sealed copy"] == f"{name}[{place}]: recorded {was + 10}, sealed {was}"
+    assert (name in found) == (name != "params_total" or place == 4)
+    if name in found:
+        assert found[name] == f"{name}[{place}]: recorded {was + 10}, found {was}"
+    assert ("metrics" in found) == (place == 4)
+    assert set(found) <= {"sealed copy", name, "metrics"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "check", "told"),
+    [
+        ({"weights_sha256": "0" * 64}, "weights", "the record names 0000"),
+        ({"data_fingerprint": "f" * 64}, "data", "the record names ffff"),
+        ({"seed": 1}, "run id", "what the record asks for is run split_digits-smoke-seu-limit12-seed1-"),
+        ({"limit": 13}, "run id", "-limit13-"),
+        ({"task_order": (0, 1, 2, 3, 4)}, "tasks", "task_order[0]: recorded 0, made 2"),
+        ({"task_classes": (2, 2, 2, 2, 3)}, "tasks", "task_classes[4]: recorded 3, made 2"),
+        ({"task_classes": (2, 2, 2, 2, 3)}, "model", "heads.4.bias is float32[2], not float32[3]"),
+        ({"genotypes": None}, "sealed copy", "genotypes: recorded None, sealed "),
+        ({"paths": ((0, 0, 0, 0),) * 4 + ((9, 9, 9, 9),)}, "sealed copy", "paths[4][0]: recorded 9, sealed "),
+        ({"accuracy_matrix": ((7.0,),)}, "metrics", "acc: recorded "),
+        ({"accuracy_matrix": ((7.0,),)}, "accuracy", "accuracy_matrix[0][0]: recorded 7.0, found "),
+        ({"params_active": ()}, "params_active", "nothing was recorded"),
+        ({"macs": (1, 2)}, "macs", "macs[0]: recorded 1, found "),
+        ({"input_shape": (1, 9, 9)}, "tasks", "input_shape[1]: recorded 9, made 8"),
+        ({"input_shape": (1, 9, 9)}, "macs", "macs[0]: recorded "),
+    ],
+)
+def test_changed_field(command: Command, copy: Path, fields: dict[str, Any], check: str, told: str) -> None:
+    """Whatever it is, the check that fails names it."""
+    changed(copy, **fields)
+    assert told in failed(command, copy)[check]
+
+
+def test_changed_metric(command: Command, copy: Path) -> None:
+    """A metric that does not follow from the record; one whose plugin is gone is not compared, and that is told."""
+    metrics = read_record(copy).metrics
+    changed(copy, metrics=metrics | {"acc": 0.99, "image_passes": None, "of_a_stranger": 3.0})
+    found = failed(command, copy)
+    assert set(found) == {"metrics"}
+    assert f"acc: recorded 0.99, found {metrics['acc']}" in found["metrics"]
+    assert f"image_passes: recorded None, found {metrics['image_passes']}" in found["metrics"]
+    changed(copy, metrics=metrics | {"of_a_stranger": 3.0, "peak_memory_bytes": 12345})
+    answer, checks = asked(command, copy)
+    assert answer.status == 0
+    assert checks["metrics"]["detail"][0].endswith("not compared: of_a_stranger (its plugin is not installed)")
+    del metrics["bwt"]
+    changed(copy, metrics=metrics)
+    assert failed(command, copy)["metrics"].startswith("bwt: not recorded, found")
+
+
+def test_other_run_of_the_same_strategy(command: Command, folders: dict[str, Path], copy: Path) -> None:
+    """Another run's weights: wrong SHA-256, another run id, and no numbers of theirs are taken for this run's."""
+    content = (folders["naive"] / MODEL_NAME).read_bytes()
+    (copy / MODEL_NAME).write_bytes(content)
+    changed(copy, weights_sha256=hashlib.sha256(content).hexdigest())
+    found = failed(command, copy)
+    assert f"the weights are those of run {folders['naive'].name}" in found["model"]
+    assert "weights" not in found
+    assert "sealed copy" in found
+
+
+def test_cannot_be_done(command: Command, copy: Path) -> None:
+    """No weights, no such run, a part that is not installed: one message and status 2."""
+    for more in ((copy, "--device", "abacus"), ("nobody", "--results", copy.parent.parent)):
+        answer = command("verify", *more)
+        assert (answer.status, answer.out) == (2, "")
+    (copy / MODEL_NAME).unlink()
+    answer = command("verify", copy)
+    assert answer.status == 2
+    assert str(copy / MODEL_NAME) in answer.err
+    changed(copy, weights_sha256=None)
+    answer = command("verify", copy)
+    assert answer.status == 2
+    assert "kept no weights" in answer.err
+    assert "to do: " in answer.err
+
+
+def test_data_absent(command: Command, folders: dict[str, Path], copy: Path) -> None:
+    """A run on images that are not on this machine: where they were looked for, and status 2."""
+    record = read_record(copy).model_copy(update={"benchmark": "split_cifar10"})
+    write_record(copy.parent.parent, record)
+    answer = command("verify", copy)
+    assert (answer.status, answer.out) == (2, "")
+    assert "cifar10" in answer.err
+
+
+def test_no_weights_by_request(command: Command, tmp_path: Path) -> None:
+    """A run with ``--no-weights`` leaves none, and says so when it is asked."""
+    asked_for = ("run", "--strategy", "naive", *SMALL, "--no-weights", "--results", tmp_path)
+    assert command(*asked_for).status == 0
+    answer = command("verify", "split", "--results", tmp_path)
+    assert answer.status == 2
+    assert "without --no-weights" in answer.err
+
+
+def test_synthetic_and_other_benchmarks(command: Command, tiny: Path, tmp_path: Path) -> None:
+    """Heads of unequal width, made-up images, a stranger's strategy, overrides."""
+    more = ("--benchmark", "mixture", "--synthetic", "-o", "benchmark.stream.validation=0.2")
+    assert command("run", "--strategy", "tiny", *SMALL, *more, "--results", tmp_path).status == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    answer, _ = asked(command, folder)
+    assert answer.status == 0
+
+
+def test_benchmark_of_a_file(command: Command, tmp_path: Path) -> None:
+    """It is not registered: its file is asked for, and another one by that name is noticed."""
+    text = 'name = "mine"\n[stream]\nkind = "classes"\ndataset = "digits"\nclasses_per_task = 5\n'
+    (tmp_path / "mine.toml").write_text(text)
+    results = tmp_path / "results"
+    made = ("run", "--strategy", "naive", "--benchmark", tmp_path / "mine.toml", *SMALL, "--results", results)
+    assert command(*made).status == 0
+    (folder,) = (results / "runs").iterdir()
+    without = command("verify", folder)
+    assert without.status == 2
+    assert "--benchmark" in without.err
+    assert asked(command, folder, "--benchmark", tmp_path / "mine.toml")[0].status == 0
+    (tmp_path / "other.toml").write_text(text + "validation = 0.3\n")
+    answer, checks = asked(command, folder, "--benchmark", tmp_path / "other.toml")
+    assert answer.status == 1
+    assert not checks["run id"]["passed"]
+    assert not checks["data"]["passed"]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_request_of_a_record(folders: dict[str, Path], strategy: str) -> None:
+    """What a record asks for is the run that it is of, option by option."""
+    record = read_record(folders[strategy])
+    run = resolve(Registry(), request_of(record))
+    assert run.spec.run_id == record.run_id
+    assert run.options.model_dump(mode="json") == record.options
+
+
+def test_from_python(folders: dict[str, Path], copy: Path) -> None:
+    """The same without the command line."""
+    found = verify(Registry(), str(copy), device="cpu")
+    assert found.passed
+    assert (found.folder, found.record) == (copy, read_record(copy))
+    assert record_path(copy.parent.parent, copy.name).is_file()
+
+
+def test_differences() -> None:
+    """Every place is named; numbers that are equal are equal."""
+    left = {"a": [1, None, [0.5]], "b": "x", "c": {"d": 1}, "same": 1}
+    right = {"a": [1, 0, [0.25]], "b": ["x"], "c": {"e": 1}, "same": 1.0}
+    assert list(differences(left, right, "r", "sealed")) == [
+        "r.a[1]: recorded None, sealed 0",
+        "r.a[2][0]: recorded 0.5, sealed 0.25",
+        "r.b: recorded 'x', sealed ['x']",
+        "r.c.d: only recorded",
+        "r.c.e: only sealed",
+    ]
+    assert list(differences([1], [1, 2], "r", "sealed")) == ["r: recorded [1], sealed [1, 2]"]
+    assert list(differences(left, left, "r", "sealed")) == []
+    assert len("".join(differences("x" * 1000, "y" * 1000, "r", "sealed"))) < 300
+
+
+def test_every_sealed_field_is_one_of_the_record() -> None:
+    """A field that is renamed would silently not be sealed."""
+    from seu_bench.record import Record
+
+    assert set(SEALED) <= set(Record.model_fields)
