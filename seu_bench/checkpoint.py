@@ -10,14 +10,14 @@ import contextlib
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from seu_bench._version import __version__
-from seu_bench.errors import CheckpointError
+from seu_bench.errors import CheckpointError, SeuBenchError
 from seu_bench.files import remove_parts, write_whole
 
 SCHEMA_VERSION: Final = 1
@@ -70,11 +70,11 @@ class Header(BaseModel):
     bytes: int
 
 
-def write_checkpoint(path: Path, run_id: str, position: Position, payload: Mapping[str, Any]) -> int:
+def write_checkpoint(path: Path, run_id: str, position: Position, packed: Mapping[str, Any]) -> int:
     """Write a checkpoint whole or not at all; returns its size in bytes.
 
     Args:
-        payload: tensors and plain values.
+        packed: what :func:`seu_bench.packing.pack` makes of the state.
 
     Raises:
         ResultsError: it cannot be written.
@@ -82,7 +82,7 @@ def write_checkpoint(path: Path, run_id: str, position: Position, payload: Mappi
     import torch
 
     buffer = io.BytesIO()
-    torch.save(dict(payload), buffer)
+    torch.save(dict(packed), buffer)
     content = buffer.getbuffer()
     header = Header(run_id=run_id, position=position, sha256=hashlib.sha256(content).hexdigest(), bytes=content.nbytes)
     whole = b"".join((header.model_dump_json().encode(), b"\n", content))
@@ -112,6 +112,8 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
     """
     import torch
 
+    from seu_bench.packing import unpack
+
     try:
         line, _, content = path.read_bytes().partition(b"\n")
     except OSError as error:
@@ -128,13 +130,13 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
     if hashlib.sha256(content).hexdigest() != header.sha256:
         raise _refused(path, "its content was changed: the checksum does not fit")
     try:
-        payload = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
+        state = unpack(torch.load(io.BytesIO(content), map_location=device, weights_only=True))
     except Exception as error:  # whatever a file from a stranger can make torch raise
         first = next(iter(str(error).splitlines()), "")
         raise _refused(path, f"it holds no state: {type(error).__name__}: {first}") from error
-    if not isinstance(payload, dict):
-        raise _refused(path, f"it holds no state but {type(payload).__name__}")
-    return payload
+    if not isinstance(state, dict):
+        raise _refused(path, f"it holds no state but {type(state).__name__}")
+    return state
 
 
 def _header(path: Path, line: bytes) -> Header:
@@ -148,6 +150,28 @@ def _refused(path: Path, why: str) -> CheckpointError:
     return CheckpointError(f"a checkpoint cannot be used: {why}", where=str(path))
 
 
+@contextlib.contextmanager
+def fitting(what: str) -> Iterator[None]:
+    """Whatever a state that does not fit makes anybody raise, as one error of ours.
+
+    Args:
+        what: that it is given to.
+
+    Raises:
+        CheckpointError: the block failed.
+    """
+    try:
+        yield
+    except SeuBenchError:
+        raise
+    except Exception as error:
+        first = next(iter(str(error).splitlines()), "")
+        raise CheckpointError(
+            f"the state does not fit {what}: {type(error).__name__}: {first}",
+            remedy="it is of another version of seu-bench or of a plugin; begin anew with --restart",
+        ) from error
+
+
 class CheckpointFolder:
     """The checkpoints of one run, numbered in the order in which they were written.
 
@@ -159,7 +183,7 @@ class CheckpointFolder:
         self.folder = folder
         self.run_id = run_id
 
-    def write(self, position: Position, payload: Mapping[str, Any]) -> int:
+    def write(self, position: Position, packed: Mapping[str, Any]) -> int:
         """Write the next checkpoint and remove those before the last; returns its size in bytes.
 
         Raises:
@@ -167,7 +191,7 @@ class CheckpointFolder:
         """
         known = self.newest_first()
         number = int(known[0].stem) + 1 if known else 1
-        size = write_checkpoint(self.folder / f"{number:06d}.ckpt", self.run_id, position, payload)
+        size = write_checkpoint(self.folder / f"{number:06d}.ckpt", self.run_id, position, packed)
         for old in known[KEPT - 1 :]:
             with contextlib.suppress(OSError):
                 old.unlink()

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
-
-import torch
 
 from seu_bench.checkpoint import CheckpointFolder, Position
 from seu_bench.errors import ResultsError
+from seu_bench.packing import not_finite, pack
 from seu_bench.stopping import StopRequest
 
 #: Share of a run's time that checkpoints may take, unless the user says how often to write them.
 SHARE: Final = 0.02
-#: What writing is expected to take before it was measured: seconds, and bytes per second.
+#: What writing is expected to take before it was measured: seconds, and bytes of the model per second.
 _LEAST_SECONDS: Final = 0.02
-_SPEED: Final = 1e8
+_SPEED: Final = 3e7
 
 
 class CheckpointKeeper:
@@ -25,6 +24,7 @@ class CheckpointKeeper:
     Args:
         folder: where they go.
         state: the run's whole state now.
+        size: bytes of the model now, by which a checkpoint's size is judged before it is made.
         every: seconds between two checkpoints at least; ``None``: as often as takes no more than :data:`SHARE` of the
             run's time.
         stop: whether the run is to stop.
@@ -38,6 +38,7 @@ class CheckpointKeeper:
         self,
         folder: CheckpointFolder,
         state: Callable[[], Mapping[str, Any]],
+        size: Callable[[], int],
         *,
         every: float | None,
         stop: StopRequest,
@@ -50,9 +51,12 @@ class CheckpointKeeper:
         self.seconds = 0.0
         self.bytes: int | None = None
         self._state = state
+        self._size = size
         self._notice = notice
         self._began = self._last = self._point = time.monotonic()
         self._told: set[str] = set()
+        self._last_seconds = 0.0
+        self._last_size = 0
 
     def pause(self, position: Position, *, resumable: bool = True) -> None:
         """A point between two epochs, or between two tasks.
@@ -68,7 +72,7 @@ class CheckpointKeeper:
         ahead, self._point = (now - self._point if resumable else 0.0), now
         interruption = self.stop.due(ahead + self._expected() if resumable else 0.0)
         if resumable and (interruption is not None or self._is_due(now)):
-            self._write(position, must=interruption is not None)
+            self._write(position)
         if interruption is not None:
             raise interruption
 
@@ -78,54 +82,32 @@ class CheckpointKeeper:
         return self.seconds + self._expected() <= SHARE * (now - self._began)
 
     def _expected(self) -> float:
-        """Seconds that the next checkpoint is expected to take."""
-        return self.seconds / self.written if self.written else _LEAST_SECONDS
+        """Seconds that the next checkpoint is expected to take: as many as the last, and more where the model grew."""
+        size = self._size()
+        if not self._last_size:
+            return _LEAST_SECONDS + size / _SPEED
+        return self._last_seconds * max(1.0, size / self._last_size)
 
-    def _write(self, position: Position, *, must: bool) -> None:
+    def _write(self, position: Position) -> None:
         began = time.monotonic()
-        state = self._state()
-        if not (must or self.written or self.every is not None or self._is_affordable(state, began)):
-            return
-        if (name := _not_finite(state)) is not None:
+        packed = pack(self._state())
+        if (name := not_finite(packed)) is not None:
             # Going on from it could only fail again; the last one that is finite is worth more.
             self._tell(f"no checkpoint is written at {position}: {name} is not finite")
-            return
-        try:
-            self.bytes = self.folder.write(position, state)
-        except ResultsError as error:
-            # A run that goes on without is better than none; its record tells by itself if it cannot be written.
-            self._tell(f"no checkpoint could be written, the run goes on without: {error.what} ({error.where})")
         else:
-            self.written += 1
+            try:
+                self.bytes = self.folder.write(position, packed)
+                self.written += 1
+            except ResultsError as error:
+                # A run that goes on without is better than none; its record tells by itself if it cannot be written.
+                self._tell(f"no checkpoint could be written, the run goes on without: {error.what} ({error.where})")
         self._last = time.monotonic()
-        self.seconds += self._last - began
-
-    def _is_affordable(self, state: Mapping[str, Any], now: float) -> bool:
-        """Whether a first checkpoint of this size is within the share."""
-        size = sum(tensor.nbytes for _, tensor in _tensors(state))
-        return _LEAST_SECONDS + size / _SPEED <= SHARE * (now - self._began)
+        self._last_seconds = self._last - began
+        self._last_size = self._size()
+        self.seconds += self._last_seconds
 
     def _tell(self, message: str) -> None:
         kind = message.partition(":")[0].partition(" at ")[0]
         if kind not in self._told:
             self._told.add(kind)
             self._notice(message)
-
-
-def _not_finite(state: Mapping[str, Any]) -> str | None:
-    """The name of a tensor that holds NaN or infinity; ``None``: there is none."""
-    for name, tensor in _tensors(state):
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            return name
-    return None
-
-
-def _tensors(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    if isinstance(value, torch.Tensor):
-        yield name, value
-    elif isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _tensors(part, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list | tuple):
-        for index, part in enumerate(value):
-            yield from _tensors(part, f"{name}[{index}]")

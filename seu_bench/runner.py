@@ -171,6 +171,7 @@ class _Run:
         self.keeper = CheckpointKeeper(
             self.folder.checkpoints,
             lambda: {"strategy": self.strategy.state_dict(), "record": self.logbook.state_dict()},
+            lambda: sum(weight.nbytes for weight in self.strategy.model.parameters()),
             every=execution.checkpoint_every,
             stop=self.stop,
             notice=self.listeners.notice,
@@ -194,6 +195,7 @@ class _Run:
             self._learn()
             self._update(status="finished", weights_sha256=self._kept_model())
         except KeyboardInterrupt as stopped:
+            self.stop.settle()
             reason = stopped.reason if isinstance(stopped, Interruption) else "interrupted by the user"
             self._update(status="interrupted", error=reason)
             self._told_end()
@@ -278,6 +280,7 @@ class _Run:
                 state = read_checkpoint(path, self.run.spec.run_id, self.device)
                 self.strategy.load_state_dict(state.get("strategy"))
                 self.logbook.load_state_dict(state.get("record"))
+                self._check_tasks()
             except CheckpointError as error:
                 self.listeners.notice(f"{error.what} ({path})")
                 checkpoints.set_aside(path)
@@ -289,6 +292,11 @@ class _Run:
             return
         if known:
             self.listeners.notice("no checkpoint can be used: the run begins anew")
+
+    def _check_tasks(self) -> None:
+        learned, evaluated = self.strategy.learned, self.logbook.evaluated
+        if not self.strategy.whole_stream and learned not in (evaluated, evaluated + 1):
+            raise CheckpointError(f"a checkpoint cannot be used: {learned} tasks are learned, {evaluated} evaluated")
 
     # ------------------------------------------------------------------ training
 

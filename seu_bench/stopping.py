@@ -36,6 +36,7 @@ class StopRequest:
         self._began = time.monotonic()
         self._asked: Interruption | None = None
         self._timer: threading.Timer | None = None
+        self._settled = False
 
     def ask(self, interruption: Interruption) -> None:
         """Stop at the next point where nothing is lost."""
@@ -51,6 +52,12 @@ class StopRequest:
         if self._asked is None and self.max_seconds is not None and self.seconds + ahead > self.max_seconds:
             return Interruption(f"stopped by its time limit of {self.max_seconds:g} seconds", OUT_OF_TIME)
         return self._asked
+
+    def settle(self) -> None:
+        """The run is being ended: what it still has to write is not to be disturbed by another signal."""
+        self._settled = True
+        if self._timer is not None:
+            self._timer.cancel()
 
     @property
     def seconds(self) -> float:
@@ -76,6 +83,8 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
+        if self._settled:
+            return
         if self._asked is not None:
             raise self._asked
         self.ask(Interruption(f"interrupted by {signal.Signals(number).name}", 128 + number))

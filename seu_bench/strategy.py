@@ -7,8 +7,7 @@ best weights restored, and no optimiser state or copy for what does not train.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -19,7 +18,7 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from seu_bench.callbacks import LeanCallbacks
-from seu_bench.errors import CheckpointError, SeuBenchError
+from seu_bench.checkpoint import fitting
 from seu_bench.interfaces import Setting, checked_options
 from seu_bench.loading import BatchLoader, TaskImages, task_images
 from seu_bench.multihead import MultiHeadModel
@@ -219,7 +218,7 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         Raises:
             CheckpointError: it does not fit this strategy.
         """
-        with _fitting("the strategy"):
+        with fitting("the strategy"):
             self.model.grow_to(state["architecture"])
             self.model.to(self.device)
             self.model.load_state_dict(state["weights"])
@@ -243,7 +242,7 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         steps = self.steps(task)
         left, self._left = self._left, None
         first = 0 if left is None else int(left["step"])
-        with _fitting(f"task {task.index}"):
+        with fitting(f"task {task.index}"):
             if first >= len(steps):
                 raise ValueError(f"there is no step {first} among {len(steps)}")
         for number, step in enumerate(steps[first:], start=first):
@@ -251,7 +250,7 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
                 self._begun = self._beginning(task.index, number)
             stage = step.make()
             if left is not None:
-                with _fitting(f"stage {stage.name!r} of task {task.index}"):
+                with fitting(f"stage {stage.name!r} of task {task.index}"):
                     stage.load_state_dict(left["stage"])
                 left = None
             self._stage = stage
@@ -375,21 +374,6 @@ class _Begun:
     names: tuple[str, ...]
     frozen: tuple[str, ...]
     own: Mapping[str, Any]
-
-
-@contextmanager
-def _fitting(what: str) -> Iterator[None]:
-    """Whatever a state that does not fit makes anybody raise, as one error of ours."""
-    try:
-        yield
-    except SeuBenchError:
-        raise
-    except Exception as error:
-        first = next(iter(str(error).splitlines()), "")
-        raise CheckpointError(
-            f"the state does not fit {what}: {type(error).__name__}: {first}",
-            remedy="it is of another version of seu-bench or of a plugin; begin anew with --restart",
-        ) from error
 
 
 class SilentLogger(BaseLogger):

@@ -7,6 +7,7 @@ A request is a line of JSON: ``arguments`` of the command, and where to die or s
 ``passes``  SIGKILL when so many batches were passed forward, over all stages
 ``before``  SIGKILL before the file of this number is renamed
 ``after``   SIGKILL after it was
+``time``    SIGKILL when so many milliseconds are over, wherever the command is then
 ``term``    SIGTERM when so many batches were passed forward; likewise ``int``
 ``count``   never; the answer holds how many batches and renamed files there were
 ========== =====================================================================================
@@ -23,6 +24,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,6 +81,10 @@ def child(request: dict[str, Any], counts: dict[str, int]) -> None:
         lambda number: strike("renames", number, {"before": signal.SIGKILL}),
         lambda number: strike("renames", number, {"after": signal.SIGKILL}),
     )
+    if kind == "time":
+        timer = threading.Timer(at / 1000, os.kill, (os.getpid(), signal.SIGKILL))
+        timer.daemon = True
+        timer.start()
     sys.argv = ["seu-bench", *request["arguments"]]
     main()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import random
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,9 +15,10 @@ import pytest
 import torch
 
 from seu_bench.checkpoint import CheckpointFolder, Position, read_checkpoint, read_header, write_checkpoint
-from seu_bench.errors import CheckpointError, Interruption, ResultsError, RunError
+from seu_bench.errors import CheckpointError, Interruption, ResultsError, RunError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.keeping import SHARE, CheckpointKeeper
+from seu_bench.packing import pack
 from seu_bench.record import read_record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
@@ -31,7 +34,7 @@ STATE: Mapping[str, Any] = {"weights": {"w": torch.arange(6.0).reshape(2, 3)}, "
 def written(tmp_path: Path) -> Path:
     """A checkpoint of the run ``a-run``."""
     path = tmp_path / "000001.ckpt"
-    write_checkpoint(path, "a-run", HERE, STATE)
+    write_checkpoint(path, "a-run", HERE, pack(STATE))
     return path
 
 
@@ -52,7 +55,7 @@ def test_tensors_are_stored_once(tmp_path: Path) -> None:
     """Weights are in the model's state and in the stage's; the file holds them once."""
     tensor = torch.randn(1000)
     sizes = [
-        write_checkpoint(tmp_path / f"{len(state)}.ckpt", "a-run", HERE, state)
+        write_checkpoint(tmp_path / f"{len(state)}.ckpt", "a-run", HERE, pack(state))
         for state in ({"one": tensor}, {"one": tensor, "two": tensor})
     ]
     assert sizes[1] - sizes[0] < 500
@@ -114,7 +117,7 @@ def test_code_is_not_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """A file whose checksum is right and which holds an object is refused, and nothing of it runs."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "000001.ckpt"
-    write_checkpoint(path, "a-run", HERE, {"trap": Trap()})
+    write_checkpoint(path, "a-run", HERE, pack({"trap": Trap()}))
     with pytest.raises(CheckpointError, match="it holds no state"):
         read_checkpoint(path, "a-run")
     assert not (tmp_path / "sprung").exists()
@@ -130,7 +133,7 @@ def test_last_two_are_kept(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path / "checkpoints", "a-run")
     assert folder.newest_first() == [] and folder.position() is None
     for epoch in range(12):
-        folder.write(HERE.model_copy(update={"epoch": epoch}), {"epoch": epoch})
+        folder.write(HERE.model_copy(update={"epoch": epoch}), pack({"epoch": epoch}))
     assert [path.name for path in folder.newest_first()] == ["000012.ckpt", "000011.ckpt"]
     assert [read_checkpoint(path, "a-run")["epoch"] for path in folder.newest_first()] == [11, 10]
     folder.set_aside(folder.newest_first()[0])
@@ -159,8 +162,8 @@ def keeper(folder: Path, clock: Clock, takes: float, **more: Any) -> tuple[Check
         return STATE
 
     told: list[str] = []
-    arguments: dict[str, Any] = {"every": None, "stop": StopRequest(), "notice": told.append, **more}
-    return CheckpointKeeper(CheckpointFolder(folder, "a-run"), arguments.pop("state", state), **arguments), told
+    arguments: dict[str, Any] = {"state": state, "size": lambda: 1000, "every": None, "notice": told.append, **more}
+    return CheckpointKeeper(CheckpointFolder(folder, "a-run"), **{"stop": StopRequest(), **arguments}), told
 
 
 @pytest.mark.parametrize("takes", [0.001, 0.1, 3.0])
@@ -175,6 +178,25 @@ def test_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, take
         # A first checkpoint's time is not known before; it is made good for before the second.
         assert kept.seconds <= SHARE * (clock.now - began) or kept.written == 1
     assert kept.written >= min(2000, SHARE * 2000 / takes) * 0.9
+
+
+def test_a_model_that_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint takes as much longer as the model is larger; it is waited for as much longer."""
+    clock = Clock(monkeypatch)
+    size = 1000
+
+    def state() -> Mapping[str, Any]:
+        clock.now += size / 5000
+        return STATE
+
+    kept, _ = keeper(tmp_path, clock, 0.0, state=state, size=lambda: size)
+    began = clock.now
+    for second in range(1000):
+        size = 1000 + 10 * second
+        clock.now += 1.0
+        kept.pause(HERE)
+        assert kept.seconds <= SHARE * (clock.now - began) or kept.written <= 1
+    assert kept.written >= 3
 
 
 def test_every(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,12 +317,14 @@ def spoil_bit(path: Path) -> None:
 def spoil_foreign(path: Path) -> None:
     """Another run's."""
     state = read_checkpoint(path, path.parents[1].name)
-    write_checkpoint(path, "another-run", read_header(path).position, state)
+    write_checkpoint(path, "another-run", read_header(path).position, pack(state))
 
 
 def spoil_content(path: Path) -> None:
     """A right checksum over what is no state of this strategy."""
-    write_checkpoint(path, path.parents[1].name, read_header(path).position, {"strategy": {"task": 1}, "record": 7})
+    write_checkpoint(
+        path, path.parents[1].name, read_header(path).position, pack({"strategy": {"task": 1}, "record": 7})
+    )
 
 
 SPOILED = {
@@ -338,6 +362,45 @@ def test_all_are_damaged(tiny: Path, tmp_path: Path) -> None:
     assert watcher.notices[-1] == "no checkpoint can be used: the run begins anew"
 
 
+JUNK: tuple[Any, ...] = (None, -1, 7, "text", [], {}, 1e300, torch.zeros(2, 2), torch.tensor(3), [{"a": None}])
+
+
+def leaves(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where in a state there is something that holds nothing else, and whatever holds it."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place, *(leaf for key, part in inner for leaf in leaves(part, (*place, key)))]
+
+
+def test_states_of_strangers(tiny: Path, tmp_path: Path) -> None:
+    """Any value of a state may be replaced and the checksum made to fit: a run then goes on from it, from the one
+    before, or anew, or ends with an error of ours; nothing else is raised, and its record is whole."""
+    folder = interrupted(tmp_path / "first")
+    newest = max((folder / "checkpoints").glob("*.ckpt"))
+    generator = random.Random("strangers")
+    ends: set[str] = set()
+    for number in range(60):
+        results = tmp_path / str(number)
+        shutil.copytree(tmp_path / "first", results)
+        path = results / newest.relative_to(tmp_path / "first")
+        state = read_checkpoint(path, folder.name)
+        (*place, last) = generator.choice([leaf for leaf in leaves(state) if leaf])
+        holder = state
+        for key in place:
+            holder = holder[key]
+        holder[last] = generator.choice(JUNK)
+        write_checkpoint(path, folder.name, read_header(path).position, pack(state))
+        watcher = Stopper()
+        try:
+            make(results, watcher)
+        except SeuBenchError as error:
+            ends.add(type(error).__name__)
+        else:
+            ends.add(watcher.notices[0].partition(":")[0].partition(" from ")[0])
+        assert read_record(results / "runs" / folder.name).run_id == folder.name
+        shutil.rmtree(results)
+    assert {"a checkpoint cannot be used", "the run goes on", "RunError"} <= ends, ends
+
+
 def test_restart(tiny: Path, tmp_path: Path) -> None:
     """``restart`` leaves no checkpoint; a finished run is kept until the new one is finished."""
     folder = interrupted(tmp_path)
@@ -371,7 +434,7 @@ def test_another_place(tiny: Path, tmp_path: Path) -> None:
     for path in (folder / "checkpoints").glob("*.ckpt"):
         state = read_checkpoint(path, folder.name)
         state["record"]["environment"]["versions"]["torch"] = "0.4.1"
-        write_checkpoint(path, folder.name, read_header(path).position, state)
+        write_checkpoint(path, folder.name, read_header(path).position, pack(state))
     watcher = Stopper()
     record = make(tmp_path, watcher).record
     assert [place.versions["torch"] for place in record.earlier_environments] == ["0.4.1"]
@@ -385,7 +448,7 @@ def test_other_data(tiny: Path, tmp_path: Path) -> None:
     for path in (folder / "checkpoints").glob("*.ckpt"):
         state = read_checkpoint(path, folder.name)
         state["record"]["data_fingerprint"] = "0" * 64
-        write_checkpoint(path, folder.name, read_header(path).position, state)
+        write_checkpoint(path, folder.name, read_header(path).position, pack(state))
     with pytest.raises(ResultsError, match="the data sets are not those that the run began with"):
         make(tmp_path, Stopper())
     assert len(list((folder / "checkpoints").glob("*.ckpt"))) == 2

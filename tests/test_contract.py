@@ -189,6 +189,51 @@ class Twice(StagedStrategy):
         return [Step(lambda: self.training_stage(task)) for _ in range(2)]
 
 
+class Forgetful(StagedStrategy):
+    """Holds the weights near where the last task left them, and tells nobody that it remembers where that was."""
+
+    anchor: Sequence[torch.Tensor] = ()
+
+    def steps(self, task: TaskData) -> Sequence[Step]:
+        """Training, after which the anchor is dropped."""
+        return [Step(lambda: self.training_stage(task), lambda _: self._drop())]
+
+    def _drop(self) -> None:
+        self.anchor = [weight.detach().clone() for weight in self.model.parameters()]
+
+    def penalty(self) -> torch.Tensor | None:
+        """Squared distance to the anchor."""
+        terms = [(w - a).square().sum() for a, w in zip(self.anchor, self.model.parameters(), strict=False)]
+        return torch.stack(terms).sum() if terms else None
+
+
+class Pickled(Forgetful):
+    """Tells what it remembers as an object."""
+
+    def own_state(self) -> dict[str, Any]:
+        """What only pickle could write."""
+        return {"anchor": object}
+
+
+class Grown(BackboneModel):
+    """Grows behind the back of whoever would make it again."""
+
+    def train(self, mode: bool = True) -> Any:
+        """One weight more, when it is trained first."""
+        if mode and not hasattr(self, "more"):
+            self.more = nn.Parameter(torch.zeros(1))
+        return super().train(mode)
+
+
+def grown(setting: Setting, model: BackboneModel) -> StagedStrategy:
+    """A strategy whose model says nothing of its architecture."""
+    features = model.heads[0].in_features
+    made = Grown(model.backbone, features, model.classes)
+    strategy = StagedStrategy.of(setting, model=made)
+    strategy.steps = lambda task: made.train() and [Step(lambda: strategy.training_stage(task))]  # type: ignore[method-assign,assignment]
+    return strategy
+
+
 class HidingModel(BackboneModel):
     """Keeps parameters where PyTorch does not look for them."""
 
@@ -225,6 +270,8 @@ def test_contract_passes_what_is_sound(tmp_path: Path) -> None:
     contract.test_sees_no_later_task_and_no_test_image(trial)
     contract.test_does_not_train_on_validation_images(trial)
     contract.test_evaluation_changes_nothing(trial)
+    contract.test_goes_on_where_it_was_left(trial)
+    contract.test_model_can_be_made_again(trial)
     contract.test_depends_on_the_seed_alone(trial)
     contract.test_counts_its_parameters(trial)
     contract.test_leaves_a_whole_record(trial, tmp_path)
@@ -241,6 +288,9 @@ def test_contract_passes_what_is_sound(tmp_path: Path) -> None:
         (Broken(Drawing.of), "evaluation_changes_nothing", "drew random numbers"),
         (Broken(Unseeded.of), "depends_on_the_seed_alone", "drawn elsewhere"),
         (Broken(seedless), "depends_on_the_seed_alone", "use setting.seed"),
+        (Broken(Forgetful.of), "goes_on_where_it_was_left", "between two tasks ends with other weights"),
+        (Broken(Pickled.of), "goes_on_where_it_was_left", "more than tensors and plain values"),
+        (Broken(grown), "model_can_be_made_again", "cannot be made again"),
         (Broken(more_parameters=1), "counts_its_parameters", "cost said"),
         (Broken(hiding), "counts_its_parameters", r"task_module\(2\) lacks 1 parameters of 2 numbers"),
     ],

@@ -60,8 +60,15 @@ def computed(content: bytes, images: Tensor) -> Any:
     return session.run(["logits"], {"images": images.numpy()})[0]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("task", [0, 1])
+@pytest.mark.parametrize(
+    ("strategy", "task"),
+    [
+        # An export takes seconds; the two with the most to get wrong are made always.
+        pytest.param(strategy, task, marks=[] if (strategy, task) in (("seu", 1), ("ltg", 1)) else pytest.mark.crash)
+        for strategy in STRATEGIES
+        for task in (0, 1)
+    ],
+)
 def test_same_logits(command: Command, folders: dict[str, Path], tmp_path: Path, strategy: str, task: int) -> None:
     """For one image and for seven, to 1e-4; the file is whole and about this task only, and only its name is told."""
     path = tmp_path / "deep" / "network.onnx"

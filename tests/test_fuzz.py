@@ -20,6 +20,7 @@ from seu_bench.benchmark_file import BenchmarkFile
 from seu_bench.checkpoint import Position, read_checkpoint, read_header, write_checkpoint
 from seu_bench.errors import SeuBenchError
 from seu_bench.leaderboard import build_leaderboards, left_out, load_records, write_leaderboards
+from seu_bench.packing import pack
 from seu_bench.record import find_record, read_record, read_records, write_record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
@@ -240,7 +241,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
     path = tmp_path_factory.mktemp("checkpoints") / "000001.ckpt"
     payload = {"strategy": {"weight": torch.arange(6.0).view(2, 3), "seen": [1, 2]}, "record": {"run": "a", "n": 1.5}}
-    write_checkpoint(path, "a-run", Position(task=1, stage="training", epoch=1, epochs=2), payload)
+    write_checkpoint(path, "a-run", Position(task=1, stage="training", epoch=1, epochs=2), pack(payload))
     return path.read_bytes()
 
 

@@ -692,19 +692,3 @@ def test_choices_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     record = Record(**given, protocol="p", seed=0, choices=(("new", "new"), ("reuse 0", "[bold]adapt 0")))
     Console(width=100).print(record_summary(record))
     assert "- task 1: reuse 0, [bold]adapt 0\n" in capsys.readouterr().out.replace(" \n", "\n")
-
-
-def test_grows_to_an_architecture() -> None:
-    """A new model gets what a learned one has grown, frozen as it is; with the weights it computes the same."""
-    stream = class_stream([[0, 1], [2, 3], [4, 5, 6]])
-    model = learn(stream, build(stream, "ltg"), 2).model
-    again = build(stream, "ltg").model
-    again.grow_to(json.loads(json.dumps(model.architecture())))
-    again.load_state_dict(model.state_dict())
-    assert again.architecture() == model.architecture()
-    frozen = [name for name, weight in again.named_parameters() if not weight.requires_grad]
-    assert frozen == [name for name, weight in model.named_parameters() if not weight.requires_grad] != []
-    for task in (0, 1):
-        assert torch.equal(logits_of(again, stream, task), logits_of(model, stream, task))
-    with pytest.raises(ValueError, match="do not fit"):
-        again.grow_to(model.architecture())

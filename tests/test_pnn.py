@@ -609,19 +609,3 @@ def test_state_holds_what_trains(variant: Variant) -> None:
     momenta = [entry["momentum_buffer"] for entry in state["optimizer"]["state"].values()]
     for tensors in (state["weights"].values(), state["best"]["kept"].values(), momenta):
         assert sum(tensor.numel() for tensor in tensors) == trained
-
-
-def test_grows_to_an_architecture() -> None:
-    """A new model gets what a learned one has grown, frozen as it is; with the weights it computes the same."""
-    stream = class_stream([[0, 1], [2, 3], [4, 5, 6]])
-    model = learn(stream, build(stream, "pnn"), 2).model
-    again = build(stream, "pnn").model
-    again.grow_to(json.loads(json.dumps(model.architecture())))
-    again.load_state_dict(model.state_dict())
-    assert again.architecture() == model.architecture()
-    frozen = [name for name, weight in again.named_parameters() if not weight.requires_grad]
-    assert frozen == [name for name, weight in model.named_parameters() if not weight.requires_grad] != []
-    for task in (0, 1):
-        assert torch.equal(logits_of(again, stream, task), logits_of(model, stream, task))
-    with pytest.raises(ValueError, match="do not fit"):
-        again.grow_to(model.architecture())

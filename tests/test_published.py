@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pandas
 import pytest
 
 import seu_bench
+from seu_bench.keeping import SHARE
 from seu_bench.leaderboard import write_leaderboards
 from seu_bench.registry import Registry
 
@@ -99,6 +101,19 @@ def test_page_comes_from_the_records() -> None:
         [sys.executable, ROOT / "scripts" / "searchers_table.py", SEARCHERS], capture_output=True, text=True, check=True
     )
     assert made.stdout == SEARCHERS.with_suffix(".md").read_text(encoding="utf-8")
+
+
+def test_reliability_comes_from_what_was_measured() -> None:
+    """The page of checkpoints is what the script makes of the measurements, and by default they keep to their share."""
+    page = ROOT / "results" / "published" / "reliability.md"
+    script = [sys.executable, ROOT / "scripts" / "checkpoint_cost.py", "page", page.with_suffix(".json")]
+    made = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert made.stdout == page.read_text(encoding="utf-8")
+    runs = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["runs"]
+    default = [run for run in runs if run["policy"] == "default"]
+    assert len(default) == len(runs) / 2 >= 5
+    for run in default:
+        assert run["checkpoint_seconds"] <= SHARE * run["seconds"], run["strategy"]
 
 
 def test_every_search_is_whole(searches: pandas.DataFrame) -> None:

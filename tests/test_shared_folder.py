@@ -19,9 +19,6 @@ from seu_bench.leaderboard import build_leaderboards, write_leaderboards
 from seu_bench.locks import alone_in
 from seu_bench.record import Record, read_records, record_path, write_record
 
-PROCESSES = 8
-RUNS = 25
-
 #: Two tasks of a few images, ranked, over in no time.
 BENCHMARK = """
 name = "few"
@@ -74,13 +71,14 @@ sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child i
 """
 
 
-def test_many_processes_share_a_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("processes", "runs"), [(4, 5), pytest.param(8, 25, marks=pytest.mark.crash)])
+def test_many_processes_share_a_folder(tmp_path: Path, processes: int, runs: int) -> None:
     """Each makes the leaderboards after each of its runs, so the last one must have seen all records."""
     site = write_package(tmp_path / "site", "a-stranger", {"tiny": "tiny_plugin"}, {"tiny_plugin": TINY})
     (tmp_path / "few.toml").write_text(BENCHMARK)
     results = tmp_path / "results"
     done = subprocess.run(
-        [sys.executable, "-c", WORKERS, str(PROCESSES), str(RUNS), str(results), str(tmp_path / "few.toml")],
+        [sys.executable, "-c", WORKERS, str(processes), str(runs), str(results), str(tmp_path / "few.toml")],
         capture_output=True,
         text=True,
         check=False,
@@ -89,8 +87,8 @@ def test_many_processes_share_a_folder(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     records = list(read_records(results))
     whole = [record for record in records if isinstance(record, Record) and record.status == "finished"]
-    assert len(records) == len(whole) == PROCESSES * RUNS
-    assert {record.seed for record in whole} == set(range(PROCESSES * RUNS))
+    assert len(records) == len(whole) == processes * runs
+    assert {record.seed for record in whole} == set(range(processes * runs))
     left = [path.name for path in results.rglob("*") if path.name.startswith((".", "lock"))]
     assert left == []
     (board,) = build_leaderboards(results)
@@ -101,7 +99,7 @@ def test_many_processes_share_a_folder(tmp_path: Path) -> None:
     assert (results / "leaderboards" / f"{board.name}.md").read_text(encoding="utf-8") == board.to_markdown()
     with (results / "leaderboards" / f"{board.name}.csv").open(encoding="utf-8", newline="") as file:
         (row,) = csv.DictReader(file)
-    assert row["seeds"] == str(PROCESSES * RUNS)
+    assert row["seeds"] == str(processes * runs)
     assert set(row["run_ids"].split()) == {record.run_id for record in whole}
     mean = sum(float(record.metrics["acc"] or 0) for record in whole) / len(whole)
     assert float(row["acc_mean"]) == pytest.approx(mean)

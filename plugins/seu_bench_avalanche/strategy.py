@@ -19,7 +19,8 @@ from avalanche.training.supervised import Cumulative as StockCumulative
 from avalanche.training.supervised import JointTraining as StockJoint
 from torch import Tensor, nn
 
-from seu_bench.errors import CheckpointError, RunError, SeuBenchError
+from seu_bench.checkpoint import fitting
+from seu_bench.errors import RunError
 from seu_bench.loading import MixedLoader
 from seu_bench.multihead import BackboneModel
 from seu_bench.seeding import RandomState, derive_seed
@@ -82,6 +83,7 @@ class AvalancheStrategy(StagedStrategy):
         self.passes = PassCounter(model.backbone)
         self.randomness = RandomState(derive_seed(self.seed, "avalanche"), self.device)
         self.memory = None if memory is None else memory(self)
+        self.resumable = memory is not None
         self._not_put_back: Mapping[str, Any] | None = None
 
     def train(self, experiences: Any, eval_streams: Any = None, **kwargs: Any) -> Any:
@@ -116,16 +118,8 @@ class AvalancheStrategy(StagedStrategy):
         self._not_put_back = dict(state["memory"])
 
     def _put_back(self) -> None:
-        try:
+        with fitting("what the strategy remembers"):
             self._required_memory().load(self._not_put_back or {}, self.experience.origin_stream)  # type: ignore[union-attr]
-        except SeuBenchError:
-            raise
-        except Exception as error:
-            first = next(iter(str(error).splitlines()), "")
-            raise CheckpointError(
-                f"what was remembered does not fit this strategy and stream: {type(error).__name__}: {first}",
-                remedy="it is of another version of seu-bench or of a plugin; begin anew with --restart",
-            ) from error
         self._not_put_back = None
 
     def _required_memory(self) -> Memory:

@@ -21,7 +21,7 @@ import torch
 from seu_bench.metrics import EVALUATION, forgetting
 from seu_bench.seeding import RandomState
 from seu_bench.streams import TaskStream
-from seu_bench.testing.resuming import check_goes_on, is_resumable
+from seu_bench.testing.resuming import check_goes_on, check_made_again, is_resumable
 from seu_bench.testing.streams import poison
 from seu_bench.testing.trial import Learner, Trial, drawn, require, same, stored_parameters, used_parameters
 
@@ -109,6 +109,10 @@ class StrategyContract(OneThread):
         if not is_resumable(trial.learner("tiny_three")):
             pytest.skip("this strategy begins anew where a run was interrupted")
         check_goes_on(trial, "tiny_three")
+
+    def test_model_can_be_made_again(self, trial: Trial) -> None:
+        """From its architecture, as JSON holds it, and its weights a new model is made that answers the same."""
+        check_made_again(trial, "tiny_three")
 
     # ------------------------------------------------------------------ what it may see
 

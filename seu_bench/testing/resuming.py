@@ -1,8 +1,9 @@
-"""Whether a strategy goes on from a checkpoint as if nothing had happened."""
+"""Whether a strategy goes on from a checkpoint as if nothing had happened, and its model can be made again."""
 
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import torch
@@ -34,6 +35,30 @@ def check_goes_on(trial: Trial, benchmark: str) -> None:
             same(whole.weights(), learner.weights()),
             f"a run that was interrupted {place} ends with other weights than one that was not: own_state() must give "
             "all that the strategy remembers beside its model, the stages' own_state() all that decides how they go on",
+        )
+
+
+def check_made_again(trial: Trial, benchmark: str) -> None:
+    """Learn a stream, and make the model once more as it is made of a file.
+
+    Raises:
+        AssertionError: it cannot be made, or answers otherwise.
+    """
+    learner, again = trial.learner(benchmark).learn_all(), trial.learner(benchmark)
+    try:
+        again.model.grow_to(json.loads(json.dumps(learner.model.architecture(), allow_nan=False)))
+        again.model.load_state_dict(learner.model.state_dict())
+    except Exception as error:
+        first = next(iter(str(error).splitlines()), "")
+        require(
+            False,
+            "the model cannot be made again from architecture() and its weights: no run could go on with it, and "
+            f"load_model() would fail: {type(error).__name__}: {first}",
+        )
+    for task in range(learner.tasks):
+        require(
+            torch.equal(learner.logits(task), again.logits(task)),
+            f"task {task}: a model made again from architecture() and its weights answers otherwise",
         )
 
 
