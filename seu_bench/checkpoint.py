@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -105,7 +105,7 @@ def read_header(path: Path) -> Header:
 
 
 def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, Any]:
-    """What a checkpoint holds, its tensors on ``device``.
+    """What a checkpoint holds: on ``device`` what was on an accelerator, on the CPU what was there.
 
     Raises:
         CheckpointError: the file cannot be read, is cut or changed, is another run's, or of another version.
@@ -130,13 +130,20 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
     if hashlib.sha256(content).hexdigest() != header.sha256:
         raise _refused(path, "its content was changed: the checksum does not fit")
     try:
-        state = unpack(torch.load(io.BytesIO(content), map_location=device, weights_only=True))
+        state = unpack(torch.load(io.BytesIO(content), map_location=_onto(device), weights_only=True))
     except Exception as error:  # whatever a file from a stranger can make torch raise
         first = next(iter(str(error).splitlines()), "")
         raise _refused(path, f"it holds no state: {type(error).__name__}: {first}") from error
     if not isinstance(state, dict):
         raise _refused(path, f"it holds no state but {type(state).__name__}")
     return state
+
+
+def _onto(device: str) -> Callable[[Any, str], Any]:
+    """Where ``torch.load`` puts a tensor: random states and tables belong to the CPU wherever a run goes on."""
+    from torch.serialization import default_restore_location
+
+    return lambda storage, location: storage if location == "cpu" else default_restore_location(storage, device)
 
 
 def _header(path: Path, line: bytes) -> Header:

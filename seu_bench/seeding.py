@@ -50,11 +50,8 @@ class RandomState:
         return dict(self._inside)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what :meth:`state_dict` gave, on whichever device its tensors are."""
-        name, keys, *rest = state["numpy"]
-        self._inside = {**state, "torch": state["torch"].cpu(), "numpy": [name, keys.cpu(), *rest]}
-        if "cuda" in state:
-            self._inside["cuda"] = state["cuda"].cpu()
+        """Continue from what :meth:`state_dict` gave; on an accelerator that it knows nothing of, from the seed."""
+        self._inside = {**self._inside, **state}
 
     def _capture(self) -> dict[str, Any]:
         numpy_state: Any = np.random.get_state(legacy=True)

@@ -356,7 +356,7 @@ def test_memory_between_tasks_can_be_kept() -> None:
     second = build(source, "ewc", width=0.05)
     state, consolidation = torch.load(file, weights_only=True)
     second.model.load_state_dict(state)
-    second.consolidation.load_state_dict(consolidation)
+    second.consolidation.load_state_dict(consolidation, second.device)
     scenario = source.avalanche()
     second.train(scenario.train_stream[2], eval_streams=[scenario.streams["valid"]])
     assert same(weights(second.model), weights(whole.model))

@@ -47,8 +47,8 @@ class Consolidation:
         """Tensors and plain values only."""
         return {"fisher": dict(self.fisher), "anchor": dict(self.anchor), "tasks": self.tasks}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
-        self.fisher = dict(state["fisher"])
-        self.anchor = dict(state["anchor"])
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+        """Go on from what :meth:`state_dict` gave, with tensors on ``device``."""
+        self.fisher = {name: tensor.to(device) for name, tensor in state["fisher"].items()}
+        self.anchor = {name: tensor.to(device) for name, tensor in state["anchor"].items()}
         self.tasks = state["tasks"]

@@ -62,7 +62,7 @@ class FisherStage(Stage[dict[str, Tensor]]):
 
     def load_own_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`own_state` gave."""
-        self.estimate = dict(state["estimate"])
+        self.estimate = {name: tensor.to(self.device) for name, tensor in state["estimate"].items()}
 
     def _by_batch(self, meter: EpochMeter) -> dict[str, Tensor]:
         parameters = trainable(self.model)

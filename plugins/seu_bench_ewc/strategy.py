@@ -52,7 +52,7 @@ class Ewc(StagedStrategy):
 
     def load_own_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`own_state` gave."""
-        self.consolidation.load_state_dict(state)
+        self.consolidation.load_state_dict(state, self.device)
 
     def penalty(self) -> Tensor | None:
         """``ewc_lambda/2 * sum_i F_i (theta_i - theta*_i)^2``; nothing before the second task."""

@@ -65,7 +65,7 @@ class ZeroCostSearch(Stage[Genotype]):
         """Go on from what :meth:`own_state` gave."""
         self.genotypes = [Genotype.from_dict(value) for value in state["genotypes"]]
         self.scores = {name: list(scores) for name, scores in state["scores"].items()}
-        self.images = state["images"]
+        self.images = state["images"].to(self.device)
 
     def _keep(self, name: str, score: float) -> None:
         if math.isnan(score):
