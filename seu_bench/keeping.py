@@ -13,9 +13,9 @@ from seu_bench.stopping import StopRequest
 
 #: Share of a run's time that checkpoints may take, unless the user says how often to write them.
 SHARE: Final = 0.02
-#: What writing is expected to take before it was measured: seconds, and bytes of the model per second.
+#: What writing is expected to take where it was not measured yet: seconds at least, and bytes per second.
 _LEAST_SECONDS: Final = 0.02
-_SPEED: Final = 3e7
+_SPEED: Final = 1e8
 
 
 class CheckpointKeeper:
@@ -24,7 +24,7 @@ class CheckpointKeeper:
     Args:
         folder: where they go.
         state: the run's whole state now.
-        size: bytes of the model now, by which a checkpoint's size is judged before it is made.
+        size: bytes that the model's part of it will have, by which it is judged before it is made.
         every: seconds between two checkpoints at least; ``None``: as often as takes no more than :data:`SHARE` of the
             run's time.
         stop: whether the run is to stop.
@@ -83,10 +83,8 @@ class CheckpointKeeper:
 
     def _expected(self) -> float:
         """Seconds that the next checkpoint is expected to take: as many as the last, and more where the model grew."""
-        size = self._size()
-        if not self._last_size:
-            return _LEAST_SECONDS + size / _SPEED
-        return self._last_seconds * max(1.0, size / self._last_size)
+        last = self._last_seconds if self.written else _LEAST_SECONDS
+        return last + max(0, self._size() - self._last_size) / _SPEED
 
     def _write(self, position: Position) -> None:
         began = time.monotonic()

@@ -171,7 +171,7 @@ class _Run:
         self.keeper = CheckpointKeeper(
             self.folder.checkpoints,
             lambda: {"strategy": self.strategy.state_dict(), "record": self.logbook.state_dict()},
-            lambda: sum(weight.nbytes for weight in self.strategy.model.parameters()),
+            self._checkpoint_bytes,
             every=execution.checkpoint_every,
             stop=self.stop,
             notice=self.listeners.notice,
@@ -334,6 +334,11 @@ class _Run:
     def _pause(self, position: Position, *, resumable: bool) -> None:
         self.lock.check()
         self.keeper.pause(position, resumable=resumable)
+
+    def _checkpoint_bytes(self) -> int:
+        """What trains is there three times: as it is, its momentum, and the best so far."""
+        weights = self.strategy.model.parameters()
+        return sum(weight.nbytes * (3 if weight.requires_grad else 1) for weight in weights)
 
     @property
     def _is_resumable(self) -> bool:
