@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -91,7 +92,18 @@ class FolderLock:
         except (OSError, ValueError) as error:
             raise cannot_write(self.path, error) from error
         remove_parts(self.folder)
+        self._remove_stranded()
         return True
+
+    def _remove_stranded(self) -> None:
+        """Remove markers that a process had moved aside when it was killed in the middle of following another."""
+        aside = re.compile(rf"{re.escape(self.path.name)}\.(break|restore)\.(\d+)\.[0-9a-f]+")
+        with contextlib.suppress(OSError):
+            for path in self.folder.glob(f"{self.path.name}.*"):
+                found = aside.fullmatch(path.name)
+                if found and lives(int(found[2]), None) is False:
+                    with contextlib.suppress(OSError):
+                        path.unlink()
 
     @contextlib.contextmanager
     def undone_on_failure(self) -> Iterator[None]:

@@ -46,7 +46,7 @@ class RunFolder:
     @property
     def is_tidy(self) -> bool:
         """Whether nothing is left of an attempt that was killed when it had finished."""
-        leftovers = (self.checkpoints.folder, self.previous, self.folder / LOCK_NAME)
+        leftovers = (self.checkpoints.folder, self.previous, *self.folder.glob(f"{LOCK_NAME}*"))
         return not any(os.path.lexists(path) for path in leftovers)
 
     def begin_anew(self) -> None:

@@ -404,3 +404,18 @@ class TestProcesses:
 
     def test_number_that_cannot_be(self) -> None:
         assert not lives(2**40, None)
+
+
+def test_marker_left_aside(tmp_path: Path) -> None:
+    """What a process left that was killed while it followed another is removed by the next; nobody else's is."""
+    folder = tmp_path / "a-run"
+    folder.mkdir()
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
+        pass
+    left = folder / f"lock.break.{process.pid}.{'0f' * 16}"
+    other = folder / f"lock.break.{os.getpid()}.{'0f' * 16}"
+    mine = folder / "lock.txt"
+    for path in (left, other, mine):
+        path.touch()
+    with RunLock(folder):
+        assert not left.exists() and other.exists() and mine.exists()
