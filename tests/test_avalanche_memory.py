@@ -231,7 +231,7 @@ def test_state_of_another_run_is_refused(name: str, spoil: Any) -> None:
     second = build(name, source)
     second.load_state_dict(state)
     before = weights(second.model)
-    with pytest.raises(CheckpointError, match="does not fit this strategy and stream"):
+    with pytest.raises(CheckpointError, match="does not fit what the strategy remembers"):
         next(go_on(second, source, range(1, 2)))
     assert same(weights(second.model), before)
 

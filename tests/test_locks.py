@@ -116,6 +116,7 @@ class TestHolding:
         code = (
             "import os, signal, sys, time; from pathlib import Path; import seu_bench.markers as markers\n"
             "from seu_bench.locks import RunLock\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what runs in the background\n"
             "def interrupt(*a, **k): os.kill(os.getpid(), signal.SIGINT); return 0\n"
             "if sys.argv[2] == 'sleep': time.sleep = interrupt\n"
             "else: markers.started = interrupt\n"
