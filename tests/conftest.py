@@ -122,6 +122,14 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     return call
 
 
+def folder_of_run(command: Command, *asked: object) -> Path:
+    """The folder of the run that a command ``run`` makes."""
+    answer = command("run", *asked)
+    assert answer.status == 0, answer.err
+    (record,) = [line.removeprefix("record: ") for line in answer.out.splitlines() if line.startswith("record: ")]
+    return Path(record).parent
+
+
 @pytest.fixture
 def install(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Install]:
     """Install a package for the length of a test: its name, its entry points and its modules' source."""

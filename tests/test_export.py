@@ -14,7 +14,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from conftest import Command
+from conftest import Command, folder_of_run
 from torch import Tensor, nn
 
 from seu_bench.errors import RequestError, ResultsError
@@ -43,10 +43,7 @@ def folders(command: Command, results: Path) -> dict[str, Path]:
     found = {}
     for strategy in STRATEGIES:
         asked = (*SMALL, *OPTIONS.get(strategy, ()), "--device", "cpu", "--results", results)
-        answer = command("run", "--strategy", strategy, *asked)
-        assert answer.status == 0, answer.err
-        (record,) = [line.removeprefix("record: ") for line in answer.out.splitlines() if line.startswith("record: ")]
-        found[strategy] = Path(record).parent
+        found[strategy] = folder_of_run(command, "--strategy", strategy, *asked)
     return found
 
 

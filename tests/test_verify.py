@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Answer, Command
+from conftest import Answer, Command, folder_of_run
 
 from seu_bench.checks import differences
 from seu_bench.model_file import SEALED
@@ -51,10 +51,7 @@ def folders(command: Command, results: Path) -> dict[str, Path]:
     found = {}
     for strategy in STRATEGIES:
         small = (*SMALL, *SMALL_SEU) if strategy == "seu" else SMALL
-        answer = command("run", "--strategy", strategy, *small, "--results", results)
-        assert answer.status == 0, answer.err
-        (record,) = [line.removeprefix("record: ") for line in answer.out.splitlines() if line.startswith("record: ")]
-        found[strategy] = Path(record).parent
+        found[strategy] = folder_of_run(command, "--strategy", strategy, *small, "--results", results)
     return found
 
 

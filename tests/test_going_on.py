@@ -1,0 +1,238 @@
+"""A run that goes on: the checkpoint before a damaged one is used, and the record says what is true of the whole."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from seu_bench.checkpoint import CheckpointFolder, read_checkpoint, read_header, write_checkpoint
+from seu_bench.errors import Interruption, ResultsError, RunError, SeuBenchError
+from seu_bench.hookspecs import hookimpl
+from seu_bench.packing import pack
+from seu_bench.record import read_record
+from seu_bench.registry import Registry
+from seu_bench.resolve import Request, resolve
+from seu_bench.runner import Execution, Outcome, execute
+from seu_bench.stages import StageProgress
+from seu_bench.stopping import StopRequest
+
+
+class Stopper:
+    """A watcher that stops a run when so many epochs of training are done, and writes down what it is told."""
+
+    def __init__(self, stop: StopRequest | None = None, after: int = 0) -> None:
+        self.stop = stop
+        self.after = after
+        self.notices: list[str] = []
+
+    @hookimpl
+    def stage_progress(self, progress: StageProgress) -> None:
+        """Count."""
+        if progress.stage == "training" and progress.epoch:
+            self.after -= 1
+            if self.stop is not None and self.after == 0:
+                self.stop.ask(Interruption("stopped by the test", 143))
+
+    @hookimpl
+    def run_notice(self, message: str) -> None:
+        """Keep."""
+        self.notices.append(message)
+
+
+def make(results: Path, watcher: Stopper, **more: Any) -> Outcome:
+    """Five epochs of ``tiny`` on each task of eight images, with a checkpoint after each epoch."""
+    registry = Registry()
+    registry.manager.register(watcher, name="watcher")
+    options = more.pop("options", {}) | {"epochs": 5}
+    run = resolve(registry, Request("tiny", protocol="smoke", limit=8, options=options))
+    execution = Execution(results, device="cpu", **({"checkpoint_every": 0.0} | more))
+    return execute(registry, run, execution, stop=watcher.stop)
+
+
+def interrupted(results: Path, **more: Any) -> Path:
+    """A run that was stopped in its third task; its folder."""
+    stop = StopRequest()
+    with pytest.raises(Interruption, match="stopped by the test"):
+        make(results, Stopper(stop, after=13), **more)
+    (folder,) = (results / "runs").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "record.json"]
+    return folder
+
+
+def spoil_cut(path: Path) -> None:
+    """Half of it."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def spoil_bit(path: Path) -> None:
+    """One bit of the weights."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def spoil_foreign(path: Path) -> None:
+    """Another run's."""
+    state = read_checkpoint(path, path.parents[1].name)
+    write_checkpoint(path, "another-run", read_header(path).position, pack(state))
+
+
+def spoil_content(path: Path) -> None:
+    """A right checksum over what is no state of this strategy."""
+    write_checkpoint(
+        path, path.parents[1].name, read_header(path).position, pack({"strategy": {"task": 1}, "record": 7})
+    )
+
+
+SPOILED = {
+    spoil_cut: "bytes long, and was",
+    spoil_bit: "the checksum does not fit",
+    spoil_foreign: "it belongs to the run 'another-run'",
+    spoil_content: "the state does not fit the strategy",
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILED)
+def test_the_one_before_is_used(tiny: Path, tmp_path: Path, spoil: Callable[[Path], None]) -> None:
+    """A damaged checkpoint is named and put aside, and the run goes on from the one before to the same result."""
+    expected = make(tmp_path / "whole", Stopper()).record.without_times()
+    folder = interrupted(tmp_path / "parts")
+    newest, before = sorted((folder / "checkpoints").glob("*.ckpt"), reverse=True)
+    position = read_header(before).position
+    spoil(newest)
+    watcher = Stopper()
+    outcome = make(tmp_path / "parts", watcher)
+    assert [SPOILED[spoil] in watcher.notices[0], str(newest) in watcher.notices[0]] == [True, True]
+    assert watcher.notices[1] == f"the run goes on from {position}"
+    assert outcome.record.without_times() == expected
+    assert sorted(path.name for path in folder.iterdir()) == ["model.safetensors", "record.json"]
+
+
+def test_all_are_damaged(tiny: Path, tmp_path: Path) -> None:
+    """Then the run begins anew, and says so."""
+    expected = make(tmp_path / "whole", Stopper()).record.without_times()
+    folder = interrupted(tmp_path / "parts")
+    for path in (folder / "checkpoints").glob("*.ckpt"):
+        spoil_cut(path)
+    watcher = Stopper()
+    assert make(tmp_path / "parts", watcher).record.without_times() == expected
+    assert watcher.notices[-1] == "no checkpoint can be used: the run begins anew"
+
+
+JUNK: tuple[Any, ...] = (None, -1, 7, "text", [], {}, 1e300, torch.zeros(2, 2), torch.tensor(3), [{"a": None}])
+
+
+def leaves(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where in a state there is something that holds nothing else, and whatever holds it."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place, *(leaf for key, part in inner for leaf in leaves(part, (*place, key)))]
+
+
+def test_states_of_strangers(tiny: Path, tmp_path: Path) -> None:
+    """Any value of a state may be replaced and the checksum made to fit: a run then goes on from it, from the one
+    before, or anew, or ends with an error of ours; nothing else is raised, and its record is whole."""
+    folder = interrupted(tmp_path / "first")
+    newest = max((folder / "checkpoints").glob("*.ckpt"))
+    generator = random.Random("strangers")
+    ends: set[str] = set()
+    for number in range(60):
+        results = tmp_path / str(number)
+        shutil.copytree(tmp_path / "first", results)
+        path = results / newest.relative_to(tmp_path / "first")
+        state = read_checkpoint(path, folder.name)
+        (*place, last) = generator.choice([leaf for leaf in leaves(state) if leaf])
+        holder = state
+        for key in place:
+            holder = holder[key]
+        holder[last] = generator.choice(JUNK)
+        write_checkpoint(path, folder.name, read_header(path).position, pack(state))
+        watcher = Stopper()
+        try:
+            make(results, watcher)
+        except SeuBenchError as error:
+            ends.add(type(error).__name__)
+        else:
+            ends.add(watcher.notices[0].partition(":")[0].partition(" from ")[0])
+        assert read_record(results / "runs" / folder.name).run_id == folder.name
+        shutil.rmtree(results)
+    assert {"a checkpoint cannot be used", "the run goes on", "RunError"} <= ends, ends
+
+
+def test_restart(tiny: Path, tmp_path: Path) -> None:
+    """``restart`` leaves no checkpoint; a finished run is kept until the new one is finished."""
+    folder = interrupted(tmp_path)
+    watcher = Stopper()
+    finished = make(tmp_path, watcher, restart=True).record
+    assert watcher.notices == []
+    stop = StopRequest()
+    with pytest.raises(Interruption):
+        make(tmp_path, Stopper(stop, after=3), restart=True)
+    assert read_record(folder / "previous") == finished
+    assert (folder / "previous" / "model.safetensors").is_file() and read_record(folder).status == "interrupted"
+    again = make(tmp_path, Stopper()).record
+    assert again.without_times() == finished.without_times()
+    assert not (folder / "previous").exists()
+
+
+def test_time_and_place_of_what_goes_on(tiny: Path, tmp_path: Path) -> None:
+    """The record has the first start, the seconds of both parts, and no other place where there was none."""
+    folder = interrupted(tmp_path)
+    before = read_record(folder)
+    assert (before.status, before.error) == ("interrupted", "stopped by the test")
+    after = make(tmp_path, Stopper()).record
+    assert (after.started, after.earlier_environments) == (before.started, ())
+    assert (after.seconds or 0) > (before.seconds or 0)
+    assert after.error is None
+
+
+def test_another_place(tiny: Path, tmp_path: Path) -> None:
+    """A run that goes on by other versions says so in its record."""
+    folder = interrupted(tmp_path)
+    for path in (folder / "checkpoints").glob("*.ckpt"):
+        state = read_checkpoint(path, folder.name)
+        state["record"]["environment"]["versions"]["torch"] = "0.4.1"
+        write_checkpoint(path, folder.name, read_header(path).position, pack(state))
+    watcher = Stopper()
+    record = make(tmp_path, watcher).record
+    assert [place.versions["torch"] for place in record.earlier_environments] == ["0.4.1"]
+    assert record.environment.versions["torch"] != "0.4.1"
+    assert "made elsewhere or by other versions" in watcher.notices[-1]
+
+
+def test_other_data(tiny: Path, tmp_path: Path) -> None:
+    """A run does not go on on data that are not those it began with; nothing is lost."""
+    folder = interrupted(tmp_path)
+    for path in (folder / "checkpoints").glob("*.ckpt"):
+        state = read_checkpoint(path, folder.name)
+        state["record"]["data_fingerprint"] = "0" * 64
+        write_checkpoint(path, folder.name, read_header(path).position, pack(state))
+    with pytest.raises(ResultsError, match="the data sets are not those that the run began with"):
+        make(tmp_path, Stopper())
+    assert len(list((folder / "checkpoints").glob("*.ckpt"))) == 2
+
+
+def test_divergence(tiny: Path, tmp_path: Path) -> None:
+    """A loss that is NaN: failed, with stage and epoch; the last finite checkpoint stays, and can be loaded."""
+    with pytest.raises(RunError, match="the loss became nan in stage 'training' of task 1, epoch 1"):
+        make(tmp_path, Stopper(), options={"fault": "diverge"})
+    (folder,) = (tmp_path / "runs").iterdir()
+    record = read_record(folder)
+    assert record.status == "failed" and "training" in (record.error or "") and "epoch 1" in (record.error or "")
+    newest = CheckpointFolder(folder / "checkpoints", folder.name).newest_first()[0]
+    assert str(read_header(newest).position) == "task 2"
+    for tensor in read_checkpoint(newest, folder.name)["strategy"]["weights"].values():
+        assert bool(tensor.isfinite().all())
+
+
+def test_no_weights(tiny: Path, tmp_path: Path) -> None:
+    """Nothing but the record is left where no model is wanted."""
+    record = make(tmp_path, Stopper(), keep_weights=False).record
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert [path.name for path in folder.iterdir()] == ["record.json"]
+    assert record.weights_sha256 is None
