@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seu_bench.computing import Compilation, Precision
 from seu_bench.interfaces import PATIENCE
 from seu_bench.record import Record
 from seu_bench.registry import Registry
@@ -33,6 +34,9 @@ def run(
     checkpoint_every: float | None = None,
     max_seconds: float | None = None,
     keep_weights: bool = True,
+    feature_cache: int | None = None,
+    precision: Precision = "float32",
+    compilation: Compilation = "auto",
     progress: bool = False,
 ) -> Record:
     """Make one run and return its record; the keywords are named as the options of ``seu-bench run``.
@@ -44,6 +48,9 @@ def run(
         benchmark: a name, or the path of a TOML file.
         options: what ``-o key=value`` sets, by key.
         keep_weights: what ``--no-weights`` switches off.
+        feature_cache: bytes, at most, for outputs of frozen layers; ``None``: half of what is free; 0: none.
+        precision: what learning computes in; accuracies are measured in float32.
+        compilation: what ``--compile`` says.
         progress: whether to draw progress bars.
 
     Raises:
@@ -52,7 +59,9 @@ def run(
     """
     stop = StopRequest(max_seconds)
     registry = Registry()
-    request = Request(strategy, benchmark, searcher, creator, protocol, seed, dict(options or {}), limit, synthetic)
+    request = Request(
+        strategy, benchmark, searcher, creator, protocol, seed, dict(options or {}), limit, synthetic, precision
+    )
     resolved = resolve(registry, request)
     if progress:
         from seu_bench.progress import ProgressDisplay
@@ -66,5 +75,7 @@ def run(
         patience=patience,
         checkpoint_every=checkpoint_every,
         keep_weights=keep_weights,
+        feature_cache=feature_cache,
+        compilation=compilation,
     )
     return execute(registry, resolved, execution, stop=stop).record

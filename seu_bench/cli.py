@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from seu_bench._version import __version__
 from seu_bench.cli_models import export, verify
-from seu_bench.cli_options import data_option, device_option, request_options, results_option
+from seu_bench.cli_options import data_option, device_option, number_of_bytes, request_options, results_option
 from seu_bench.cli_plugins import check_plugin, list_
 from seu_bench.cli_runs import runs
 from seu_bench.errors import Interruption, SeuBenchError
@@ -60,6 +60,21 @@ def cli() -> None:
     default=None,
     help="Stop at a checkpoint before so many seconds are over, with exit status 75; the same command goes on.",
 )
+@click.option(
+    "--feature-cache",
+    callback=number_of_bytes,
+    metavar="BYTES",
+    default=None,
+    help="Memory for outputs of frozen layers, such as 0, 500M or 2G [default: half of what is free].",
+)
+@click.option(
+    "--compile",
+    "compilation",
+    type=click.Choice(["auto", "never", "always"]),
+    default="auto",
+    show_default=True,
+    help="Compile SEU's units for their training: auto where the passes ahead are worth it, and a compiler is there.",
+)
 @click.option("--no-weights", "keep_weights", flag_value=False, default=True, help="Keep no model of a finished run.")
 def run(
     results: Path,
@@ -69,6 +84,8 @@ def run(
     patience: float,
     checkpoint_every: float | None,
     max_seconds: float | None,
+    feature_cache: int | None,
+    compilation: Literal["auto", "never", "always"],
     keep_weights: bool,
     **asked: Any,
 ) -> None:
@@ -91,7 +108,9 @@ def run(
     from seu_bench.wording import why_not_ranked
 
     registry.manager.register(ProgressDisplay(shorter=resolved.shorter), name="progress")
-    execution = Execution(results, data_root, device, restart, patience, checkpoint_every, keep_weights)
+    execution = Execution(
+        results, data_root, device, restart, patience, checkpoint_every, keep_weights, feature_cache, compilation
+    )
     with stop.on_signals():
         outcome = execute(registry, resolved, execution, stop=stop)
     console = wide_console()

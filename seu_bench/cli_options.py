@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,11 +58,29 @@ def request_options(command: CommandT) -> CommandT:
             default=None,
             help="At most so many images per task and split; never ranked.",
         ),
+        click.option(
+            "--precision",
+            type=click.Choice(["float32", "bf16-features", "bf16"]),
+            default="float32",
+            show_default=True,
+            help="What learning computes in: bf16 by autocast, or only outputs of frozen layers kept in it. "
+            "Accuracies are measured in float32.",
+        ),
         click.option("--synthetic", is_flag=True, help="Made-up images in place of each data set; never ranked."),
     ]
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def number_of_bytes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """A callback for an option: ``0``, ``500M`` or ``2G`` (powers of 1024) as a number."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no number of bytes; give one such as 0, 500M or 2G")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
 def device_option(command: CommandT) -> CommandT:

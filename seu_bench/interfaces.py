@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from seu_bench.computing import Computing
 from seu_bench.errors import RequestError
 from seu_bench.options import Options
 
@@ -128,6 +129,8 @@ class Setting:
         watch: told of every stage's progress; ``None``: nobody watches.
         evaluator: Avalanche's ``EvaluationPlugin`` to hand to the strategy; ``None``: a silent one.
         patience: seconds that a searcher or a creator may compute without an image or an epoch.
+        computing: how stages compute. A strategy that has no such attribute itself computes in float32, and is refused
+            any other precision.
     """
 
     plan: StreamPlan
@@ -141,6 +144,7 @@ class Setting:
     watch: Watcher | None = None
     evaluator: Any = None
     patience: float = PATIENCE
+    computing: Computing = field(default_factory=Computing)
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)

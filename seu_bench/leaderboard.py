@@ -306,7 +306,7 @@ def _configuration(record: Record) -> str:
     names = [record.strategy, record.searcher, record.creator]
     options = [getattr(record, part) for part in _CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
-    return json.dumps([names, options, protocol_settings(record)], sort_keys=True)
+    return json.dumps([names, options, protocol_settings(record), record.precision], sort_keys=True)
 
 
 def _board(place: _Place, fingerprint: str, records: Sequence[Record]) -> Leaderboard:

@@ -22,6 +22,32 @@ from seu_bench.errors import RunError
 
 
 @dataclass(frozen=True)
+class Slots:
+    """Which images these are, for whoever keeps something about each image of a split.
+
+    Attributes:
+        owner: who numbered the split's images.
+        numbers: ``[n]`` int64 on the CPU, one for each image.
+    """
+
+    owner: object
+    numbers: Tensor
+
+
+def mark(images: Tensor, slots: Slots) -> Tensor:
+    """``images`` themselves, from now on known to :func:`slots_of`: batches reach models as plain tensors, through
+    strategies, creators and Avalanche alike, and this is how a model can tell which images they are."""
+    images._seu_bench_slots = (slots, images._version)  # type: ignore[attr-defined]
+    return images
+
+
+def slots_of(images: Tensor) -> Slots | None:
+    """What :func:`mark` said of this very tensor; ``None`` if nothing, or if it was changed in place since then."""
+    found: tuple[Slots, int] | None = getattr(images, "_seu_bench_slots", None)
+    return found[0] if found is not None and found[1] == images._version else None
+
+
+@dataclass(frozen=True)
 class TaskImages:
     """Images of one split of one task: rows of a store that tasks share.
 
@@ -32,6 +58,7 @@ class TaskImages:
         task: 0-based position of the task in the stream.
         permutation: ``[C*H*W]`` int64, the order in which this task sees the pixels.
         channels: a store of one channel is repeated to so many.
+        slots: who these images are; batches of them are marked so.
     """
 
     store: Tensor
@@ -40,6 +67,7 @@ class TaskImages:
     task: int
     channels: int
     permutation: Tensor | None = None
+    slots: Slots | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -50,17 +78,26 @@ class TaskImages:
         return self.store.device
 
     def gather(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Images ``[b, C, H, W]`` and labels ``[b]`` at ``positions`` of this split."""
+        """Images ``[b, C, H, W]`` and labels ``[b]`` at ``positions`` of this split, which may be on the CPU."""
+        return self._gather(positions.to(self.device), positions)
+
+    def _gather(self, positions: Tensor, same: Tensor) -> tuple[Tensor, Tensor]:
+        """Args:
+        positions: on the device.
+        same: the same, on the CPU if they were there before.
+        """
         images = self.store.index_select(0, self.rows.index_select(0, positions))
         if self.permutation is not None:
             images = images.flatten(1).index_select(1, self.permutation).view_as(images)
         if images.shape[1] != self.channels:
             images = images.expand(-1, self.channels, -1, -1).contiguous()
+        if self.slots is not None:
+            mark(images, Slots(self.slots.owner, self.slots.numbers[same.cpu()]))
         return images, self.labels.index_select(0, positions)
 
     def part(self, start: int, stop: int) -> TaskImages:
         """The images at positions ``start`` to ``stop`` (exclusive)."""
-        return replace(self, rows=self.rows[start:stop], labels=self.labels[start:stop])
+        return self._some(slice(start, stop))
 
     def halves(self) -> tuple[TaskImages, TaskImages]:
         """First and second half by position (paper, section II-E: weights train on the first, accuracy
@@ -70,7 +107,13 @@ class TaskImages:
 
     def subset(self, positions: Tensor) -> TaskImages:
         """The images at ``positions``, in that order."""
-        return replace(self, rows=self.rows[positions], labels=self.labels[positions])
+        return self._some(positions)
+
+    def _some(self, which: slice | Tensor) -> TaskImages:
+        slots = self.slots
+        if slots is not None:
+            slots = Slots(slots.owner, slots.numbers[which if isinstance(which, slice) else which.cpu()])
+        return replace(self, rows=self.rows[which], labels=self.labels[which], slots=slots)
 
     def to(self, device: torch.device) -> TaskImages:
         """The same on another device."""
@@ -92,9 +135,9 @@ class TaskImages:
         """
         count = len(self)
         order = torch.randperm(count) if shuffle else torch.arange(count)
-        order = order.to(self.device)
+        here = order.to(self.device)
         for start, stop in batch_bounds(count, size, join=shuffle):
-            yield self.gather(order[start:stop])
+            yield self._gather(here[start:stop], order[start:stop])
 
 
 class Batch(Sequence[tuple[Tensor, Tensor, Tensor]]):

@@ -30,6 +30,7 @@ class Logbook:
     Attributes:
         record: as it was written last.
         matrix, sizes: the evaluators that measure for it.
+        feature_bytes: outputs of frozen layers kept at the most; ``None``: the strategy keeps none.
     """
 
     def __init__(
@@ -46,11 +47,13 @@ class Logbook:
         self.device = device
         self.matrix = AccuracyMatrix(len(record.task_names))
         self.sizes = ModelSizes()
+        self.feature_bytes: int | None = None
         self._tell = tell
         self._stages: list[StageRecord] = []
         self._began = time.perf_counter()
         self._seconds_before = 0.0
         self._memory_before = 0
+        self._features_before = 0
 
     @property
     def evaluated(self) -> int:
@@ -126,6 +129,7 @@ class Logbook:
         self._stages = list(before.stages)
         self._seconds_before = before.seconds or 0.0
         self._memory_before = int(before.metrics.get("peak_memory_bytes") or 0)
+        self._features_before = int(before.metrics.get("peak_feature_bytes") or 0)
         self.record = now.model_copy(update={"started": before.started, "earlier_environments": tuple(earlier)})
 
     def _measured(self, fields: Mapping[str, Any]) -> Record:
@@ -142,6 +146,8 @@ class Logbook:
         )
         metrics = compute_metrics(record)
         metrics["peak_memory_bytes"] = self._peak_memory()
+        if self.feature_bytes is not None:
+            metrics["peak_feature_bytes"] = max(self._features_before, self.feature_bytes)
         return record.model_copy(update={"metrics": metrics})
 
     def _peak_memory(self) -> int | None:

@@ -38,6 +38,7 @@ METRIC_DEFINITIONS: Final[dict[str, str]] = {
     "search_seconds": "wall-clock seconds of the search stages",
     "image_passes": "images passed forward in all stages but evaluation",
     "peak_memory_bytes": "largest memory held on the accelerator, in bytes",
+    "peak_feature_bytes": "outputs of frozen layers kept at the most (--feature-cache), in bytes",
 }
 
 #: Metrics that are a number for every task rather than one for the run.
@@ -235,6 +236,7 @@ def compute_metrics(record: Record) -> dict[str, float | int | None]:
         "search_seconds": math.fsum(stage.seconds for stage in searching) if searching else None,
         "image_passes": sum(stage.image_passes for stage in learning) if learning else None,
         "peak_memory_bytes": None,
+        "peak_feature_bytes": None,
     }
 
 

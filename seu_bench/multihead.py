@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from seu_bench.compiling import CompiledUnits
+    from seu_bench.features import FeatureCache
 
 
 class MultiHeadModel(MultiTaskModule):
@@ -18,7 +22,20 @@ class MultiHeadModel(MultiTaskModule):
 
     Args:
         classes: outputs of each task's head.
+
+    Attributes:
+        feature_cache: where outputs of frozen layers are kept while a task is learned.
+        compiled: computes the model's units while they are trained for long; ``None``: as ever.
     """
+
+    #: Whether some layers are frozen while later tasks are learned, whose outputs are asked for by :meth:`kept`.
+    has_frozen_layers = False
+
+    #: Whether the model consists of units that may be compiled; it computes those that train by :meth:`computed`.
+    has_units = False
+
+    feature_cache: FeatureCache | None = None
+    compiled: CompiledUnits | None = None
 
     def __init__(self, classes: Sequence[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -58,6 +75,23 @@ class MultiHeadModel(MultiTaskModule):
     def trainable_module(self, task: int) -> nn.Module:
         """What of it is trained when ``task`` is learned; all of it by default."""
         return self.task_module(task)
+
+    def computed(self, unit: nn.Module, *inputs: Tensor) -> Tensor:
+        """``unit(*inputs)``, by a compiled unit if there is one."""
+        output: Tensor = unit(*inputs) if self.compiled is None else self.compiled(unit, *inputs)
+        return output
+
+    # ------------------------------------------------------------------ for models with frozen layers
+
+    def kept(
+        self, x: Tensor, key: Hashable, compute: Callable[[Tensor], tuple[Tensor, ...]], *, keep: bool = True
+    ) -> tuple[Tensor, ...]:
+        """``compute(x)`` without gradients, read back where it was computed before; see
+        :meth:`seu_bench.features.FeatureCache.get`."""
+        if self.feature_cache is not None:
+            return self.feature_cache.get(x, key, compute, keep=keep)
+        with torch.no_grad():
+            return compute(x)
 
     # ------------------------------------------------------------------ for models that grow
 

@@ -79,6 +79,7 @@ class Record(Document):
             choose what to do with a unit).
         unit_tasks: per layer, the task that each unit was made for.
         weights_sha256: of the file with the model's weights; ``None``: none was kept.
+        precision: what learning computed in; accuracies are measured in float32.
         earlier_environments: where parts of the run were made before it was continued somewhere else.
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
     """
@@ -102,6 +103,7 @@ class Record(Document):
     seed: Integer
     limit: Integer | None = None
     synthetic: bool = False
+    precision: str = "float32"
     task_order: tuple[Integer, ...] = ()
     task_names: tuple[str, ...] = ()
     task_classes: tuple[Integer, ...] = ()
@@ -134,7 +136,7 @@ class Record(Document):
         document = self.model_dump(mode="json", exclude={"started", "seconds"})
         for stage in document["stages"]:
             del stage["seconds"]
-        for name in ("train_seconds", "search_seconds", "peak_memory_bytes"):
+        for name in ("train_seconds", "search_seconds", "peak_memory_bytes", "peak_feature_bytes"):
             document["metrics"].pop(name, None)
         return document
 

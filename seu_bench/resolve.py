@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, cast, get_args
 
 from seu_bench.benchmark_file import BenchmarkFile
+from seu_bench.computing import Compilation, Computing, Precision
 from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError, UnknownNameError
 from seu_bench.interfaces import BackboneFactory, Component, DatasetSource, Setting, StrategyFactory, StreamPlan
 from seu_bench.options import Options, build_options, did_you_mean, split_by_prefix
@@ -36,6 +37,7 @@ class Request:
         options: by key, e.g. ``{"epochs": 3, "searcher.alpha": 0.1, "benchmark.stream.validation": 0.1}``.
         limit: at most so many images per task and split.
         synthetic: replace every data set by made-up images of the same shape.
+        precision: what learning computes in; accuracies are measured in float32.
     """
 
     strategy: str = "seu"
@@ -47,6 +49,7 @@ class Request:
     options: Mapping[str, Any] = field(default_factory=dict)
     limit: int | None = None
     synthetic: bool = False
+    precision: Precision = "float32"
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,15 @@ class ResolvedRun:
                 remedy="see whether its files are whole with seu-bench data; otherwise tell the package's author",
             ) from error
 
-    def setting(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> Setting:
+    def setting(
+        self,
+        plan: StreamPlan,
+        device: str = "cpu",
+        *,
+        feature_cache: int | None = None,
+        compilation: Compilation = "auto",
+        **more: Any,
+    ) -> Setting:
         """What the strategy's factory is given."""
         return Setting(
             plan=plan,
@@ -112,6 +123,7 @@ class ResolvedRun:
             searcher=self.searcher,
             creator=self.creator,
             backbone=self.backbone,
+            computing=Computing(self.spec.precision, feature_cache, compilation),
             **more,
         )
 
@@ -159,6 +171,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         seed=checked_seed(request.seed),
         limit=_checked_limit(request.limit),
         synthetic=request.synthetic,
+        precision=_checked_precision(request.precision),
         local_data={name: checksum_of_definition(definition) for name, definition in definitions.items()},
     )
     sources = {
@@ -195,6 +208,13 @@ def _checked_limit(limit: object) -> int | None:
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 4):
         raise OptionError(f"the limit is {limit!r}", where="limit", remedy="give a whole number of images, at least 4")
     return limit
+
+
+def _checked_precision(precision: object) -> Precision:
+    if precision not in get_args(Precision):
+        known = ", ".join(get_args(Precision))
+        raise OptionError(f"the precision is {precision!r}", where="precision", remedy=f"give one of: {known}")
+    return cast(Precision, precision)
 
 
 def _decisive(options: Options) -> dict[str, Any]:

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from seu_bench.checkpoint import Position, read_checkpoint
-from seu_bench.errors import CheckpointError, Interruption, PluginError, ResultsError, RunError, SeuBenchError
+from seu_bench.computing import Compilation, Computing
+from seu_bench.errors import (
+    CheckpointError,
+    Interruption,
+    PluginError,
+    RequestError,
+    ResultsError,
+    RunError,
+    SeuBenchError,
+)
 from seu_bench.files import write_whole
 from seu_bench.interfaces import PATIENCE, Cost, StreamPlan
 from seu_bench.listeners import Listeners
@@ -37,6 +46,8 @@ class Execution:
         checkpoint_every: seconds between two checkpoints at least, 0: after every epoch; ``None``: as often as takes
             no more than 2 % of the time.
         keep_weights: whether a finished run keeps its model.
+        feature_cache: bytes, at most, for outputs of frozen layers on a task's images; ``None``: half of what is free.
+        compilation: whether units may be compiled: ``auto``, ``never`` or ``always``.
     """
 
     results: Path = Path("results")
@@ -46,6 +57,8 @@ class Execution:
     patience: float = PATIENCE
     checkpoint_every: float | None = None
     keep_weights: bool = True
+    feature_cache: int | None = None
+    compilation: Compilation = "auto"
 
 
 @dataclass(frozen=True)
@@ -237,6 +250,7 @@ class _Run:
             seed=spec.seed,
             limit=spec.limit,
             synthetic=spec.synthetic,
+            precision=spec.precision,
             task_order=plan.order,
             task_names=tuple(task.name for task in plan.tasks),
             task_classes=plan.classes,
@@ -262,8 +276,18 @@ class _Run:
             watch=logbook.watch,
             evaluator=evaluator,
             patience=self.execution.patience,
+            feature_cache=self.execution.feature_cache,
+            compilation=self.execution.compilation,
         )
-        return self.run.strategy.build(setting), self.run.strategy.cost(setting)
+        strategy = self.run.strategy.build(setting)
+        precision = self.run.spec.precision
+        if precision != getattr(strategy, "computing", Computing()).precision:
+            raise RequestError(
+                f"strategy {self.run.spec.strategy!r} computes in float32 only",
+                where=f"--precision {precision}",
+                remedy="leave the precision out",
+            )
+        return strategy, self.run.strategy.cost(setting)
 
     def _go_on(self) -> None:
         """Bring strategy and record to where the newest checkpoint that can be used stands, if there is one.
@@ -351,6 +375,7 @@ class _Run:
 
     def _update(self, **fields: Any) -> None:
         self.lock.check()
+        self.logbook.feature_bytes = getattr(self.strategy, "peak_feature_bytes", None)
         described = self._described(ending=fields["status"] in ("failed", "interrupted"))
         self.logbook.update(**described, **fields)
 

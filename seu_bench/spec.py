@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from seu_bench.computing import Precision
 from seu_bench.options import Frozen, Options
 
 Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
@@ -283,6 +284,7 @@ class RunSpec(Frozen):
     seed: NonNegativeInt = 0
     limit: PositiveInt | None = None
     synthetic: bool = False
+    precision: Precision = "float32"
     local_data: dict[str, str] = Field(default_factory=dict, description="checksums of the user's own data files")
 
     @property
@@ -293,7 +295,9 @@ class RunSpec(Frozen):
     @property
     def run_id(self) -> str:
         """A readable slug and a hash of what determines the result (not of the device, folders or versions)."""
-        decisive = self.model_dump(mode="json", exclude={"benchmark"}) | {
+        # Left out at its default, like options: ids of before it was there stay what they are.
+        left_out = {"benchmark"} | ({"precision"} if self.precision == "float32" else set())
+        decisive = self.model_dump(mode="json", exclude=left_out) | {
             "benchmark": self.benchmark.identity(),
             # Options by strategy, searcher and creator are among this run's own, where they concern it.
             "protocol": self.protocol.model_dump(
@@ -305,5 +309,6 @@ class RunSpec(Frozen):
         parts += [part for part in (self.searcher, self.creator) if part and part != "mdl"]
         parts += [f"limit{self.limit}"] if self.limit else []
         parts += ["synthetic"] if self.synthetic else []
+        parts += [self.precision] if self.precision != "float32" else []
         slug = "-".join(parts)[:150]  # the name of a folder; the hash tells apart what is cut off
         return f"{slug}-seed{self.seed}-{digest}"

@@ -19,11 +19,13 @@ from torch import Tensor, nn
 
 from seu_bench.callbacks import LeanCallbacks
 from seu_bench.checkpoint import fitting
+from seu_bench.computing import Computing
 from seu_bench.interfaces import Setting, checked_options
 from seu_bench.loading import BatchLoader, TaskImages, task_images
 from seu_bench.multihead import MultiHeadModel
 from seu_bench.seeding import derive_seed
 from seu_bench.spec import Schedule
+from seu_bench.stage_context import computing_in, features_kept, units_compiled
 from seu_bench.stages import Pause, Stage, Watcher, make_sgd
 from seu_bench.strategy_options import SelectingOptions, TrainingOptions
 from seu_bench.training import EpochMeter, TrainingStage
@@ -61,6 +63,7 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         restore: whether the weights of the best validation loss are restored, or those of the last epoch kept.
         device: where to train.
         eval_mb_size: images per batch in evaluation.
+        computing: precision, memory for outputs of frozen layers, compilation.
         watch: told of every stage's progress.
         plugins, evaluator: Avalanche's; the evaluator is silent by default.
         avalanche: further arguments of the next class, for strategies that have one of Avalanche's among their bases.
@@ -87,6 +90,7 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         restore: Literal["best_valid", "last"] = "best_valid",
         device: str | torch.device = "cpu",
         eval_mb_size: int = 512,
+        computing: Computing | None = None,
         watch: Watcher | None = None,
         plugins: Sequence[Any] | None = None,
         evaluator: EvaluationPlugin | None = None,
@@ -108,6 +112,9 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         self.seed = seed
         self.lr_schedule = lr_schedule
         self.restore = restore
+        self.computing = computing or Computing()
+        #: Bytes of features kept at the most, so far; ``None`` where the model has no frozen layers.
+        self.peak_feature_bytes = 0 if model.has_frozen_layers else None
         self.watch = watch
         self.model.to(self.device)
         self.epoch_meter: EpochMeter | None = None
@@ -137,6 +144,7 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
             "restore": options.restore if isinstance(options, SelectingOptions) else "last",
             "device": setting.device,
             "eval_mb_size": setting.protocol.eval_batch_size,
+            "computing": setting.computing,
             "watch": setting.watch,
             "evaluator": setting.evaluator,
         }
@@ -249,12 +257,19 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
             if self.resumes_within_tasks:
                 self._begun = self._beginning(task.index, number)
             stage = step.make()
+            if self.model.feature_cache is not None:
+                self.model.feature_cache.begin_stage()
             if left is not None:
                 with fitting(f"stage {stage.name!r} of task {task.index}"):
                     stage.load_state_dict(left["stage"])
                 left = None
             self._stage = stage
-            result = stage.run(self.watch, self.pause)
+            passes = stage.epochs * len(task.train) if isinstance(stage, TrainingStage) else 0
+            with (
+                computing_in(self.computing.precision, self.device),
+                units_compiled(self.model, self.computing, self.train_mb_size, passes, self.device),
+            ):
+                result = stage.run(self.watch, self.pause)
             self._stage = None
             if step.apply is not None:
                 step.apply(result)
@@ -335,7 +350,16 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
             else task_images(experience.dataset.train(), index, self.device)
         )
         valid = self._validation_of(experience, eval_streams)
-        self._run_steps(TaskData(index, train, valid))
+        with features_kept(self.model, self.computing, self.train_mb_size, self.device) as cache:
+            if cache is not None:
+                train, valid = cache.number(train), None if valid is None else cache.number(valid)
+                if isinstance(loader, BatchLoader):
+                    self.dataloader = BatchLoader(train, loader.batch_size, shuffle=loader.shuffle)
+            try:
+                self._run_steps(TaskData(index, train, valid))
+            finally:
+                if cache is not None:
+                    self.peak_feature_bytes = max(self.peak_feature_bytes or 0, cache.peak_bytes)
 
     def begin_training(self, module: nn.Module) -> None:
         """A fresh optimiser over what trains in ``module``."""

@@ -74,6 +74,7 @@ def configuration_label(record: Record, others: Sequence[Record]) -> str:
     ]
     # What was changed in the benchmark is told always: it is not what the leaderboard's heading says.
     shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(record.benchmark_overrides.items())]
+    shown += [f"precision={record.precision}"] if record.precision != "float32" else []
     name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
     return f"{name} ({', '.join(shown)})" if shown else name
 

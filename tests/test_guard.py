@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import signal
@@ -473,16 +474,17 @@ def frozen_tensors(model: SuperModel) -> dict[str, Tensor]:
 
 
 def test_frozen_state() -> None:
-    """A copy of old units with their statistics, of learned heads and of paths; of nothing else."""
+    """Checksums of old units with their statistics, of learned heads and of paths; of nothing else. No weight is copied
+    for it."""
     model = grown()
     state = model.frozen_state()
-    expected = {name: tensor.clone() for name, tensor in frozen_tensors(model).items()}
-    expected |= {"the path of task 0": torch.tensor([0, 0, 0, 0]), "the path of task 1": torch.tensor([0, 1, 0, 1])}
-    assert same(state, expected)
+    tensors = dict(frozen_tensors(model))
+    tensors |= {"the path of task 0": torch.tensor([0, 0, 0, 0]), "the path of task 1": torch.tensor([0, 1, 0, 1])}
+    assert state == {
+        name: hashlib.sha256(repr(tuple(tensor.shape)).encode() + tensor.numpy().tobytes()).hexdigest()
+        for name, tensor in tensors.items()
+    }
     assert "unit 0 of layer 0 (norm.running_var)" in state and "the head of task 2 (weight)" not in state
-    for tensor in model.state_dict().values():
-        tensor.zero_()
-    assert same(state, expected)
 
 
 def test_every_bit_is_looked_at() -> None:

@@ -7,12 +7,16 @@ units stay in the model, so that neither optimisers nor states of the search con
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from seu_bench.sizes import count_parameters
 from seu_bench_ltg.model import Decision, GrowingAlexNet, GrowingLayer, Stop
+
+Body: TypeAlias = Callable[[Tensor, Stop], Tensor]
 
 
 class MixedLayer(nn.Module):
@@ -43,16 +47,22 @@ class MixedLayer(nn.Module):
             return None
         return self.unit if choice.kind == "new" else self.adapters[choice.unit]
 
-    def forward(self, layer: GrowingLayer, x: Tensor) -> Tensor:
-        """The candidates' outputs, weighted by the softmax of the architecture weights."""
-        mixed: Tensor = torch.tensordot(self.architecture.softmax(0), torch.stack(self.outputs(layer, x)), dims=1)
+    def forward(self, layer: GrowingLayer, x: Tensor, body_of: Body | None = None) -> Tensor:
+        """The candidates' outputs, weighted by the softmax of the architecture weights.
+
+        Args:
+            body_of: computes the sum of terms of an old unit and its adapters; the layer itself by default.
+        """
+        outputs = torch.stack(self.outputs(layer, x, body_of))
+        mixed: Tensor = torch.tensordot(self.architecture.softmax(0), outputs, dims=1)
         return mixed
 
-    def outputs(self, layer: GrowingLayer, x: Tensor) -> list[Tensor]:
+    def outputs(self, layer: GrowingLayer, x: Tensor, body_of: Body | None = None) -> list[Tensor]:
         """Every candidate's output; a unit is computed once, whether it is reused or adapted."""
+        body_of = body_of or layer.body
         reused, adapted = [], []
         for index in range(len(layer.units)):
-            body = layer.body(x, Stop(index, len(layer.adapters_of(index))))
+            body = body_of(x, Stop(index, len(layer.adapters_of(index))))
             reused.append(layer.finish(body))
             if not layer.linear:
                 adapted.append(layer.finish(body + layer.term(self.adapters[index], x)))
@@ -80,8 +90,9 @@ class Mixture(nn.Module):
 
     def forward(self, model: GrowingAlexNet, x: Tensor) -> Tensor:
         """Logits ``[N, classes]``."""
-        for mixed, layer in zip(self.layers, model.layers, strict=True):
-            x = mixed(layer, x)
+        first: Body | None = (lambda x, stop: model.frozen_body(x, (stop,))) if model.never_random else None
+        for index, (mixed, layer) in enumerate(zip(self.layers, model.layers, strict=True)):
+            x = mixed(layer, x, None if index else first)
         logits: Tensor = self.head(x)
         return logits
 

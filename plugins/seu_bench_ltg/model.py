@@ -154,6 +154,8 @@ class GrowingAlexNet(MultiHeadModel):
         position: see :class:`GrowingLayer`.
     """
 
+    has_frozen_layers = True
+
     def __init__(self, shape: AlexNetShape, classes: Sequence[int], position: Position = "pre") -> None:
         super().__init__(classes)
         first, second, third = shape.convolutions
@@ -260,10 +262,48 @@ class GrowingAlexNet(MultiHeadModel):
                 f"task {task_label} has no path yet: it was not learned",
                 remedy="evaluate learned tasks only, e.g. strategy.eval(benchmark.test_stream[: task + 1])",
             )
-        for layer, stop in zip(self.layers, self.paths[task_label], strict=True):
+        path = self.paths[task_label]
+        frozen = self._frozen_layers(path)
+        if frozen:
+            x = self.layer(frozen - 1).finish(self.frozen_body(x, path[:frozen]))
+        for layer, stop in list(zip(self.layers, path, strict=True))[frozen:]:
             x = layer(x, stop)
         logits: Tensor = self.heads[task_label](x)
         return logits
+
+    def frozen_body(self, x: Tensor, stops: Sequence[Stop]) -> Tensor:
+        """The sum of terms in the last of the layers that a path begins with, computed once for each image.
+
+        Args:
+            x: images ``[N, C, H, W]``.
+            stops: of frozen units and adapters, as many as :meth:`never_random` allows.
+        """
+
+        def compute(x: Tensor) -> tuple[Tensor, ...]:
+            for layer, stop in zip(self.layers, stops[:-1], strict=False):
+                x = layer(x, stop)
+            return (self.layer(len(stops) - 1).body(x, stops[-1]),)
+
+        return self.kept(x, ("body", *stops), compute)[0]
+
+    @property
+    def never_random(self) -> int:
+        """How many of the first layers' sums of terms no dropout has touched: one while training, or none where it
+        acts on each term; all of them in evaluation."""
+        if not self.training:
+            return len(self.layers)
+        return int(self.layer(0).position == "pre")
+
+    def _frozen_layers(self, path: Sequence[Stop]) -> int:
+        """The number of layers at the path's beginning that nothing trains in, and no dropout comes before."""
+        count = 0
+        for index, stop in enumerate(path[: self.never_random]):
+            layer = self.layer(index)
+            modules = [layer.units[stop.unit], *list(layer.adapters_of(stop.unit))[: stop.adapters]]
+            if any(parameter.requires_grad for module in modules for parameter in module.parameters()):
+                break
+            count += 1
+        return count
 
     def task_module(self, task: int) -> nn.Module:
         """Units and adapters of the task's path, and its head."""

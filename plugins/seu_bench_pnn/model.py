@@ -25,6 +25,8 @@ class ProgressiveNetwork(MultiHeadModel):
             with dropout while a later one trains; the lateral into the head exists and is not used.
     """
 
+    has_frozen_layers = True
+
     def __init__(
         self, shape: AlexNetShape, classes: Sequence[int], variant: Literal["proper", "compat"] = "proper"
     ) -> None:
@@ -94,12 +96,25 @@ class ProgressiveNetwork(MultiHeadModel):
                 f"task {task_label} has no column yet: it was not learned",
                 remedy="evaluate learned tasks only, e.g. strategy.eval(benchmark.test_stream[: task + 1])",
             )
-        earlier: list[list[Tensor]] = []
-        with torch.no_grad():
-            for index in range(task_label):
-                known = earlier if self.proper else ()
-                earlier.append(self.column(index).layer_inputs(x, known, self._shared_depth))
-        return self.column(task_label).logits(x, earlier, head_lateral=self.proper)
+        return self.column(task_label).logits(x, self._earlier(x, task_label), head_lateral=self.proper)
+
+    def _earlier(self, x: Tensor, columns: int) -> list[list[Tensor]]:
+        """The layers' inputs of the first ``columns`` columns. They are frozen, and computed once for each image,
+        unless the dropout of ``compat`` is drawn anew for every batch."""
+        depth = self._shared_depth
+
+        def compute(x: Tensor) -> tuple[Tensor, ...]:
+            found: list[list[Tensor]] = []
+            for index in range(columns):
+                found.append(self.column(index).layer_inputs(x, found if self.proper else (), depth))
+            return tuple(hidden for inputs in found for hidden in inputs[1:])
+
+        if self.proper or not self.training:
+            hidden = self.kept(x, ("columns", columns), compute) if columns else ()
+        else:
+            with torch.no_grad():
+                hidden = compute(x)
+        return [[x, *hidden[index * depth : (index + 1) * depth]] for index in range(columns)]
 
     def task_module(self, task: int) -> nn.Module:
         """What the task's logits depend on: its own column, and of earlier ones what laterals read.

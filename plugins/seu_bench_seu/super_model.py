@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -28,6 +29,9 @@ class SuperModel(MultiHeadModel):
         space: how units are built.
         stem: whether each task brings a stem to choose from, or all share the first.
     """
+
+    has_frozen_layers = True
+    has_units = True
 
     def __init__(
         self,
@@ -119,15 +123,15 @@ class SuperModel(MultiHeadModel):
             return f"path {tuple(path)} does not fit layers of {self.candidates} units"
         return None
 
-    def frozen_state(self) -> dict[str, Tensor]:
-        """A copy of everything that no later task may change: units, heads and paths of the tasks learned."""
-        return {name: tensor.detach().clone() for name, tensor in self._frozen()}
+    def frozen_state(self) -> dict[str, str]:
+        """SHA-256 of everything that no later task may change: units, heads and paths of the tasks learned."""
+        return {name: _checksum(tensor) for name, tensor in self._frozen()}
 
-    def frozen_fault(self, before: Mapping[str, Tensor]) -> str | None:
+    def frozen_fault(self, before: Mapping[str, str]) -> str | None:
         """Which of it is not, bit by bit, what it was in ``before``; ``None``: all are."""
-        now = dict(self._frozen())
-        for name, tensor in before.items():
-            if name not in now or not torch.equal(_bits(now[name]), _bits(tensor)):
+        now = self.frozen_state()
+        for name, checksum in before.items():
+            if now.get(name) != checksum:
                 return f"it changed {name}, which earlier tasks are computed by"
         return None
 
@@ -154,11 +158,30 @@ class SuperModel(MultiHeadModel):
 
     def features(self, x: Tensor, path: Sequence[int]) -> Tensor:
         """What a head sees of images ``[N, C, H, W]`` on ``path``: the last layer's output averaged, ``[N, F]``."""
-        older = newer = self.unit(0, path[0])(channels_last(x))
-        for layer, index in enumerate(path[1:], start=1):
-            older, newer = newer, self.unit(layer, index)(older, newer)
+        frozen = next((at for at, index in enumerate(path) if not self.unit(at, index).frozen), len(path))
+        if frozen:
+            older, newer = self._frozen_outputs(x, tuple(path[:frozen]))
+        else:
+            older = newer = self.computed(self.unit(0, path[0]), channels_last(x))
+        for layer in range(max(1, frozen), len(path)):
+            older, newer = newer, self.computed(self.unit(layer, path[layer]), older, newer)
         averaged: Tensor = newer.mean(dim=(2, 3))
         return averaged
+
+    def _frozen_outputs(self, x: Tensor, prefix: tuple[int, ...], *, keep: bool = True) -> tuple[Tensor, Tensor]:
+        """What comes out of the last two layers of a path's beginning, whose units are all frozen.
+
+        It is kept for the beginnings that are asked for; those of them begin with the longest that is there.
+        """
+
+        def compute(x: Tensor) -> tuple[Tensor, ...]:
+            if len(prefix) == 1:
+                return (self.unit(0, prefix[0])(channels_last(x)),)
+            older, newer = self._frozen_outputs(x, prefix[:-1], keep=False)
+            return newer, self.unit(len(prefix) - 1, prefix[-1])(older, newer)
+
+        outputs = self.kept(x, ("prefix", *prefix), compute, keep=keep)
+        return outputs[0], outputs[-1]
 
     def task_module(self, task: int) -> nn.Module:
         """The units of the task's path and its head."""
@@ -243,5 +266,6 @@ class SuperModel(MultiHeadModel):
         return unit
 
 
-def _bits(tensor: Tensor) -> Tensor:
-    return tensor.reshape(-1).view(torch.uint8)
+def _checksum(tensor: Tensor) -> str:
+    raw = tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy()
+    return hashlib.sha256(repr(tuple(tensor.shape)).encode() + raw.tobytes()).hexdigest()

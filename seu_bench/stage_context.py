@@ -1,0 +1,64 @@
+"""What surrounds a task and its stages while they compute: kept features, precision, compiled units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+
+from seu_bench.compiling import CompiledUnits, is_worthwhile
+from seu_bench.computing import Computing, Precision
+from seu_bench.features import FeatureCache
+from seu_bench.memory import feature_tiers
+from seu_bench.multihead import MultiHeadModel
+
+
+@contextmanager
+def features_kept(
+    model: MultiHeadModel, computing: Computing, batch: int, device: torch.device
+) -> Iterator[FeatureCache | None]:
+    """A cache for the outputs of the model's frozen layers on a task's images; ``None`` where none are frozen.
+
+    Args:
+        batch: images that training computes at once.
+    """
+    if not model.has_frozen_layers:
+        yield None
+        return
+    dtype = None if computing.precision == "float32" else torch.bfloat16
+    cache = FeatureCache(feature_tiers(device, computing.feature_cache), batch, dtype)
+    model.feature_cache = cache
+    try:
+        yield cache
+    finally:
+        model.feature_cache = None
+
+
+@contextmanager
+def units_compiled(
+    model: MultiHeadModel, computing: Computing, batch: int, passes: int, device: torch.device
+) -> Iterator[None]:
+    """The model's units are compiled, if that is wanted for so many image passes.
+
+    Args:
+        batch: the size of batches that they are compiled for.
+    """
+    if not model.has_units or not is_worthwhile(computing.compilation, passes, device):
+        yield
+        return
+    model.compiled = CompiledUnits(batch)
+    try:
+        yield
+    finally:
+        model.compiled = None
+        # There is a limit to what torch remembers to have compiled, beyond which it silently does not.
+        torch._dynamo.reset()
+
+
+def computing_in(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
+    """Products in bfloat16 for the length of a ``with`` block, if ``precision`` says so; weights stay in float32."""
+    if precision != "bf16":
+        return nullcontext()
+    # Without its cache of converted weights: the block lasts for many steps of the optimiser, which change them.
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
