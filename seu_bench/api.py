@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seu_bench.computing import Compilation, Precision
+from seu_bench.computing import Precision
 from seu_bench.interfaces import PATIENCE
 from seu_bench.record import Record
 from seu_bench.registry import Registry
@@ -36,7 +36,7 @@ def run(
     keep_weights: bool = True,
     feature_cache: int | None = None,
     precision: Precision = "float32",
-    compilation: Compilation = "auto",
+    compiles: bool = False,
     progress: bool = False,
 ) -> Record:
     """Make one run and return its record; the keywords are named as the options of ``seu-bench run``.
@@ -50,7 +50,7 @@ def run(
         keep_weights: what ``--no-weights`` switches off.
         feature_cache: bytes, at most, for outputs of frozen layers; ``None``: half of what is free; 0: none.
         precision: what learning computes in; accuracies are measured in float32.
-        compilation: what ``--compile`` says.
+        compiles: what ``--compile`` switches on.
         progress: whether to draw progress bars.
 
     Raises:
@@ -76,6 +76,6 @@ def run(
         checkpoint_every=checkpoint_every,
         keep_weights=keep_weights,
         feature_cache=feature_cache,
-        compilation=compilation,
+        compiles=compiles,
     )
     return execute(registry, resolved, execution, stop=stop).record

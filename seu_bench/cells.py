@@ -8,7 +8,8 @@ from typing import Self, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from seu_bench.operations import FactorizedReduce, make_operation, relu_conv_norm
+from seu_bench.kernels import concatenate
+from seu_bench.operations import FactorizedReduce, State, make_operation, relu_conv_norm
 from seu_bench.search_space import (
     EDGES,
     INPUTS,
@@ -86,9 +87,22 @@ class _Inputs(nn.Module):
         )
         self.newer = relu_conv_norm(plan.newer, plan.channels, affine=affine)
 
-    def forward(self, older: Tensor, newer: Tensor) -> list[Tensor]:
+    def forward(self, older: Tensor, newer: Tensor) -> list[State]:
         """Both as ``[N, C, H, W]``."""
-        return [self.older(older), self.newer(newer)]
+        return [State(self.older(older)), State(self.newer(newer))]
+
+
+def _sum(values: Sequence[Tensor]) -> Tensor:
+    """Summed from the left."""
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def _output(states: Sequence[State]) -> Tensor:
+    """A cell's nodes side by side."""
+    return concatenate([state.features for state in states[INPUTS:]])
 
 
 class ExtensionUnit(Unit):
@@ -119,15 +133,12 @@ class ExtensionUnit(Unit):
         states = self.inputs(older, newer)
         for node in range(INPUTS, INPUTS + NODES):
             incoming = [
-                operation(states[edge.source])
+                states[edge.source].through(operation)
                 for edge, operation in zip(self.edges, self.operations, strict=True)
                 if edge.node == node
             ]
-            total = incoming[0]
-            for value in incoming[1:]:
-                total = total + value
-            states.append(total)
-        return torch.cat(states[INPUTS:], dim=1)
+            states.append(State(_sum(incoming)))
+        return _output(states)
 
 
 class ProxyCell(nn.Module):
@@ -154,7 +165,7 @@ class ProxyCell(nn.Module):
 
     def forward(self, older: Tensor, newer: Tensor, chosen: Sequence[int]) -> Tensor:
         """Output with operation ``chosen[e]`` on edge e; each node sums all its incoming edges (docs/seu.md)."""
-        return self._nodes(older, newer, lambda row, x: self._operation(row, chosen[row])(x))
+        return self._nodes(older, newer, lambda row, state: state.through(self._operation(row, chosen[row])))
 
     def mixture(self, older: Tensor, newer: Tensor, weights: Tensor) -> Tensor:
         """Output with every operation on every edge, multiplied by ``weights[e, o]`` and summed (DARTS, equation 2).
@@ -162,19 +173,18 @@ class ProxyCell(nn.Module):
         ``none`` gives zeros, so that it is not computed; its weight acts through what it takes from the others.
         """
 
-        def mixed(row: int, x: Tensor) -> Tensor:
-            terms = [weights[row, index] * self._operation(row, index)(x) for index in range(1, len(OPERATIONS))]
-            total: Tensor = sum(terms[1:], terms[0])
-            return total
+        def mixed(row: int, state: State) -> Tensor:
+            operations = range(1, len(OPERATIONS))
+            return _sum([weights[row, index] * state.through(self._operation(row, index)) for index in operations])
 
         return self._nodes(older, newer, mixed)
 
-    def _nodes(self, older: Tensor, newer: Tensor, edge: Callable[[int, Tensor], Tensor]) -> Tensor:
+    def _nodes(self, older: Tensor, newer: Tensor, edge: Callable[[int, State], Tensor]) -> Tensor:
         states = self.inputs(older, newer)
         for node in range(INPUTS, INPUTS + NODES):
             incoming = [edge(row, states[source]) for row, (end, source) in enumerate(EDGES) if end == node]
-            states.append(sum(incoming[1:], incoming[0]))
-        return torch.cat(states[INPUTS:], dim=1)
+            states.append(State(_sum(incoming)))
+        return _output(states)
 
     def _operation(self, row: int, index: int) -> nn.Module:
         operations = self.edges[row]

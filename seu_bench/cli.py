@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -67,14 +67,7 @@ def cli() -> None:
     default=None,
     help="Memory for outputs of frozen layers, such as 0, 500M or 2G [default: half of what is free].",
 )
-@click.option(
-    "--compile",
-    "compilation",
-    type=click.Choice(["auto", "never", "always"]),
-    default="auto",
-    show_default=True,
-    help="Compile SEU's units for their training: auto where the passes ahead are worth it, and a compiler is there.",
-)
+@click.option("--compile", "compiles", is_flag=True, help="Compile SEU's units for their training (see docs).")
 @click.option("--no-weights", "keep_weights", flag_value=False, default=True, help="Keep no model of a finished run.")
 def run(
     results: Path,
@@ -85,7 +78,7 @@ def run(
     checkpoint_every: float | None,
     max_seconds: float | None,
     feature_cache: int | None,
-    compilation: Literal["auto", "never", "always"],
+    compiles: bool,
     keep_weights: bool,
     **asked: Any,
 ) -> None:
@@ -109,7 +102,7 @@ def run(
 
     registry.manager.register(ProgressDisplay(shorter=resolved.shorter), name="progress")
     execution = Execution(
-        results, data_root, device, restart, patience, checkpoint_every, keep_weights, feature_cache, compilation
+        results, data_root, device, restart, patience, checkpoint_every, keep_weights, feature_cache, compiles
     )
     with stop.on_signals():
         outcome = execute(registry, resolved, execution, stop=stop)

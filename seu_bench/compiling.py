@@ -1,4 +1,4 @@
-"""Units compiled by ``torch.compile``, where a training is long enough to be worth the wait.
+"""Units compiled by ``torch.compile`` for their training, if the user asks for it.
 
 Compiled are the forward and backward passes of single units, for batches of one size; a batch of another size, such as
 the last of an epoch, and evaluation are computed as ever. A unit is compiled again for every task that trains it.
@@ -6,20 +6,12 @@ the last of an epoch, and evaluation are computed as ever. A unit is compiled ag
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from seu_bench.computing import Compilation
-
-#: Images that a stage must pass forward to train for its units to be compiled by ``auto`` (docs/performance.md).
-WORTHWHILE = 100_000
 
 
 class CompiledUnits:
@@ -48,23 +40,3 @@ class CompiledUnits:
             self.batch = 0
             output = unit(*inputs)
         return output
-
-
-def is_worthwhile(compilation: Compilation, passes: int, device: torch.device) -> bool:
-    """Whether units are compiled.
-
-    Args:
-        passes: images that the stage will pass forward to train units; 0: it trains none.
-    """
-    if not passes:
-        return False
-    if compilation == "auto":
-        return passes >= WORTHWHILE and has_compiler(device)
-    return compilation == "always"
-
-
-def has_compiler(device: torch.device) -> bool:
-    """Whether torch finds what it compiles with: a C++ compiler, and Triton on an accelerator."""
-    known = [os.environ.get("CXX"), "g++", "clang++", "cl"]
-    is_there = any(shutil.which(name) for name in known if name)
-    return is_there and (device.type == "cpu" or importlib.util.find_spec("triton") is not None)

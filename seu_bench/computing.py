@@ -7,8 +7,6 @@ from typing import Literal, TypeAlias
 
 #: What learning computes in: float32; float32 with outputs of frozen layers kept in bfloat16; bfloat16 by autocast.
 Precision: TypeAlias = Literal["float32", "bf16-features", "bf16"]
-#: Whether modules may be compiled.
-Compilation: TypeAlias = Literal["auto", "never", "always"]
 
 
 @dataclass(frozen=True)
@@ -19,9 +17,9 @@ class Computing:
         precision: evaluation is in float32 in any case.
         feature_cache: bytes, at most, for outputs of frozen layers on a task's images; ``None``: half of what is free
             when the task begins; 0: none.
-        compilation: whether units are compiled for their training; ``auto``: where it is long enough.
+        compiles: whether units are compiled for their training.
     """
 
     precision: Precision = "float32"
     feature_cache: int | None = None
-    compilation: Compilation = "auto"
+    compiles: bool = False

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from seu_bench.computing import Precision
 from seu_bench.errors import ResultsError
 from seu_bench.files import refuse_link, write_whole
 from seu_bench.options import fault_lines
@@ -103,7 +104,7 @@ class Record(Document):
     seed: Integer
     limit: Integer | None = None
     synthetic: bool = False
-    precision: str = "float32"
+    precision: Precision = "float32"
     task_order: tuple[Integer, ...] = ()
     task_names: tuple[str, ...] = ()
     task_classes: tuple[Integer, ...] = ()

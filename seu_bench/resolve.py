@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, cast, get_args
 
 from seu_bench.benchmark_file import BenchmarkFile
-from seu_bench.computing import Compilation, Computing, Precision
+from seu_bench.computing import Computing, Precision
 from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError, UnknownNameError
 from seu_bench.interfaces import BackboneFactory, Component, DatasetSource, Setting, StrategyFactory, StreamPlan
 from seu_bench.options import Options, build_options, did_you_mean, split_by_prefix
@@ -110,7 +110,7 @@ class ResolvedRun:
         device: str = "cpu",
         *,
         feature_cache: int | None = None,
-        compilation: Compilation = "auto",
+        compiles: bool = False,
         **more: Any,
     ) -> Setting:
         """What the strategy's factory is given."""
@@ -123,7 +123,7 @@ class ResolvedRun:
             searcher=self.searcher,
             creator=self.creator,
             backbone=self.backbone,
-            computing=Computing(self.spec.precision, feature_cache, compilation),
+            computing=Computing(self.spec.precision, feature_cache, compiles),
             **more,
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seu_bench.checkpoint import Position, read_checkpoint
-from seu_bench.computing import Compilation, Computing
+from seu_bench.computing import Computing
 from seu_bench.errors import (
     CheckpointError,
     Interruption,
@@ -47,7 +47,7 @@ class Execution:
             no more than 2 % of the time.
         keep_weights: whether a finished run keeps its model.
         feature_cache: bytes, at most, for outputs of frozen layers on a task's images; ``None``: half of what is free.
-        compilation: whether units may be compiled: ``auto``, ``never`` or ``always``.
+        compiles: whether SEU's units are compiled for their training.
     """
 
     results: Path = Path("results")
@@ -58,7 +58,7 @@ class Execution:
     checkpoint_every: float | None = None
     keep_weights: bool = True
     feature_cache: int | None = None
-    compilation: Compilation = "auto"
+    compiles: bool = False
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ class _Run:
             evaluator=evaluator,
             patience=self.execution.patience,
             feature_cache=self.execution.feature_cache,
-            compilation=self.execution.compilation,
+            compiles=self.execution.compiles,
         )
         strategy = self.run.strategy.build(setting)
         precision = self.run.spec.precision

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
-from seu_bench.compiling import CompiledUnits, is_worthwhile
+from seu_bench.compiling import CompiledUnits
 from seu_bench.computing import Computing, Precision
 from seu_bench.features import FeatureCache
 from seu_bench.memory import feature_tiers
@@ -36,15 +36,9 @@ def features_kept(
 
 
 @contextmanager
-def units_compiled(
-    model: MultiHeadModel, computing: Computing, batch: int, passes: int, device: torch.device
-) -> Iterator[None]:
-    """The model's units are compiled, if that is wanted for so many image passes.
-
-    Args:
-        batch: the size of batches that they are compiled for.
-    """
-    if not model.has_units or not is_worthwhile(computing.compilation, passes, device):
+def units_compiled(model: MultiHeadModel, computing: Computing, batch: int) -> Iterator[None]:
+    """The model's units are compiled for batches of one size, if that is asked for."""
+    if not model.has_units or not computing.compiles:
         yield
         return
     model.compiled = CompiledUnits(batch)

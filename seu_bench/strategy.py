@@ -8,6 +8,7 @@ best weights restored, and no optimiser state or copy for what does not train.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -264,11 +265,10 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
                     stage.load_state_dict(left["stage"])
                 left = None
             self._stage = stage
-            passes = stage.epochs * len(task.train) if isinstance(stage, TrainingStage) else 0
-            with (
-                computing_in(self.computing.precision, self.device),
-                units_compiled(self.model, self.computing, self.train_mb_size, passes, self.device),
-            ):
+            with ExitStack() as surroundings:
+                surroundings.enter_context(computing_in(self.computing.precision, self.device))
+                if isinstance(stage, TrainingStage):  # what creators sample for an epoch is not worth the wait
+                    surroundings.enter_context(units_compiled(self.model, self.computing, self.train_mb_size))
                 result = stage.run(self.watch, self.pause)
             self._stage = None
             if step.apply is not None:

@@ -108,6 +108,7 @@ def request_of(record: Record, benchmark: Path | None = None) -> Request:
         options=options,
         limit=record.limit,
         synthetic=record.synthetic,
+        precision=record.precision,
     )
 
 

@@ -105,6 +105,38 @@ def test_unit_computes_its_genotype(name: str, plan: CellPlan) -> None:
         assert torch.equal(made(older, newer), torch.cat([values[2], values[3], values[4], values[5]], dim=1))
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("name", ["darts_v1", "mdenas_mixture", "mixed", "sep5"])
+def test_shared_parts_change_no_gradient(name: str, layout: torch.memory_format) -> None:
+    """A unit trains as if each operation rectified its input by itself and torch joined the nodes."""
+    for plan in PLANS:
+        made = unit(ALL[name], plan).train()
+
+        def unshared(older: Tensor, newer: Tensor, made: ExtensionUnit = made) -> Tensor:
+            states = [made.inputs.older(older), made.inputs.newer(newer)]
+            for node in (2, 3, 4, 5):
+                incoming = [
+                    operation(states[edge.source])
+                    for edge, operation in zip(made.edges, made.operations, strict=True)
+                    if edge.node == node
+                ]
+                states.append(sum(incoming[1:], incoming[0]))
+            return torch.cat(states[2:], dim=1)
+
+        outcomes = []
+        for compute in (made, unshared):
+            made.zero_grad()
+            older, newer = (x.contiguous(memory_format=layout).requires_grad_() for x in inputs(plan))
+            y = compute(older, newer)
+            (y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum().backward()
+            grads = [older.grad, newer.grad, *(parameter.grad for parameter in made.parameters())]
+            outcomes.append((y.detach(), torch.cat([grad.flatten() for grad in grads if grad is not None])))
+        (y, gradient), (expected_y, expected) = outcomes
+        assert torch.equal(y, expected_y)
+        # BatchNorm sums another way where the gradient that reaches it is dense.
+        assert float((gradient - expected).norm()) <= 1e-5 * float(expected.norm())
+
+
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.kind}-{plan.channels}-{plan.after_reduction}")
 def test_units_of_a_layer_are_interchangeable(plan: CellPlan) -> None:
     """Whatever its genotype, a unit of a layer takes and gives the same shapes; the sizes may be odd."""

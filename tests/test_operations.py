@@ -8,7 +8,7 @@ from tiny import all_threads, one_thread
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.operations import FactorizedReduce, Zero, make_operation, relu_conv_norm
+from seu_bench.operations import FactorizedReduce, State, Zero, make_operation, relu_conv_norm
 from seu_bench.search_space import OPERATIONS, operation_parameters
 from seu_bench.sizes import count_parameters
 
@@ -114,6 +114,64 @@ def test_factorized_reduce_of_odd_sizes() -> None:
     assert torch.equal(y[:, 2:, -1], torch.zeros(3, 2, 4)) and torch.equal(y[:, 2:, :, -1], torch.zeros(3, 2, 3))
     torch.testing.assert_close(y[:, :2], conv(functional.relu(x), module.even, stride=2))
     torch.testing.assert_close(y[:, 2:, :-1, :-1], conv(functional.relu(x)[:, :, 1:, 1:], module.odd, stride=2))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("size", [(8, 8), (7, 6), (5, 5), (1, 1)], ids=str)
+def test_factorized_reduce_gradients(size: tuple[int, int], layout: torch.memory_format) -> None:
+    """They are those of slices, padding and convolutions written out."""
+    torch.manual_seed(0)
+    module = FactorizedReduce(6, 4, affine=True, norm=False)
+
+    def written_out(x: Tensor) -> Tensor:
+        x = functional.relu(x)
+        shifted = functional.pad(x, (0, 1, 0, 1))[:, :, 1:, 1:]
+        return torch.cat([conv(x[:, :, ::2, ::2], module.even), conv(shifted[:, :, ::2, ::2], module.odd)], dim=1)
+
+    outcomes = []
+    for compute in (module, written_out):
+        module.zero_grad()
+        x = images(6, size).contiguous(memory_format=layout).requires_grad_()
+        y = compute(x)
+        (y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum().backward()
+        outcomes.append([y, x.grad, module.even.weight.grad, module.odd.weight.grad])
+    for found, expected in zip(*outcomes, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_of_a_shared_state(name: str, stride: int) -> None:
+    """Through a state they give what they give for its features, rectified or not, and the ReLU is computed once."""
+    torch.manual_seed(0)
+    operation = make_operation(name, 4, stride, affine=True, pool_norm=True)
+    unsettled(operation)
+    x = images()
+    state = State(x)
+    assert torch.equal(state.through(operation), operation(x))
+    rectified = state.rectified
+    assert torch.equal(rectified, functional.relu(x)) and torch.equal(x, images())
+    state.through(operation)
+    assert state.rectified is rectified and torch.equal(rectified, functional.relu(x))
+
+
+def test_every_operation_counts_its_relu() -> None:
+    """A hook on the ReLUs hears of each operation's, shared or not (the score NASWOT counts units so)."""
+    torch.manual_seed(0)
+    operations = [make_operation(name, 4, 2, affine=True) for name in OPERATIONS]
+    state = State(images())
+    heard: list[Tensor] = []
+    for operation in operations:
+        for module in operation.modules():
+            if isinstance(module, nn.ReLU):
+                module.register_forward_hook(lambda _module, _inputs, output: heard.append(output))
+        state.through(operation)
+    # One in the skip, two in each separable convolution, one in each dilated one.
+    assert len(heard) == 1 + 2 * 2 + 2
+    assert sum(output is state.rectified for output in heard) == 5
+    with torch.no_grad():
+        alone = State(images())
+        assert alone.rectified is not alone.rectified and torch.equal(alone.rectified, state.rectified)
 
 
 def test_reduce_norm_reaches_the_skip() -> None:

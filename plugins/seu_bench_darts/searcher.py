@@ -64,11 +64,11 @@ class DartsSearch(Stage[Genotype]):
         self.network.train()
         total = torch.zeros((), device=self.device)
         count = len(self.train_images)
-        order = torch.randperm(count).to(self.device)
+        order = torch.randperm(count)
         for start, stop in batch_bounds(count, self.schedule.batch_size, join=True):
             train = self.train_images.gather(order[start:stop])
             # As many images as the batch has, drawn anew each time; all of them where there are fewer.
-            drawn = torch.randperm(len(self.valid_images))[: stop - start].to(self.device)
+            drawn = torch.randperm(len(self.valid_images))[: stop - start]
             self._step_architecture(train, self.valid_images.gather(drawn))
             total += self._step_weights(*train) * (stop - start)
         self.network.eval()

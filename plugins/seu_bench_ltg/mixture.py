@@ -54,7 +54,7 @@ class MixedLayer(nn.Module):
             body_of: computes the sum of terms of an old unit and its adapters; the layer itself by default.
         """
         outputs = torch.stack(self.outputs(layer, x, body_of))
-        mixed: Tensor = torch.tensordot(self.architecture.softmax(0), outputs, dims=1)
+        mixed: Tensor = torch.tensordot(self.architecture.softmax(0).to(outputs.dtype), outputs, dims=1)
         return mixed
 
     def outputs(self, layer: GrowingLayer, x: Tensor, body_of: Body | None = None) -> list[Tensor]:

@@ -143,7 +143,7 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
     def _arch_batch(self) -> tuple[Tensor, Tensor]:
         """A random batch of the second half, drawn anew for every step."""
         positions = torch.randperm(len(self.arch_images))[: self.settings.schedule.batch_size]
-        return self.arch_images.gather(positions.to(self.device))
+        return self.arch_images.gather(positions)
 
     def _validate(self) -> None:
         if not self.settings.select or self.valid_images is None or not len(self.valid_images):

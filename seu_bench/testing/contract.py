@@ -114,6 +114,18 @@ class StrategyContract(OneThread):
         """From its architecture, as JSON holds it, and its weights a new model is made that answers the same."""
         check_made_again(trial, "tiny_three")
 
+    def test_kept_features_change_nothing(self, trial: Trial) -> None:
+        """With no, little and much memory for outputs of frozen layers it learns the same weights, bit by bit."""
+        learners = [trial.learner("tiny_three", feature_cache=budget) for budget in (0, 40_000, None)]
+        if not getattr(learners[0].model, "has_frozen_layers", False):
+            pytest.skip("this strategy's model asks for no outputs of frozen layers")
+        plain, *others = [learner.learn_all().weights() for learner in learners]
+        require(
+            all(same(plain, weights) for weights in others),
+            "the weights depend on --feature-cache: what is kept under a key must be the output of frozen layers in "
+            "evaluation mode, and of those that the key names",
+        )
+
     # ------------------------------------------------------------------ what it may see
 
     def test_sees_no_later_task_and_no_test_image(self, trial: Trial) -> None:

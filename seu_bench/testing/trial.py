@@ -73,6 +73,7 @@ class Trial:
         brief: bool = True,
         change: Callable[[TaskStream], None] | None = None,
         disturb: Callable[[], None] | None = None,
+        feature_cache: int | None = None,
     ) -> Learner:
         """A strategy that has learned nothing yet.
 
@@ -80,12 +81,13 @@ class Trial:
             seed: the strategy's; the stream's is 0, so that every seed learns the same images.
             change: done to the stream before the strategy is built.
             disturb: called before the strategy is built, before each training and before each evaluation.
+            feature_cache: bytes for outputs of frozen layers; ``None``: the default.
         """
         run = self.resolved(benchmark, seed=seed, brief=brief)
         stream = build_stream(run.spec.benchmark, lambda name: run.load(name, None), run.limits, 0)
         if change is not None:
             change(stream)
-        return Learner(run, stream, disturb)
+        return Learner(run, stream, disturb, feature_cache)
 
     def record(self, benchmark: str, results: Path) -> Record:
         """The record of a brief run."""
@@ -100,7 +102,13 @@ class Learner:
         whole_stream: whether it is trained once on all tasks (:attr:`seu_bench.strategy.StagedStrategy.whole_stream`).
     """
 
-    def __init__(self, run: ResolvedRun, stream: TaskStream, disturb: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        run: ResolvedRun,
+        stream: TaskStream,
+        disturb: Callable[[], None] | None = None,
+        feature_cache: int | None = None,
+    ) -> None:
         self.run = run
         self.stream = stream
         self.tasks = len(stream.tasks)
@@ -109,7 +117,7 @@ class Learner:
         self.sizes = ModelSizes()
         self._disturb: Callable[[], None] = disturb or (lambda: None)
         evaluator = EvaluationPlugin(self.matrix, self.sizes, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
-        self.setting = run.setting(stream.plan, evaluator=evaluator)
+        self.setting = run.setting(stream.plan, evaluator=evaluator, feature_cache=feature_cache)
         self._disturb()
         self.strategy: Any = run.strategy.build(self.setting)
         self.whole_stream = bool(getattr(self.strategy, "whole_stream", False))
