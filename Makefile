@@ -34,11 +34,8 @@ test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minute
 test-crash: $(READY) ## kill runs at many points of every stage and go on with them; half an hour
 	$(BIN)/python -m pytest -W error -m "crash" tests
 
-perf: $(READY) ## measure: start-up, training loop against a bare one and Avalanche's, memory format, searchers
-	$(BIN)/python scripts/startup_time.py
-	$(BIN)/python scripts/training_speed.py
-	$(BIN)/python scripts/memory_format.py
-	$(BIN)/python scripts/search_speed.py
+perf: $(READY) ## measure everything: half an hour on two cores that do nothing else; results/published/performance.md
+	$(BIN)/python -m scripts.perf measure
 
 audit: $(READY) ## ask advisory services about every pinned version; says so where they cannot be reached
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audit]'

@@ -1,0 +1,91 @@
+"""``python -m scripts.perf measure [NAME ...]`` and ``python -m scripts.perf page``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scripts.perf.catalogue import COMPARISONS, Size
+from scripts.perf.page import page
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PUBLISHED = ROOT / "results" / "published" / "performance.json"
+#: Figures of a smoke say nothing, and are not for publishing.
+QUICK = ROOT / "results" / "performance-quick.json"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, or make the page; 1 if a comparison failed."""
+    names = [comparison.name for comparison in COMPARISONS]
+    parser = argparse.ArgumentParser(prog="python -m scripts.perf", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    measuring = commands.add_parser("measure", help="measure, merge into the JSON file, and make the page")
+    measuring.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(names)}; all by default")
+    measuring.add_argument(
+        "--scale", type=float, default=1.0, help="factor of images and rounds (default: %(default)s)"
+    )
+    measuring.add_argument("--quick", action="store_true", help="a smoke of a minute; its figures say nothing")
+    measuring.add_argument("--compile", action="store_true", help="torch.compile too, which takes minutes")
+    paging = commands.add_parser("page", help="make the page from the JSON file")
+    for command in (measuring, paging):
+        command.add_argument("--output", type=Path, default=None, help="the JSON file; the page lies beside it")
+    given = parser.parse_args(arguments)
+    if given.command == "page":
+        write_page(given.output or PUBLISHED)
+        return 0
+    unknown = set(given.names) - set(names)
+    if unknown or not given.scale > 0:
+        parser.error(f"no such comparison: {', '.join(sorted(unknown))}" if unknown else "--scale must be positive")
+    default = [each.name for each in COMPARISONS if each.by_default or (given.compile and each.name == "compile")]
+    output: Path = given.output or (QUICK if given.quick else PUBLISHED)
+    failed = False
+    for name in given.names or default:
+        found = measure_in_process(name, Size(given.scale, given.quick))
+        failed |= "error" in found
+        print(f"{name}: {found.get('error') or '{:.0f} s'.format(found['seconds'])}", flush=True)
+        merge(output, {name: found})
+        write_page(output)
+    return int(failed)
+
+
+def measure_in_process(name: str, size: Size) -> dict[str, Any]:
+    """What a comparison measured, by a process of this interpreter; where that fails, its last line under ``error``."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "result.json"
+        command = [sys.executable, "-m", "scripts.perf.worker", name, str(file), str(size.scale)]
+        load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
+        made = subprocess.run(
+            [*command, "quick" if size.quick else "full"], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False
+        )
+        if made.returncode:
+            lines = made.stderr.strip().splitlines()
+            return {"error": lines[-1] if lines else f"the process ended with {made.returncode}"}
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    found["machine"]["load"] = load
+    return found
+
+
+def merge(output: Path, found: Mapping[str, Any]) -> None:
+    """Put comparisons into the JSON file beside those that are there, in the order of the catalogue."""
+    before = json.loads(output.read_text(encoding="utf-8"))["comparisons"] if output.is_file() else {}
+    after = {**before, **found}
+    ordered = {each.name: after[each.name] for each in COMPARISONS if each.name in after}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps({"comparisons": ordered}, indent=1) + "\n", encoding="utf-8")
+
+
+def write_page(output: Path) -> None:
+    """The page of a JSON file, beside it."""
+    document = json.loads(output.read_text(encoding="utf-8"))
+    output.with_suffix(".md").write_text("\n".join(page(document)) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,252 @@
+"""Which comparisons there are, and which figures are wanted of them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+Value: TypeAlias = float | bool | None
+Unit: TypeAlias = Literal["times", "share", "seconds", "yes"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A figure that has to reach something.
+
+    Attributes:
+        id: its name among the values of the comparison.
+        least, most: what it has to be at least or at most; of a ``yes`` neither: it has to be true.
+    """
+
+    id: str
+    text: str
+    unit: Unit = "times"
+    least: float | None = None
+    most: float | None = None
+
+    def reached(self, value: Value) -> bool | None:
+        """Whether it is reached; ``None``: it was not measured."""
+        if value is None:
+            return None
+        if self.unit == "yes":
+            return value is True
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured.
+
+    Attributes:
+        scale: factor of images and rounds.
+        quick: as little as shows that everything works; the figures say nothing then.
+    """
+
+    scale: float = 1.0
+    quick: bool = False
+
+    def count(self, normal: int, quick: int) -> int:
+        """A number that grows with the scale: of images, or of rounds."""
+        return quick if self.quick else max(1, round(normal * self.scale))
+
+    def whole(self, normal: int, quick: int, step: int) -> int:
+        """As :meth:`count`, in multiples of ``step``: of images in whole batches."""
+        return max(step, self.count(normal, quick) // step * step)
+
+    def fixed(self, normal: int, quick: int) -> int:
+        """A number that the scale leaves alone, such as one of epochs."""
+        return quick if self.quick else normal
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text, numbers, truths and ``None``, with a title and a heading for each column."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[list[Any]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a comparison measured.
+
+    Attributes:
+        settings: what was computed, by name.
+        values: figures by id.
+    """
+
+    settings: Mapping[str, Any]
+    values: Mapping[str, Value]
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One comparison, measured by the function ``measure(name, size)`` of a module of this package.
+
+    Attributes:
+        text: what is compared, for the page; numbers are in the settings.
+        by_default: whether it is measured where no name is given.
+    """
+
+    name: str
+    title: str
+    module: str
+    text: str
+    wanted: tuple[Wanted, ...] = ()
+    by_default: bool = True
+
+    def measure(self, size: Size) -> Result:
+        """Measure, in this process."""
+        result: Result = importlib.import_module(f"scripts.perf.{self.module}").measure(self.name, size)
+        return result
+
+
+_PNN_TEXT = (
+    "Whole runs of progressive networks on made-up images, with the feature cache and without any. A column's seconds "
+    "per epoch are medians over its epochs, so that the one-time filling is not in them; predicted from the first "
+    "column by the multiply-accumulates of the column itself: three times its forward pass per training image, once "
+    "per validation image. *whole run* is the sum of all stages, evaluation included."
+)
+_PNN_EQUAL = (
+    Wanted("equal_weights", "weights with the cache, with a budget of none, and without it: equal, bit by bit", "yes"),
+    Wanted(
+        "largest_deviation", "largest deviation of a column's seconds per epoch from the prediction", "share", None, 0.2
+    ),
+)
+_SEU_TEXT = (
+    "Tasks of SEU learned three ways: as it is; without the feature cache; and plainly, which is in PyTorch's default "
+    "memory format, with torch's own convolutions and gradients, no ReLU shared, and no feature cache. Later runs take "
+    "the genotypes and paths of the first, so that all do the same work. Accuracies differ between the ways all the "
+    "same: sums in another order are rounded otherwise, and training amplifies it."
+)
+_SEU_WANTED = (
+    Wanted("learning_ratio", "creation and training of all tasks but the first, plain / as it is", least=2.0),
+    Wanted("search_ratio", "search, plain / as it is", least=1.3),
+    Wanted("equal_passes", "image passes are the same in every stage", "yes"),
+    Wanted("equal_weights", "weights with and without the feature cache: equal, bit by bit", "yes"),
+)
+
+COMPARISONS: Final[tuple[Comparison, ...]] = (
+    Comparison(
+        "loop_alexnet",
+        "The training loop on the AlexNet variant",
+        "loops",
+        "The strategy naive against a plain PyTorch loop that gathers the same batches from memory, clips the same way "
+        "and counts loss and accuracy, on the same network.",
+        (Wanted("bare", "speed of naive / speed of the plain loop", least=0.97),),
+    ),
+    Comparison(
+        "loop_cnn",
+        "The training loop on a small network",
+        "loops",
+        "The same on a convolutional network so small that everything beside it counts, and against Avalanche's stock "
+        "Naive with its own loader and its metrics of accuracy and loss.",
+        (
+            Wanted("bare", "speed of naive / speed of the plain loop", least=0.95),
+            Wanted("avalanche", "speed of naive / speed of Avalanche's Naive", least=1.35),
+        ),
+    ),
+    Comparison(
+        "pnn_5",
+        "Progressive networks, colour images",
+        "pnn",
+        _PNN_TEXT,
+        (Wanted("run_ratio", "whole run, without / with the feature cache", least=1.4), *_PNN_EQUAL),
+    ),
+    Comparison(
+        "pnn_10",
+        "Progressive networks, grey images",
+        "pnn",
+        _PNN_TEXT,
+        (Wanted("run_ratio", "whole run, without / with the feature cache", least=1.8), *_PNN_EQUAL),
+    ),
+    Comparison("seu_mdl", "SEU with the creator mdl", "seu", _SEU_TEXT, _SEU_WANTED),
+    Comparison("seu_frugal", "SEU with the creator frugal", "seu", _SEU_TEXT, _SEU_WANTED),
+    Comparison(
+        "ltg",
+        "Learn to Grow",
+        "ltg",
+        "Whole runs of Learn to Grow with the feature cache and without any.",
+        (Wanted("equal_weights", "weights with and without the feature cache: equal, bit by bit", "yes"),),
+    ),
+    Comparison(
+        "passes",
+        "Predicted image passes",
+        "passes",
+        "What `seu-bench cost` says of each stage of each task against what the run counted.",
+        (Wanted("exact", "predicted and counted image passes are the same in every stage", "yes"),),
+    ),
+    Comparison(
+        "memory",
+        "Memory",
+        "memory",
+        "Features of frozen layers that were kept, and the most memory that the process held (resident set), by "
+        "budgets of `--feature-cache`. Each run is a process of its own.",
+        (Wanted("within_budget", "features kept are within the budget", "yes"),),
+    ),
+    Comparison(
+        "startup",
+        "Starting",
+        "startup",
+        "From the start of the process to its end; of `run`, to the moment where the record says that the run has "
+        "begun: what is left is training.",
+        (
+            Wanted("help", "`seu-bench --help`, least of all", "seconds", None, 0.6),
+            Wanted("list", "`seu-bench list`, least of all", "seconds", None, 0.6),
+        ),
+    ),
+    Comparison(
+        "flops",
+        "Arithmetic per second",
+        "flops",
+        "Floating-point operations of one step, forward and backward, as torch's counter has them for torch's own "
+        "convolutions, divided by the seconds that our step takes; beside a product of square matrices in float32.",
+    ),
+    Comparison(
+        "growth",
+        "Long streams",
+        "growth",
+        "Seconds of learning (search, creation and training) of each task of a long stream: whether later tasks take "
+        "longer than earlier ones. After each task all tasks so far are evaluated; that grows with their number, and "
+        "is on its own.",
+        (
+            Wanted("naive", "naive, mean of the later half of the tasks / of the earlier one", most=1.15),
+            Wanted("ewc", "ewc, the same", most=1.15),
+            Wanted("seu_all_new", "seu with the creator all_new, the same", most=1.15),
+            Wanted("seu_mdl", "seu with the creator mdl, the same", most=1.15),
+        ),
+    ),
+    Comparison(
+        "formats",
+        "Memory formats and number formats",
+        "formats",
+        "Training and evaluation steps, each against the same step in PyTorch's default memory format, or in float32.",
+    ),
+    Comparison(
+        "searchers",
+        "Searchers",
+        "searchers",
+        "Seconds of the search on one task, as a multiple of those of the searcher mdl.",
+    ),
+    Comparison(
+        "compile",
+        "torch.compile",
+        "compiling",
+        "Training steps of a network of SEU's units, compiled and as it is. Compiling takes its own time, once for "
+        "each architecture. Measured where it is asked for only.",
+        by_default=False,
+    ),
+)
+
+
+def comparison(name: str) -> Comparison:
+    """A comparison by its name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return {each.name: each for each in COMPARISONS}[name]

@@ -1,0 +1,137 @@
+"""What our training loop costs: naive against a plain PyTorch loop, and against Avalanche's stock Naive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from avalanche.benchmarks import benchmark_from_datasets, with_task_labels
+from avalanche.benchmarks.utils import TaskLabels, as_classification_dataset
+from avalanche.evaluation.metrics import accuracy_metrics, loss_metrics
+from avalanche.training import Naive as StockNaive
+from avalanche.training.plugins import EvaluationPlugin
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.timing import Work, interleaved, median, ratio
+from seu_bench.backbones import AlexNetShape, alexnet
+from seu_bench.loading import TaskDataset, TaskImages
+from seu_bench.multihead import BackboneModel
+from seu_bench.spec import Schedule
+from seu_bench.strategy import SilentLogger
+from seu_bench_naive.strategy import Naive
+
+CLASSES = 10
+BATCH = 128
+
+
+def small_network() -> BackboneModel:
+    """A small convolutional network for 3x32x32 images, one head."""
+    backbone = nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    )
+    return BackboneModel(backbone, 16, [CLASSES])
+
+
+def alexnet_network() -> BackboneModel:
+    """The AlexNet variant in full width, one head."""
+    shape = AlexNetShape.of(3, 32, 32)
+    return BackboneModel(alexnet(shape), shape.linear, [CLASSES])
+
+
+def bare(images: TaskImages, model: BackboneModel, schedule: Schedule) -> Work:
+    """A plain loop: the least that training on these batches can cost."""
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        lr=schedule.learning_rate,
+        momentum=schedule.momentum,
+        weight_decay=schedule.weight_decay,
+    )
+
+    def train() -> None:
+        model.train()
+        total, correct = torch.zeros(()), torch.zeros((), dtype=torch.int64)
+        for positions in torch.randperm(len(images)).split(schedule.batch_size):
+            x = images.store.index_select(0, images.rows.index_select(0, positions))
+            y = images.labels.index_select(0, positions)
+            optimizer.zero_grad()
+            logits = model.forward_single_task(x, 0)
+            loss = nn.functional.cross_entropy(logits, y)
+            loss.backward()
+            if schedule.clip_norm is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), schedule.clip_norm)
+            optimizer.step()
+            total += loss.detach() * len(y)
+            correct += (logits.detach().argmax(dim=1) == y).sum()
+        if not torch.isfinite(total) or int(correct) < 0:
+            raise RuntimeError("the plain loop diverged")
+
+    return train
+
+
+def ours(images: TaskImages, model: BackboneModel, schedule: Schedule) -> Work:
+    """seu-bench's naive strategy on the same images, accuracy and loss counted."""
+    stream = with_task_labels(benchmark_from_datasets(train=[TaskDataset.of(images)]))
+    strategy = Naive(model=model, schedule=schedule, restore="last")
+    return lambda: strategy.train(stream.train_stream[0], eval_streams=[])
+
+
+def stock(images: TaskImages, model: BackboneModel, schedule: Schedule) -> Work:
+    """Avalanche's Naive on the same images through its own loader."""
+    tensors: Any = TensorDataset(images.store, images.labels)
+    tensors.targets = images.labels.tolist()
+    data = as_classification_dataset(tensors).update_data_attribute(
+        "targets_task_labels", TaskLabels([0] * len(images))
+    )
+    stream = with_task_labels(benchmark_from_datasets(train=[data]))
+    for experience in stream.train_stream:
+        experience.classes_in_this_experience = list(range(CLASSES))
+    silent = [SilentLogger()]  # type: ignore[no-untyped-call]
+    strategy = StockNaive(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=schedule.learning_rate, momentum=schedule.momentum),
+        train_mb_size=schedule.batch_size,
+        train_epochs=1,
+        evaluator=EvaluationPlugin(accuracy_metrics(epoch=True), loss_metrics(epoch=True), loggers=silent),
+    )
+    return lambda: strategy.train(stream.train_stream[0], eval_streams=[])
+
+
+def measure(name: str, size: Size) -> Result:
+    """Images per second of each way to train one epoch."""
+    torch.manual_seed(0)
+    make: Callable[[], BackboneModel]
+    ways = {"bare": bare, "naive": ours}
+    if name == "loop_alexnet":
+        make, count, rounds = alexnet_network, size.whole(1280, 128, BATCH), size.count(6, 1)
+        schedule = Schedule(epochs=1, batch_size=BATCH)
+    else:
+        make, count, rounds = small_network, size.whole(10_240, 256, BATCH), size.count(9, 1)
+        # Avalanche's Naive does not clip, and decays no weights unless told so.
+        schedule = Schedule(epochs=1, batch_size=BATCH, clip_norm=None, weight_decay=0.0)
+        ways["avalanche"] = stock
+    images = TaskImages(
+        torch.randn(count, 3, 32, 32), torch.arange(count), torch.randint(0, CLASSES, (count,)), 0, channels=3
+    )
+    # A learning rate that small leaves weights as they are: no way is faster for having diverged.
+    schedule = schedule.model_copy(update={"learning_rate": 1e-4})
+    taken = interleaved({way: begin(images, make(), schedule) for way, begin in ways.items()}, rounds)
+    others = [way for way in ways if way != "naive"]
+    return Result(
+        {"images": count, "batch size": BATCH, "rounds": rounds, "pixels": "3x32x32"},
+        {other: ratio(taken, other, "naive") for other in others},
+        (
+            Table(
+                "Speeds, medians over rounds",
+                ("loop", "images/s", "naive / it"),
+                [[way, count / median(taken, way), ratio(taken, way, "naive")] for way in ways],
+            ),
+        ),
+    )

@@ -1,0 +1,32 @@
+"""What ``seu-bench cost`` predicts against what a run counts."""
+
+from __future__ import annotations
+
+from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.runs import timed
+from seu_bench.registry import Registry
+from seu_bench.resolve import Request, resolve
+
+STRATEGIES = ("naive", "ewc", "pnn", "ltg", "seu")
+
+
+def measure(_: str, size: Size) -> Result:
+    """A run of each strategy."""
+    rows, exact = [], []
+    limit = 16 if size.quick else None
+    for strategy in STRATEGIES:
+        request = Request(strategy, "split_digits", protocol="smoke", limit=limit)
+        run = resolve(Registry(), request)
+        cost = run.strategy.cost(run.setting(run.plan(None)))
+        predicted = {(stage.name, stage.task): stage.image_passes for stage in cost.stages if stage.image_passes}
+        stages = timed(request).stages()
+        counted = {place: stage.image_passes for place, stage in stages.items() if stage.image_passes}
+        exact.append(predicted == counted)
+        for name in dict.fromkeys(name for name, _ in (*predicted, *counted)):
+            sums = [sum(passes for (at, _), passes in found.items() if at == name) for found in (predicted, counted)]
+            rows.append([strategy, name, *sums, sums[1] / sums[0] if sums[0] else None])
+    return Result(
+        {"benchmark": "split_digits", "protocol": "smoke", "limit": limit},
+        {"exact": all(exact)},
+        (Table("Image passes", ("strategy", "stage", "predicted", "counted", "counted / predicted"), rows),),
+    )

@@ -1,0 +1,83 @@
+"""The plain version of what is computed: what a straightforward program would do, by patches on ours.
+
+Every patch is here, and each names what must exist: where the code has changed, making the plain version fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import seu_bench.cells
+import seu_bench.kernels
+import seu_bench.operations
+import seu_bench_seu.super_model
+from seu_bench_ltg.model import GrowingAlexNet
+from seu_bench_pnn.model import ProgressiveNetwork
+from seu_bench_seu.super_model import SuperModel
+
+#: Models with frozen layers.
+MODELS = (ProgressiveNetwork, GrowingAlexNet, SuperModel)
+
+
+@contextmanager
+def without_cache() -> Iterator[None]:
+    """No outputs of frozen layers are kept: models compute them in the batches as they come."""
+    with ExitStack() as stack:
+        for model in MODELS:
+            stack.enter_context(mock.patch.object(model, "has_frozen_layers", False))
+        yield
+
+
+@contextmanager
+def default_format() -> Iterator[None]:
+    """SEU's networks compute in PyTorch's default memory format."""
+    with ExitStack() as stack:
+        for module in (seu_bench.cells, seu_bench_seu.super_model):
+            stack.enter_context(mock.patch.object(module, "channels_last", torch.Tensor.contiguous))
+        yield
+
+
+@contextmanager
+def own_kernels() -> Iterator[None]:
+    """Torch's own convolutions, concatenation and slices, in both directions; every operation computes its ReLU."""
+    operations = seu_bench.operations
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(seu_bench.kernels, "trains_on_cpu", _never))
+        stack.enter_context(mock.patch.object(operations.State, "rectified", property(_rectified)))
+        stack.enter_context(mock.patch.object(operations, "separable", _separable(operations.separable)))
+        yield
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    """All of it. Networks are to be built within, too."""
+    with without_cache(), default_format(), own_kernels():
+        yield
+
+
+def _never(*_: Tensor) -> bool:
+    return False
+
+
+def _rectified(state: seu_bench.operations.State) -> Tensor:
+    return functional.relu(state.features)
+
+
+def _separable(original: Callable[..., list[nn.Module]]) -> Callable[..., list[nn.Module]]:
+    """With ReLUs that write to memory of their own."""
+
+    def made(*arguments: Any, **options: Any) -> list[nn.Module]:
+        modules = original(*arguments, **options)
+        for module in modules:
+            if isinstance(module, nn.ReLU):
+                module.inplace = False
+        return modules
+
+    return made

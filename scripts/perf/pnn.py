@@ -1,0 +1,109 @@
+"""What the feature cache gives progressive networks, and how far it gets to what a column itself computes."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import torch
+
+from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.plain import without_cache
+from scripts.perf.runs import Timed, Ways, median_ratio, same_weights, side_by_side, stage_table, timed
+from seu_bench.backbones import AlexNetShape
+from seu_bench.registry import Registry
+from seu_bench.resolve import Request, resolve
+from seu_bench.sizes import count_macs
+from seu_bench_pnn.columns import Column
+
+WITH, WITHOUT = "with", "without"
+WAYS: Ways = {WITH: nullcontext, WITHOUT: without_cache}
+BATCH = 64
+
+
+def column_macs(shape: AlexNetShape, classes: int, columns: int) -> int:
+    """Multiply-accumulates per image of a column behind so many others, whose outputs are there already."""
+    column = Column(shape, classes, columns).eval()
+    image = torch.zeros(1, shape.image_channels, shape.height, shape.width)
+    with torch.no_grad():
+        earlier = [Column(shape, classes, 0).eval().layer_inputs(image, ()) for _ in range(columns)]
+    return count_macs(
+        lambda x: column.logits(x, earlier, head_lateral=True),
+        (shape.image_channels, shape.height, shape.width),
+        image.device,
+    )
+
+
+def request_of(name: str, size: Size) -> Request:
+    """Five tasks of colour images, or ten of grey ones; in batches that are all full, so that batches without the cache
+    are its chunks."""
+    colour = name == "pnn_5"
+    return Request(
+        "pnn",
+        "split_cifar100" if colour else "pmnist",
+        protocol="paper",
+        options={
+            "width": 0.125 if size.quick else 0.5 if colour else 0.375,
+            "epochs": size.fixed(16, 2),
+            "batch_size": BATCH,
+            "benchmark.protocols.paper.eval_batch_size": BATCH,
+            "benchmark.protocols.paper.images.valid": BATCH,
+            **(
+                {"benchmark.stream.classes_per_task": size.fixed(20, 50)}
+                if colour
+                else {"benchmark.stream.tasks": size.fixed(10, 2)}
+            ),
+        },
+        limit=size.whole(192 if colour else 128, 64, BATCH),
+        synthetic=True,
+    )
+
+
+def measure(name: str, size: Size) -> Result:
+    """Whole runs side by side, then short ones of other budgets."""
+    request = request_of(name, size)
+    rounds = side_by_side(request, WAYS, size.count(1, 1))
+    ours = rounds[0][WITH]
+    # Batches that are not all full, and a budget that suffices for some of the rows.
+    short = replace(request, options={**request.options, "epochs": 2}, limit=BATCH + BATCH // 2)
+    budgets = [timed(short, feature_cache=budget) for budget in (None, 0, 2**21)]
+    equal = same_weights(rounds, WITH, WITHOUT) and same_weights([{"": run} for run in budgets], "")
+    columns, largest = _columns(request, [found[WITH] for found in rounds])
+    return Result(
+        {
+            "benchmark": request.benchmark,
+            "images per task": ours.record.task_images[0][0],
+            "pixels": "x".join(map(str, ours.record.input_shape or ())),
+            "rounds": len(rounds),
+            **request.options,
+        },
+        {
+            "run_ratio": median_ratio(rounds, Timed.seconds, WITHOUT, WITH),
+            "learning_ratio": median_ratio(rounds, lambda run: run.seconds("training"), WITHOUT, WITH),
+            "equal_weights": equal,
+            "largest_deviation": largest,
+        },
+        (stage_table(rounds, WITH, [WITHOUT]), columns),
+    )
+
+
+def _columns(request: Request, runs: list[Timed]) -> tuple[Table, float]:
+    """Seconds per epoch of each column beside those that its own arithmetic predicts, and the largest deviation."""
+    run = resolve(Registry(), request)
+    plan = run.plan(None)
+    options = request.options
+    shape = AlexNetShape.of(plan.channels, plan.height, plan.width, float(options["width"]))
+    record = runs[0].record
+    rows = []
+    first: tuple[float, float] | None = None
+    for task, (train, valid, _) in enumerate(record.task_images):
+        macs = column_macs(shape, record.task_classes[task], task)
+        work = macs * (3 * train + valid)
+        taken = sorted(run.epoch(("training", task)) for run in runs)[len(runs) // 2]
+        first = first or (work, taken)
+        predicted = first[1] * work / first[0]
+        rows.append([task + 1, macs, taken, predicted, taken / predicted])
+    table = Table(
+        "Columns", ("column", "own MACs per image", "s per epoch", "predicted s", "measured / predicted"), rows
+    )
+    return table, max(abs(row[4] - 1) for row in rows)

@@ -1,0 +1,55 @@
+"""What a search takes, as a multiple of the MDL searcher's."""
+
+from __future__ import annotations
+
+import statistics
+from functools import partial
+from typing import Any
+
+import torch
+
+from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.timing import seconds
+from seu_bench.interfaces import SearchTask
+from seu_bench.registry import Registry
+from seu_bench.resolve import Request, resolve
+from seu_bench.search_space import SearchSpace
+from seu_bench.streams import build_stream
+
+#: A name for each case, the searcher and its options.
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "mdl": ("mdl", {}),
+    "darts, order 1": ("darts", {}),
+    "darts, order 2": ("darts", {"searcher.order": 2}),
+    "blockwise": ("blockwise", {}),
+    "zero_cost": ("zero_cost", {}),
+    "random": ("random", {}),
+}
+
+
+def measure(_: str, size: Size) -> Result:
+    """Each round runs every searcher once on the first task, with a seed of its own."""
+    registry = Registry()
+    protocol = "smoke" if size.quick else "quick"
+    limit = size.fixed(128, 32)
+    taken: dict[str, list[float]] = {name: [] for name in CASES}
+    passes: dict[str, int] = {}
+    for seed in range(size.count(1, 1)):
+        for name, (searcher, options) in CASES.items():
+            request = Request("seu", "split_digits", searcher, None, protocol, seed, options, limit)
+            run = resolve(registry, request)
+            stream = build_stream(run.spec.benchmark, partial(run.load, data_root=None), run.limits, seed)
+            images, classes = stream.tasks[0].train, stream.plan.classes[0]
+            if run.searcher is None:
+                raise RuntimeError("SEU has no searcher")
+            task = SearchTask(images, 0, classes, SearchSpace(), run.spec.protocol.search, seed, torch.device("cpu"))
+            stage = run.searcher.factory.build(run.searcher.options, task)
+            taken[name].append(seconds(stage.run))
+            passes[name] = stage.image_passes
+    reference = statistics.median(taken["mdl"])
+    rows = [[name, statistics.median(spent) / reference, passes[name]] for name, spent in taken.items()]
+    return Result(
+        {"benchmark": "split_digits", "protocol": protocol, "images": limit, "rounds": len(taken["mdl"])},
+        {},
+        (Table("Searches", ("searcher", "times mdl", "image passes"), rows),),
+    )
