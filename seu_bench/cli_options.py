@@ -77,7 +77,7 @@ def number_of_bytes(_context: click.Context, _parameter: click.Parameter, value:
     """A callback for an option: ``0``, ``500M`` or ``2G`` (powers of 1024) as a number."""
     if value is None:
         return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE | re.ASCII)
     if match is None:
         raise click.BadParameter(f"{value!r} is no number of bytes; give one such as 0, 500M or 2G")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))

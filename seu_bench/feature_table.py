@@ -43,7 +43,9 @@ class Form:
     @classmethod
     def of(cls, value: Tensor, dtype: torch.dtype | None) -> Form:
         """The form of ``value``; floating point is kept in ``dtype``, if one is given."""
-        innermost = value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last)
+        # Maps of one channel, or of one pixel, are both: they count as contiguous.
+        innermost = not value.is_contiguous() and value.dim() == 4
+        innermost = innermost and value.is_contiguous(memory_format=torch.channels_last)
         kept = dtype if dtype is not None and value.is_floating_point() else value.dtype
         return cls(tuple(value.shape[1:]), innermost, value.dtype, kept)
 
@@ -59,7 +61,11 @@ class Form:
 
     def flat(self, value: Tensor) -> Tensor:
         """``[N, ...]`` as rows."""
-        return (value.permute(0, 2, 3, 1) if self.innermost else value).reshape(len(value), -1)
+        return (value.permute(0, 2, 3, 1) if self.innermost else value).reshape(len(value), self.numbers)
+
+    def as_kept(self, value: Tensor) -> Tensor:
+        """``[N, ...]`` as a table would give it back: rounded and laid out as rows are."""
+        return self.shaped(self.flat(value).to(self.kept).contiguous())
 
     def shaped(self, rows: Tensor) -> Tensor:
         """Rows as ``[N, ...]``."""

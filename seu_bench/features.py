@@ -49,6 +49,7 @@ class FeatureCache:
         self._splits: list[_Split] = []
         self._tables: dict[tuple[int, Hashable], Table] = {}
         self._asked = 0
+        self._newest: Tensor | None = None
         self._depth = 0
 
     @property
@@ -80,8 +81,12 @@ class FeatureCache:
         with torch.no_grad():
             if slots is None or not isinstance(slots.owner, _Split) or slots.owner.cache is not self:
                 return compute(x)
+            if not len(x) or torch.is_inference_mode_enabled():  # no rows; rows that autograd could never read again
+                return compute(x)
             split = slots.owner
-            if not self._depth:
+            if not self._depth and slots.numbers is not self._newest:
+                # Several functions may be asked for the same images: these go by once.
+                self._newest = slots.numbers
                 self._asked += len(x)
             table = self._tables.get((split.index, key))
             if table is not None and table.rows < len(split.images) and self._is_idle(table):
@@ -160,12 +165,14 @@ class FeatureCache:
             table.write(chunk, tuple(value[beyond:] for value in values))
 
     def _nested(self, compute: Compute, x: Tensor) -> Values:
-        """``compute(x)``; what it asks for was not asked for by the run."""
+        """``compute(x)`` as a table gives it back: rounding and layout must not depend on whether there was room.
+        What it asks for was not asked for by the run."""
         self._depth += 1
         try:
-            return compute(x)
+            values = compute(x)
         finally:
             self._depth -= 1
+        return tuple(Form.of(value, self.dtype).as_kept(value) for value in values)
 
 
 @dataclass

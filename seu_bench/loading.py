@@ -37,7 +37,8 @@ class Slots:
 def mark(images: Tensor, slots: Slots) -> Tensor:
     """``images`` themselves, from now on known to :func:`slots_of`: batches reach models as plain tensors, through
     strategies, creators and Avalanche alike, and this is how a model can tell which images they are."""
-    images._seu_bench_slots = (slots, images._version)  # type: ignore[attr-defined]
+    if not images.is_inference():  # of those torch does not know whether they were changed
+        images._seu_bench_slots = (slots, images._version)  # type: ignore[attr-defined]
     return images
 
 

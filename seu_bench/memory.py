@@ -22,6 +22,7 @@ def feature_tiers(device: torch.device, budget: int | None) -> list[Tier]:
         budget: bytes at most, in all; ``None``: half of what is free on each.
     """
     tiers = []
+    budget = None if budget is None else max(0, budget)
     if device.type == "cuda":
         free = int(SHARE * torch.cuda.mem_get_info(device)[0])
         tiers.append(Tier(device, free if budget is None else min(budget, free)))
