@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from seu_bench.loading import TaskImages
 from seu_bench.spec import Schedule
+from seu_bench.stages import clip_gradients
 
 Forward: TypeAlias = Callable[[Tensor], Tensor]
 #: What happens to parameters that an epoch's sample does not use. ``still``: nothing. ``drift``: momentum and weight
@@ -33,7 +34,7 @@ def train_epoch(
         loss = nn.functional.cross_entropy(forward(x), y)
         loss.backward()
         if schedule.clip_norm is not None:
-            nn.utils.clip_grad_norm_(parameters, schedule.clip_norm)
+            clip_gradients(parameters, schedule.clip_norm)
         optimizer.step()
         total += loss.detach() * len(y)
         on_batch(len(y))

@@ -227,6 +227,17 @@ def make_sgd(parameters: list[nn.Parameter], schedule: Schedule) -> torch.optim.
     )
 
 
+def clip_gradients(parameters: list[nn.Parameter], limit: float) -> None:
+    """Scale gradients so that their norm, taken over all of them, is at most ``limit``; bit for bit what
+    ``nn.utils.clip_grad_norm_`` does, which multiplies by 1 where there is nothing to scale."""
+    if not parameters or parameters[0].device.type != "cpu":
+        nn.utils.clip_grad_norm_(parameters, limit)  # asking for the norm would wait for the accelerator
+        return
+    norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    if not limit / (norm + 1e-6) >= 1:
+        nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+
+
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """Set the learning rate of every parameter group."""
     for group in optimizer.param_groups:

@@ -27,7 +27,7 @@ from seu_bench.multihead import MultiHeadModel
 from seu_bench.seeding import derive_seed
 from seu_bench.spec import Schedule
 from seu_bench.stage_context import computing_in, features_kept, units_compiled
-from seu_bench.stages import Pause, Stage, Watcher, make_sgd
+from seu_bench.stages import Pause, Stage, Watcher, clip_gradients, make_sgd
 from seu_bench.strategy_options import SelectingOptions, TrainingOptions
 from seu_bench.training import EpochMeter, TrainingStage
 
@@ -332,7 +332,7 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
     def optimizer_step(self) -> None:
         """Clip the gradient's norm, then step."""
         if self.schedule.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self._clipped, self.schedule.clip_norm)
+            clip_gradients(self._clipped, self.schedule.clip_norm)
         self.optimizer.step()
 
     def _after_training_iteration(self, **kwargs: Any) -> None:

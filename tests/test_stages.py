@@ -32,7 +32,16 @@ from seu_bench.interfaces import CreationTask, SearchTask
 from seu_bench.search_space import OPERATIONS, SearchSpace
 from seu_bench.seeding import RandomState, derive_seed
 from seu_bench.spec import CreationSchedule, Schedule, SearchSchedule
-from seu_bench.stages import BestWeights, EpochReport, Stage, StageProgress, cosine_rate, make_sgd, set_rate
+from seu_bench.stages import (
+    BestWeights,
+    EpochReport,
+    Stage,
+    StageProgress,
+    clip_gradients,
+    cosine_rate,
+    make_sgd,
+    set_rate,
+)
 from seu_bench.strategy import TaskData, TrainingStage
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.factories import MdlCreatorFactory, MdlSearcherFactory
@@ -328,3 +337,20 @@ def test_creation_restores_the_best_weights() -> None:
     stage.run()
     assert 0 < lowest < math.inf
     assert same(weights(stage.best.module), kept)
+
+
+@pytest.mark.parametrize("limit", [1e-3, 5.0, 1e6, float("nan")])
+def test_gradients_are_clipped_as_torch_does(limit: float) -> None:
+    """Bit for bit, whether there is something to clip or not; parameters without a gradient are left out."""
+    torch.manual_seed(0)
+    ours, theirs = ([torch.nn.Parameter(torch.zeros(7, 3)) for _ in range(3)] for _ in range(2))
+    for one, other in zip(ours[:2], theirs[:2], strict=True):
+        one.grad = torch.randn(7, 3)
+        other.grad = one.grad.clone()
+    clip_gradients(ours, limit)
+    torch.nn.utils.clip_grad_norm_(theirs, limit)
+    for one, other in zip(ours[:2], theirs[:2], strict=True):
+        assert one.grad is not None and other.grad is not None
+        assert torch.equal(one.grad.nan_to_num(7.0), other.grad.nan_to_num(7.0))
+    assert ours[2].grad is None
+    clip_gradients([], limit)

@@ -16,7 +16,7 @@ from seu_bench.loading import batch_bounds
 from seu_bench.loops import evaluate
 from seu_bench.sampling import proxy_network
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype
-from seu_bench.stages import EpochReport, Stage, cosine_rate, make_sgd, set_rate
+from seu_bench.stages import EpochReport, Stage, clip_gradients, cosine_rate, make_sgd, set_rate
 from seu_bench_darts import DartsOptions
 from seu_bench_darts.gradient import Loss, first_order, second_order
 
@@ -132,7 +132,7 @@ class DartsSearch(Stage[Genotype]):
         # The architecture takes no part in the weights' step.
         loss.backward(inputs=self.weights)
         if self.schedule.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.weights, self.schedule.clip_norm)
+            clip_gradients(self.weights, self.schedule.clip_norm)
         self.optimizer.step()
         self.passed(len(labels))
         return loss.detach()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seu_bench.loops import evaluate
 from seu_bench.spec import Schedule
-from seu_bench.stages import BestWeights, EpochReport, Stage, cosine_rate, make_sgd, set_rate
+from seu_bench.stages import BestWeights, EpochReport, Stage, clip_gradients, cosine_rate, make_sgd, set_rate
 from seu_bench.strategy import TaskData
 from seu_bench.training import EpochMeter
 from seu_bench_ltg.mixture import Mixture
@@ -108,7 +108,7 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
         self.optimizer.zero_grad()
         loss.backward(inputs=self.weights)
         if self.settings.schedule.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.weights, self.settings.schedule.clip_norm)
+            clip_gradients(self.weights, self.settings.schedule.clip_norm)
         self.optimizer.step()
         self.passed(len(y))
         return loss, logits
