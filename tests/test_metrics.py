@@ -211,6 +211,7 @@ class TestComputeMetrics:
             "search_seconds": 2.0,
             "image_passes": 50,
             "peak_memory_bytes": None,
+            "peak_feature_bytes": None,
         }
         assert set(metrics) | {"avg_acc_curve"} == set(METRIC_DEFINITIONS)
 
