@@ -33,7 +33,10 @@ class CompiledUnits:
         if id(unit) not in self._made:
             self._made[id(unit)] = torch.compile(unit, dynamic=False)
         try:
-            output = self._made[id(unit)](*inputs)
+            with warnings.catch_warnings():
+                # The compiler looks at inputs as if they were leaves, and torch warns of that.
+                warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf", UserWarning)
+                output = self._made[id(unit)](*inputs)
         except torch._dynamo.exc.TorchDynamoException as error:
             # Whatever keeps it from being compiled, a compiler that is missing most likely, must not end the run.
             warnings.warn(f"units are not compiled: {str(error).splitlines()[0]}", RuntimeWarning, stacklevel=2)

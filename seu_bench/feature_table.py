@@ -111,7 +111,8 @@ class Table:
         self.rows = 0
         self._parts: list[_Part] = []
         size = sum(form.bytes for form in forms)
-        for tier in tiers:
+        # Twice, because a last chunk that is short may fit where a whole one did not.
+        for tier in (*tiers, *tiers):
             wanted = images - self.rows
             room = min(wanted, tier.left // max(size, 1))
             if room < wanted:
