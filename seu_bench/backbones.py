@@ -10,6 +10,7 @@ from torch import nn
 from seu_bench.dropout import Dropout
 from seu_bench.errors import RequestError
 from seu_bench.interfaces import Setting
+from seu_bench.layout import ChannelsLastConv2d
 from seu_bench.multihead import BackboneModel
 from seu_bench.seeding import RandomState, derive_seed
 from seu_bench.strategy_options import BackboneOptions
@@ -59,7 +60,7 @@ def alexnet(shape: AlexNetShape) -> nn.Sequential:
     layers: list[nn.Module] = []
     inputs = shape.image_channels
     for outputs, dropout in zip(shape.convolutions, shape.dropout[:3], strict=True):
-        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), Dropout(dropout), nn.MaxPool2d(2)]
+        layers += [ChannelsLastConv2d(inputs, outputs, 3, padding=1), nn.ReLU(), Dropout(dropout), nn.MaxPool2d(2)]
         inputs = outputs
     layers.append(nn.Flatten())
     inputs = shape.flat

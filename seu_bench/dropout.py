@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from seu_bench.layout import in_order_of
+
 #: A mask's element is 16 random bits, so probabilities are multiples of this many-th part.
 _STEPS = 2**16
 
@@ -23,7 +25,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
         return nn.functional.dropout(x, p, training)
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     # From -2^15 on, uniformly: as many of the 2^16 values lie below as are to be dropped.
-    kept = draws.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - _STEPS // 2
+    kept = in_order_of(x, draws.view(torch.int16)[: x.numel()]) >= dropped - _STEPS // 2
     return x * kept.to(x.dtype).mul_(_STEPS / (_STEPS - dropped))
 
 

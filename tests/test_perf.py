@@ -114,16 +114,16 @@ def test_published_page_comes_from_what_was_measured() -> None:
 
 def patched() -> list[object]:
     """What the plain version puts something else in place of."""
-    import seu_bench.cells
     import seu_bench.kernels
+    import seu_bench.layout
     import seu_bench.operations
-    import seu_bench_seu.super_model
+    import seu_bench_ltg.model
 
     operations = seu_bench.operations
     return [
         *(model.has_frozen_layers for model in plain.MODELS),
-        seu_bench.cells.channels_last,
-        seu_bench_seu.super_model.channels_last,
+        seu_bench.layout.channels_last,
+        seu_bench_ltg.model.channels_last,
         seu_bench.kernels.trains_on_cpu,
         operations.State.rectified,
         operations.separable,

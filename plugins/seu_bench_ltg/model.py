@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seu_bench.backbones import AlexNetShape
-from seu_bench.cells import channels_last
 from seu_bench.dropout import dropout
 from seu_bench.errors import RunError
+from seu_bench.layout import channels_last
 from seu_bench.multihead import MultiHeadModel
 
 Position: TypeAlias = Literal["pre", "post"]

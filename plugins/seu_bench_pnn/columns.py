@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from seu_bench.backbones import AlexNetShape
 from seu_bench.dropout import dropout
+from seu_bench.layout import ChannelsLastConv2d
 
 #: Depth of the first linear layer, which is given the flattened output of the last convolution.
 FLAT = 3
@@ -33,7 +34,7 @@ def make_layer(shape: AlexNetShape, classes: int, depth: int) -> nn.Module:
     """A layer at ``depth``, with bias: W of a column, and U of a lateral, which has the same sizes."""
     inputs = input_sizes(shape)[depth]
     if depth < FLAT:
-        return nn.Conv2d(inputs, shape.convolutions[depth], 3, padding=1)
+        return ChannelsLastConv2d(inputs, shape.convolutions[depth], 3, padding=1)
     return nn.Linear(inputs, classes if depth == HEAD else shape.linear)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from seu_bench.cells import ExtensionUnit, Stem, Unit, channels_last
+from seu_bench.cells import ExtensionUnit, Stem, Unit
 from seu_bench.errors import RunError
 from seu_bench.multihead import MultiHeadModel
 from seu_bench.search_space import Genotype, SearchSpace, cell_plans
@@ -162,7 +162,7 @@ class SuperModel(MultiHeadModel):
         if frozen:
             older, newer = self._frozen_outputs(x, tuple(path[:frozen]))
         else:
-            older = newer = self.computed(self.unit(0, path[0]), channels_last(x))
+            older = newer = self.computed(self.unit(0, path[0]), x)
         for layer in range(max(1, frozen), len(path)):
             older, newer = newer, self.computed(self.unit(layer, path[layer]), older, newer)
         averaged: Tensor = newer.mean(dim=(2, 3))
@@ -176,7 +176,7 @@ class SuperModel(MultiHeadModel):
 
         def compute(x: Tensor) -> tuple[Tensor, ...]:
             if len(prefix) == 1:
-                return (self.unit(0, prefix[0])(channels_last(x)),)
+                return (self.unit(0, prefix[0])(x),)
             older, newer = self._frozen_outputs(x, prefix[:-1], keep=False)
             return newer, self.unit(len(prefix) - 1, prefix[-1])(older, newer)
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-import seu_bench.cells
 import seu_bench.kernels
+import seu_bench.layout
 import seu_bench.operations
-import seu_bench_seu.super_model
+import seu_bench_ltg.model
 from seu_bench_ltg.model import GrowingAlexNet
 from seu_bench_pnn.model import ProgressiveNetwork
 from seu_bench_seu.super_model import SuperModel
@@ -37,9 +37,9 @@ def without_cache() -> Iterator[None]:
 
 @contextmanager
 def default_format() -> Iterator[None]:
-    """SEU's networks compute in PyTorch's default memory format."""
+    """Networks compute in PyTorch's default memory format."""
     with ExitStack() as stack:
-        for module in (seu_bench.cells, seu_bench_seu.super_model):
+        for module in (seu_bench.layout, seu_bench_ltg.model):
             stack.enter_context(mock.patch.object(module, "channels_last", torch.Tensor.contiguous))
         yield
 

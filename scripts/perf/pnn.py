@@ -43,7 +43,7 @@ def request_of(name: str, size: Size) -> Request:
         "split_cifar100" if colour else "pmnist",
         protocol="paper",
         options={
-            "width": 0.125 if size.quick else 0.25,
+            "width": 0.125 if size.quick else 0.5,
             "epochs": size.fixed(30, 2),
             "batch_size": BATCH,
             "benchmark.protocols.paper.eval_batch_size": BATCH,

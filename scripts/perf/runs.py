@@ -25,6 +25,9 @@ Ways: TypeAlias = Mapping[str, Callable[[], AbstractContextManager[object]]]
 #: Longer than any run: checkpoints are measured elsewhere.
 _NEVER = 1e9
 
+#: Images per task of the run that goes before; a whole batch.
+WARM_UP = 64
+
 
 @dataclass(frozen=True)
 class Timed:
@@ -86,9 +89,9 @@ def timed(request: Request, *, feature_cache: int | None = None) -> Timed:
 def side_by_side(request: Request, ways: Ways, rounds: int) -> list[dict[str, Timed]]:
     """The run made each way in every round, every second round the other way round.
 
-    A short run goes before: libraries are loaded, and threads started, by then.
+    A short run goes before: libraries are loaded, threads started, and kernels for its batches made, by then.
     """
-    timed(replace(request, limit=8, options={**request.options, **_short(request)}))
+    timed(replace(request, limit=WARM_UP, options={**request.options, **_short(request)}))
     made: list[dict[str, Timed]] = []
     for round_ in range(rounds):
         found = {}

@@ -1,0 +1,82 @@
+"""Where channels stand in memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seu_bench.backbones import AlexNetShape, alexnet
+from seu_bench.cells import Stem
+from seu_bench.dropout import dropout
+from seu_bench.layout import ChannelsLastConv2d, channels_last, in_order_of
+from seu_bench_ltg.model import GrowingAlexNet
+from seu_bench_pnn.columns import Column
+
+
+def innermost(x: Tensor) -> bool:
+    """Whether the numbers of a pixel stand side by side."""
+    return x.stride(1) == 1 and not x.is_contiguous()
+
+
+def outputs_of(module: nn.Module, x: Tensor) -> list[Tensor]:
+    """The maps that convolutions and poolings within give."""
+    found: list[Tensor] = []
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d | nn.MaxPool2d):
+            part.register_forward_hook(lambda _module, _inputs, output: found.append(output))
+    module(x)
+    return found
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_networks_compute_with_channels_innermost(channels: int) -> None:
+    """From the first convolution on, also of images of one channel, which have no such layout."""
+    x = torch.randn(2, channels, 16, 16)
+    shape = AlexNetShape.of(channels, 16, 16, 0.125)
+    column = Column(shape, 5, 1)
+    earlier = Column(shape, 5, 0).layer_inputs(x, ())
+    maps = outputs_of(alexnet(shape), x)
+    assert len(maps) == 6
+    maps += [m for m in (*earlier[1:], *column.layer_inputs(x, [earlier])[1:]) if m.dim() == 4]
+    assert len(maps) == 6 + 4
+    maps += outputs_of(Stem(channels, 8), x)
+    growing = GrowingAlexNet(shape, (5,))
+    growing.grow_anew(0)
+    maps.append(growing.layers[0].body(x, growing.paths[0][0]))
+    assert all(innermost(m) for m in maps)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_convolution_is_torchs(channels: int) -> None:
+    """The same numbers, to rounding."""
+    ours = ChannelsLastConv2d(channels, 4, 3, padding=1)
+    theirs = nn.Conv2d(channels, 4, 3, padding=1)
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(5, channels, 8, 8)
+    torch.testing.assert_close(ours(x), theirs(x))
+
+
+def test_in_the_order_of_memory() -> None:
+    """Numbers lie as those of the tensor do, so that going over both is going straight on."""
+    numbers = torch.arange(2 * 3 * 4 * 5)
+    for x in (torch.zeros(2, 3, 4, 5), channels_last(torch.zeros(2, 3, 4, 5)), torch.zeros(24, 5)):
+        placed = in_order_of(x, numbers)
+        assert placed.shape == x.shape
+        assert placed.stride() == x.stride()
+        assert placed.data_ptr() == numbers.data_ptr()
+
+
+def test_dropout_keeps_the_layout() -> None:
+    """What is dropped differs between layouts, how much does not."""
+    for x in (torch.ones(8, 16, 32, 32), channels_last(torch.ones(8, 16, 32, 32))):
+        out = dropout(x, 0.2, training=True)
+        assert out.stride() == x.stride()
+        assert abs(float((out == 0).float().mean()) - 0.2) < 5 * (0.2 * 0.8 / x.numel()) ** 0.5
+
+
+def test_functions_of_single_images() -> None:
+    """``torch.func`` gets through."""
+    convolution = ChannelsLastConv2d(3, 4, 3, padding=1)
+    x = torch.randn(5, 3, 8, 8)
+    torch.testing.assert_close(torch.func.vmap(convolution)(x.unsqueeze(1)).squeeze(1), convolution(x))
