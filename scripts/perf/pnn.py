@@ -18,7 +18,8 @@ from seu_bench_pnn.columns import Column
 
 WITH, WITHOUT = "with", "without"
 WAYS: Ways = {WITH: nullcontext, WITHOUT: without_cache}
-BATCH = 64
+#: As in the paper.
+BATCH = 128
 
 
 def column_macs(shape: AlexNetShape, classes: int, columns: int) -> int:
@@ -54,7 +55,7 @@ def request_of(name: str, size: Size) -> Request:
                 else {"benchmark.stream.tasks": size.fixed(10, 2)}
             ),
         },
-        limit=size.whole(128, 64, BATCH),
+        limit=size.whole(BATCH, BATCH, BATCH),
         synthetic=True,
     )
 

@@ -25,9 +25,6 @@ Ways: TypeAlias = Mapping[str, Callable[[], AbstractContextManager[object]]]
 #: Longer than any run: checkpoints are measured elsewhere.
 _NEVER = 1e9
 
-#: Images per task of the run that goes before; a whole batch.
-WARM_UP = 64
-
 
 @dataclass(frozen=True)
 class Timed:
@@ -91,7 +88,7 @@ def side_by_side(request: Request, ways: Ways, rounds: int) -> list[dict[str, Ti
 
     A short run goes before: libraries are loaded, threads started, and kernels for its batches made, by then.
     """
-    timed(replace(request, limit=WARM_UP, options={**request.options, **_short(request)}))
+    timed(replace(request, options={**request.options, **_short(request)}))
     made: list[dict[str, Timed]] = []
     for round_ in range(rounds):
         found = {}
