@@ -51,25 +51,41 @@ class LocalFactory:
         Raises:
             RequestError: there is no such device.
         """
+        import torch
         from joblib import cpu_count
 
         from seu_bench.environment import choose_device
 
         cores: int = cpu_count()
         chosen = choose_device(device)
-        cards = visible_cards(os.environ) if chosen == "cuda" else []
+        cards = visible_cards(os.environ, torch.cuda.device_count()) if chosen == "cuda" else []
         by_default = max(1, cores // (options.threads or 1)) if chosen == "cpu" else max(1, len(cards))
         jobs = options.jobs or by_default
         threads = options.threads or (1 if chosen == "cpu" else max(1, cores // jobs))
         return LocalExecutor(jobs, threads, cards)
 
 
-def visible_cards(environment: Mapping[str, str]) -> list[str]:
-    """The CUDA devices that this process may use, each as ``CUDA_VISIBLE_DEVICES`` names it."""
-    import torch
+def visible_cards(environment: Mapping[str, str], count: int) -> list[str]:
+    """The CUDA devices that this process may use, each as ``CUDA_VISIBLE_DEVICES`` names it.
 
+    Args:
+        count: how many there are.
+    """
     named = [name.strip() for name in environment.get(_CARDS, "").split(",") if name.strip()]
-    return named[: torch.cuda.device_count()] or [str(card) for card in range(torch.cuda.device_count())]
+    return named[:count] or [str(card) for card in range(count)]
+
+
+def with_share(cell: SweepCell, slots: int) -> SweepCell:
+    """A cell that takes its share of the memory for features of frozen layers.
+
+    Each run by itself would take half of what is free; together they do.
+    """
+    if slots == 1 or cell.execution.feature_cache is not None:
+        return cell
+    from seu_bench.memory import SHARE, free_host_memory
+
+    share = int(SHARE * free_host_memory() / slots)
+    return replace(cell, execution=replace(cell.execution, feature_cache=share))
 
 
 class LocalExecutor:
@@ -142,7 +158,7 @@ class LocalExecutor:
                 environment[_CARDS] = card
                 where = f"cuda {card}"
             try:
-                worker = _Worker(self._shared_out(cell), place, environment, self._told)
+                worker = _Worker(with_share(cell, self.slots), place, environment, self._told)
             except OSError as error:
                 message = f"no process could be started: {error.strerror or error}"
                 self._told.put(Ended(run_id=cell.run_id, status="failed", message=message))
@@ -150,15 +166,6 @@ class LocalExecutor:
             self._free.remove(place)
             self._running[cell.run_id] = worker
             self._told.put(Started(run_id=cell.run_id, where=where))
-
-    def _shared_out(self, cell: SweepCell) -> SweepCell:
-        """Each run would take half of the memory that is free for features of frozen layers; together they do."""
-        if self.slots == 1 or cell.execution.feature_cache is not None:
-            return cell
-        from seu_bench.memory import SHARE, free_host_memory
-
-        share = int(SHARE * free_host_memory() / self.slots)
-        return replace(cell, execution=replace(cell.execution, feature_cache=share))
 
 
 class _Worker:

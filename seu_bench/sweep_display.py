@@ -20,7 +20,7 @@ from seu_bench.metrics import format_metric, format_seconds
 from seu_bench.progress import duration
 from seu_bench.sweep_estimate import SweepEstimate
 from seu_bench.sweep_plan import PlannedCell, SweepPlan
-from seu_bench.sweep_run import CellResult, SweepResult
+from seu_bench.sweep_run import CellResult, SweepResult, SweepWatcher
 from seu_bench.wording import printable
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def result_words(result: SweepResult) -> str:
     return ", ".join(f"{number} {words.get(fate, fate)}" for fate, number in fates.items())
 
 
-class SweepDisplay:
+class SweepDisplay(SweepWatcher):
     """Draws a sweep's progress: a bar for all, and one for each cell that runs; lines where there is no terminal.
 
     Args:

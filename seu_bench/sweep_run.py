@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from seu_bench.errors import Interruption, PluginError, ResultsError, SeuBenchError
 from seu_bench.executors import Ended, Event, Executor, Noticed, Progressed, Started, SweepCell
@@ -76,8 +76,8 @@ class SweepResult:
         return 0 if len(self.having("finished")) == len(self.cells) else 1
 
 
-class SweepWatcher(Protocol):
-    """Who is told how a sweep goes on."""
+class SweepWatcher:
+    """Who is told how a sweep goes on; this one does nothing about it."""
 
     def begin(self, plan: SweepPlan) -> None:
         """It begins."""

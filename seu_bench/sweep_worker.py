@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seu_bench.record import Record
     from seu_bench.stages import StageProgress
 
-#: Seconds between two reports of one stage at least.
+#: Seconds between two reports of a stage that goes on, at least.
 _BETWEEN: Final = 0.2
 
 
@@ -103,7 +103,8 @@ class Reporter:
         """Tell where the stage stands, not too often."""
         self._forecast.see(progress)
         now, stage = self._clock(), (progress.task, progress.stage)
-        if self._told is not None and self._told[0] == stage and now - self._told[1] < _BETWEEN:
+        within = self._told is not None and self._told[0] == stage and now - self._told[1] < _BETWEEN
+        if within and not progress.done:
             return
         self._told = (stage, now)
         self._progressed(progress.task, progress.stage, progress.epoch, progress.epochs)
