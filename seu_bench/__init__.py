@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from seu_bench._version import __version__
 
 if TYPE_CHECKING:
-    from seu_bench.api import run
+    from seu_bench.api import run, sweep
     from seu_bench.leaderboard import load_records
     from seu_bench.learned_model import load_model
 
-__all__ = ["__version__", "load_model", "load_records", "run"]
+__all__ = ["__version__", "load_model", "load_records", "run", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,6 +29,10 @@ def __getattr__(name: str) -> Any:
         from seu_bench.api import run
 
         return run
+    if name == "sweep":
+        from seu_bench.api import sweep
+
+        return sweep
     if name == "load_records":
         from seu_bench.leaderboard import load_records
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seu_bench.computing import Precision
 from seu_bench.interfaces import PATIENCE
@@ -13,6 +13,9 @@ from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
 from seu_bench.runner import Execution, execute
 from seu_bench.stopping import StopRequest
+
+if TYPE_CHECKING:
+    from seu_bench.sweep_run import SweepResult
 
 
 def run(
@@ -79,3 +82,38 @@ def run(
         compiles=compiles,
     )
     return execute(registry, resolved, execution, stop=stop).record
+
+
+def sweep(file: str | Path | None = None, *, progress: bool = False, **given: Any) -> SweepResult:
+    """Make every combination of a sweep that is not made yet, and leaderboards; see docs/sweeps.md.
+
+    The same call goes on with a sweep that was interrupted: Ctrl-C is a ``KeyboardInterrupt``, before which the cells
+    that run have written checkpoints.
+
+    Args:
+        file: a sweep's TOML file.
+        progress: whether to draw progress bars.
+        given: the keys of such a file, e.g. ``strategy=["ewc", "naive"], seeds="0-4"``; they replace the file's.
+
+    Returns:
+        What became of each cell. A cell that failed raises nothing.
+
+    Raises:
+        SeuBenchError: the sweep was refused, and nothing was begun; or its executor failed.
+    """
+    from seu_bench.leaderboard import write_leaderboards
+    from seu_bench.sweep_display import SweepDisplay
+    from seu_bench.sweep_estimate import SweepEstimate, estimate_plan
+    from seu_bench.sweep_file import make_spec
+    from seu_bench.sweep_plan import plan_sweep
+    from seu_bench.sweep_run import GuardedExecutor, SweepWatcher, run_sweep
+
+    spec = make_spec(given, Path(file) if file is not None else None)
+    registry = Registry()
+    plan = plan_sweep(registry, spec)
+    estimate = estimate_plan(plan) if progress else SweepEstimate()
+    executor = GuardedExecutor(registry, spec)
+    result = run_sweep(plan, executor, estimate, SweepDisplay() if progress else SweepWatcher())
+    if any(record.may_be_ranked for record in result.records):
+        write_leaderboards(spec.results)
+    return result

@@ -75,11 +75,21 @@ def request_options(command: CommandT) -> CommandT:
 
 def number_of_bytes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
     """A callback for an option: ``0``, ``500M`` or ``2G`` (powers of 1024) as a number."""
-    if value is None:
-        return None
-    match = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE | re.ASCII)
+    try:
+        return None if value is None else parse_bytes(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def parse_bytes(text: str) -> int:
+    """``0``, ``500M`` or ``2G`` (powers of 1024) as a number.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE | re.ASCII)
     if match is None:
-        raise click.BadParameter(f"{value!r} is no number of bytes; give one such as 0, 500M or 2G")
+        raise ValueError(f"{text!r} is no number of bytes; give one such as 0, 500M or 2G")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from seu_bench.executors import ExecutorFactory
     from seu_bench.interfaces import (
         BackboneFactory,
         Cost,
@@ -66,6 +67,11 @@ def register_datasets(register: Register[DatasetSource]) -> None:
 @hookspec
 def register_metrics(register: Register[MetricFunction]) -> None:
     """Offer metrics computed from a finished record (:class:`~seu_bench.interfaces.MetricFunction`)."""
+
+
+@hookspec
+def register_executors(register: Register[ExecutorFactory]) -> None:
+    """Offer executors: what makes the cells of sweeps (:class:`~seu_bench.executors.ExecutorFactory`)."""
 
 
 @hookspec

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import pluggy
 
 from seu_bench.errors import PluginError, UnknownNameError
+from seu_bench.executors import ExecutorFactory
 from seu_bench.hookspecs import GROUP
 from seu_bench.interfaces import (
     BackboneFactory,
@@ -21,6 +22,7 @@ from seu_bench.interfaces import (
     StrategyFactory,
     Unavailable,
 )
+from seu_bench.local_executor import LocalFactory
 from seu_bench.metrics import CURVES, METRIC_DEFINITIONS, KnownMetric
 from seu_bench.options import did_you_mean
 from seu_bench.plugins import load_plugins, package_of
@@ -119,6 +121,8 @@ class Registry:
             if name not in CURVES
         }
         self.metrics: Kind[MetricFunction] = self._collect("metric", "metrics", ours)
+        local = {"local": Entry("local", LocalFactory(), "core", "seu-bench")}
+        self.executors: Kind[ExecutorFactory] = self._collect("executor", "executors", local)
 
     @property
     def kinds(self) -> dict[str, Kind[Any]]:
@@ -131,6 +135,7 @@ class Registry:
             self.benchmarks,
             self.datasets,
             self.metrics,
+            self.executors,
         )
         return {kind.plural: kind for kind in kinds}
 

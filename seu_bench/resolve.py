@@ -186,9 +186,12 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
 
 def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:
     """A benchmark by name, or by the path of its TOML file."""
-    if name.endswith(".toml") or "/" in name or "\\" in name:
-        return BenchmarkFile(Path(name).expanduser())
-    return registry.benchmarks.find(name).factory
+    return BenchmarkFile(Path(name).expanduser()) if names_a_file(name) else registry.benchmarks.find(name).factory
+
+
+def names_a_file(benchmark: str) -> bool:
+    """Whether a benchmark was given by the path of its file."""
+    return benchmark.endswith(".toml") or "/" in benchmark or "\\" in benchmark
 
 
 def checked_seed(seed: object) -> int:

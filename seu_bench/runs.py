@@ -60,14 +60,21 @@ def list_runs(results: Path) -> Iterator[RunState]:
     except OSError:
         return
     for folder in folders:
-        holder = holder_of(folder)
-        if holder is not None and holder.alive is False:
-            holder = None  # dead; one on another host cannot be asked and counts as alive
-        if (folder / RECORD_NAME).is_file() or holder is not None:
-            yield _state_of(folder, holder)
+        if (state := _state_of(folder)) is not None:
+            yield state
 
 
-def _state_of(folder: Path, holder: Holder | None) -> RunState:
+def find_state(results: Path, run_id: str) -> RunState | None:
+    """One run below a results folder; ``None``: there is nothing of it. Nothing is changed."""
+    return _state_of(runs_folder(results) / run_id)
+
+
+def _state_of(folder: Path) -> RunState | None:
+    holder = holder_of(folder)
+    if holder is not None and holder.alive is False:
+        holder = None  # dead; one on another host cannot be asked and counts as alive
+    if not (folder / RECORD_NAME).is_file() and holder is None:
+        return None
     position = CheckpointFolder(folder / "checkpoints", folder.name).position()
     try:
         record = read_record(folder)

@@ -1,0 +1,206 @@
+"""Cells in processes of this machine: what each is given, what becomes of those that are stopped, or whose sweep is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import Command, Install
+from sweeping import MODULES, POINTS
+
+from seu_bench.executors import Ended, Event, Noticed, Progressed, Started, SweepCell
+from seu_bench.local_executor import LocalExecutor, LocalFactory, LocalOptions, visible_cards, with_share
+from seu_bench.memory import free_host_memory
+from seu_bench.record import Record, read_record
+from seu_bench.registry import Registry
+from seu_bench.runs import find_state
+from seu_bench.sweep_file import make_spec
+from seu_bench.sweep_plan import plan_sweep
+from seu_bench.sweep_worker import make_cell
+
+
+@pytest.fixture(autouse=True)
+def gate(install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The stranger's package, found by processes that tests start, too; what keeps seed 0 from going on."""
+    folder = install("a-stranger", POINTS, MODULES)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("GATE", str(tmp_path))
+    (tmp_path / "seed0").touch()
+    return tmp_path / "seed0"
+
+
+def cells(results: Path, seeds: str) -> list[SweepCell]:
+    spec = make_spec({"strategy": "tiny", "seeds": seeds, "protocol": "smoke", "results": results})
+    plan = plan_sweep(Registry(), spec)
+    return [plan.to_make(cell) for cell in plan.left]
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_processes(tmp_path: Path) -> None:
+    """One for each cell, two at once, with its threads and its card; one that is killed takes no other with it."""
+    (long,) = cells(tmp_path, "0")
+    short = cells(tmp_path, "1-2")
+    executor = LocalExecutor(jobs=2, threads=3, cards=["5", "7"])
+    executor.submit([long, *short])
+    told: list[Event] = []
+    endings: dict[str, Ended] = {}
+    killed = False
+    try:
+        while len(endings) < 3:
+            for event in executor.wait(1.0):
+                told.append(event)
+                if isinstance(event, Ended):
+                    endings[event.run_id] = event
+                if isinstance(event, Progressed) and event.run_id == long.run_id and not killed:
+                    state = find_state(tmp_path, long.run_id)
+                    assert state is not None and state.holder is not None
+                    os.kill(state.holder.pid, signal.SIGKILL)
+                    killed = True
+    finally:
+        executor.close()
+    assert endings[long.run_id].status == "lost"
+    assert endings[long.run_id].message == "its process was killed by SIGKILL; perhaps memory was short"
+    records = [read_record(tmp_path / "runs" / cell.run_id) for cell in short]
+    assert [endings[cell.run_id].status for cell in short] == [record.status for record in records]
+    assert {record.status for record in records} == {"finished"}
+    assert {record.metrics["threads"] for record in records} == {3}
+    places = {event.run_id: event.where for event in told if isinstance(event, Started)}
+    assert {places[cell.run_id] for cell in (long, short[0])} == {"cuda 5", "cuda 7"}
+    for cell, record in zip(short, records, strict=True):
+        assert places[cell.run_id] == f"cuda {record.metrics['card']:.0f}"
+    assert len({record.metrics["process"] for record in records} | {os.getpid()}) == 3
+    for run_id in endings:
+        kinds = [type(event) for event in told if event.run_id == run_id and not isinstance(event, Noticed)]
+        assert (kinds[0], kinds[-1], kinds.count(Ended)) == (Started, Ended, 1)
+        assert set(kinds[1:-1]) == {Progressed}
+    last = [event for event in told if isinstance(event, Progressed) and event.run_id == short[0].run_id][-1]
+    assert (last.task, last.tasks, last.stage, last.passed - last.planned) == (4, 5, "evaluation", 0)
+    # The next sweep goes on with the one that was killed.
+    assert [cell.run_id for cell in cells(tmp_path, "0-2")] == [long.run_id]
+
+
+def test_stopped(command: Command, gate: Path, tmp_path: Path) -> None:
+    """Killed, a sweep's cells notice and stop; told to stop, they are listened to; the same command finishes."""
+    asked = [
+        "--strategy",
+        "tiny",
+        "--seeds",
+        "0-1",
+        "--protocol",
+        "smoke",
+        "--checkpoint-every",
+        "0",
+        "--device",
+        "cpu",
+    ]
+    arguments = [
+        sys.executable,
+        "-m",
+        "seu_bench.cli",
+        "sweep",
+        *asked,
+        "--jobs",
+        "1",
+        "--results",
+        str(tmp_path / "a"),
+    ]
+    (first, second) = [tmp_path / "a" / "runs" / cell.run_id for cell in cells(tmp_path / "a", "0-1")]
+
+    def status() -> str | None:
+        return read_record(first).status if (first / "record.json").exists() else None
+
+    def stands_at_the_gate() -> bool:
+        return status() == "running" and len(read_record(first).params_total) == 1
+
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        assert within(120, stands_at_the_gate)
+        process.kill()
+    assert within(30, lambda: status() == "interrupted")
+    assert within(30, lambda: not (first / "lock").exists())
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert within(120, stands_at_the_gate)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "interrupted by SIGINT: cells that run write their checkpoints; once more stops at once\n" in err
+    assert err.endswith("interrupted by SIGINT; the same command goes on with the sweep\n")
+    assert out.endswith("1 interrupted, 1 not begun\n")
+    assert "2 cells: 0 done, 1 interrupted (will go on), 2 left\n" in out
+    assert (status(), second.exists()) == ("interrupted", False)
+    gate.unlink()
+    done = command("sweep", *asked, "--executor", "in_turn", "--results", tmp_path / "a")
+    assert done.status == 0, done.err
+    alone = command("run", *asked[:2], "--seed", 0, *asked[4:], "--results", tmp_path / "b")
+    assert alone.status == 0
+    assert same(read_record(first)) == same(read_record(tmp_path / "b" / "runs" / first.name))
+
+
+def same(record: Record) -> dict[str, object]:
+    """What must be equal; who was killed and goes on elsewhere is told by the process alone."""
+    document = record.without_times()
+    del document["metrics"]["process"], document["earlier_environments"]
+    return document
+
+
+def test_another_run_elsewhere(tmp_path: Path) -> None:
+    """A cell that resolves to another run id is not made: its driver would wait for a record that never comes."""
+    (cell,) = cells(tmp_path, "0")
+    told: list[Event] = []
+    ended = make_cell(replace(cell, run_id="split_digits-smoke-tiny-seed0-0000000000"), told.append)
+    assert (ended.status, told) == ("failed", [])
+    assert f"here this cell is another run, {cell.run_id}" in ended.message
+    assert not (tmp_path / "runs").exists()
+
+
+def test_refused_cell(tmp_path: Path) -> None:
+    """What the run refuses is told as by ``run``, and so is a defect."""
+    (cell,) = cells(tmp_path, "0")
+    (tmp_path / "file").write_text("")
+    ended = make_cell(replace(cell, execution=replace(cell.execution, results=tmp_path / "file")), lambda event: None)
+    assert (ended.status, "cannot write results" in ended.message) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    ("named", "count", "cards"),
+    [("", 2, ["0", "1"]), ("3, 5", 2, ["3", "5"]), ("GPU-a,GPU-b", 1, ["GPU-a"]), ("", 0, []), ("-1", 0, [])],
+)
+def test_cards(named: str, count: int, cards: list[str]) -> None:
+    """Those that this process may use, by the names that it was given them."""
+    assert visible_cards({"CUDA_VISIBLE_DEVICES": named} if named else {}, count) == cards
+
+
+def test_places() -> None:
+    """Cores divided by threads, at least one; or as many as were asked for."""
+    from joblib import cpu_count
+
+    def slots(**options: int) -> int | None:
+        return LocalFactory().build(LocalOptions(**options), "cpu").slots
+
+    assert slots() == cpu_count()
+    assert (slots(threads=cpu_count()), slots(threads=10**6), slots(jobs=7, threads=10**6)) == (1, 1, 7)
+
+
+def test_memory_is_shared_out(tmp_path: Path) -> None:
+    """Cells that run beside each other do not each take half of what is free; what the user says stays."""
+    (cell,) = cells(tmp_path, "0")
+    assert with_share(cell, 1) == cell
+    share = with_share(cell, 4).execution.feature_cache
+    assert share is not None
+    assert 0 < share < free_host_memory() / 4
+    mine = replace(cell, execution=replace(cell.execution, feature_cache=5))
+    assert with_share(mine, 4) == mine

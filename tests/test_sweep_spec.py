@@ -1,0 +1,229 @@
+"""What a sweep asks for: lists, seeds and values as they are written, and every fault of a file at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Command
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seu_bench.errors import OptionError, SpecError
+from seu_bench.options import parse_value
+from seu_bench.sweep_file import make_spec
+from seu_bench.sweep_spec import SweepSpec, parse_axes, parse_seeds, split_names, split_values
+
+quick = settings(max_examples=100, deadline=None)
+
+#: What an option can be given, text that has a meaning in TOML left out.
+VALUES = st.recursive(
+    st.booleans() | st.integers(-(10**6), 10**6) | st.text("abc ,[]{}'\"\\#=", max_size=6),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1,2", [1, 2]),
+        ("0.1, mdl ,true", [0.1, "mdl", True]),
+        ("[1, 2],[3]", [[1, 2], [3]]),
+        ("[[1,2],[3,4]]", [[[1, 2], [3, 4]]]),
+        ('"a,b",c', ["a,b", "c"]),
+        ("'a,b'", ["a,b"]),
+        ('"a\\",b",c', ['a",b', "c"]),
+        ("{a = 1, b = 2},3", [{"a": 1, "b": 2}, 3]),
+        ("it's,b", ["it's", "b"]),
+        ("f[1,2]", ["f[1", "2]"]),
+        ("[1,2", ["[1,2"]),
+        ('"a,b', ['"a,b']),
+        ("", [""]),
+        ("x", ["x"]),
+    ],
+)
+def test_values(text: str, values: list[Any]) -> None:
+    """Commas part values, but not within one that begins as a list, a table or a quoted text of TOML."""
+    assert parse_axes([f"k={text}"]) == {"k": values}
+
+
+@quick
+@given(st.lists(VALUES, min_size=1, max_size=4))
+def test_values_come_back(values: list[Any]) -> None:
+    """Whatever is written as JSON, one beside the other, is read as it was."""
+    text = ",".join(json.dumps(value) for value in values)
+    assert [parse_value(part) for part in split_values(text)] == values
+
+
+@quick
+@given(st.text("ab,[]{}'\"\\ ", max_size=20))
+def test_nothing_is_lost(text: str) -> None:
+    """Parts put together again are the text, but for blanks around them."""
+    assert ",".join(split_values(text)).replace(" ", "") == text.replace(" ", "")
+
+
+@pytest.mark.parametrize("assignment", ["k", "=1", "k=1,,2", "k=,1", "k=1,"])
+def test_faulty_assignments(assignment: str) -> None:
+    """Refused with the assignment that is meant."""
+    with pytest.raises(OptionError, match=r"is not an assignment|has an empty value"):
+        parse_axes([assignment])
+
+
+def test_same_option_twice() -> None:
+    """Nobody knows which is meant."""
+    with pytest.raises(OptionError, match="option 'k' is given twice"):
+        parse_axes(["k=1", "k=2"])
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("0", [0]), ("0-4,7", [0, 1, 2, 3, 4, 7]), (" 3 - 3 , 1", [3, 1]), ("4294967295", [2**32 - 1])],
+)
+def test_seeds(text: str, seeds: list[int]) -> None:
+    """Seeds and ranges of them, both ends included."""
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "a", "1,", "4-0", "-1", "0-", "1.5", "0-4294967295", "٣"])
+def test_faulty_seeds(text: str) -> None:
+    """Refused, and a range that would fill the memory, too."""
+    with pytest.raises(ValueError, match=r"is no seed and no range|ends before it begins|has more than"):
+        parse_seeds(text)
+
+
+def test_names() -> None:
+    """A path that holds a comma is quoted."""
+    assert split_names('naive, "my,own.toml"') == ["naive", "my,own.toml"]
+
+
+def test_defaults() -> None:
+    """Those of ``run``."""
+    spec = make_spec({})
+    assert (spec.strategy, spec.benchmark, spec.seeds, spec.executor) == (("seu",), ("split_digits",), (0,), "local")
+    assert (spec.searcher, spec.axes, spec.executor_options, spec.results) == ((), {}, {}, Path("results"))
+
+
+def test_file(tmp_path: Path) -> None:
+    """Every key; paths start from the file's folder."""
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        """
+        strategy = ["seu", "naive"]
+        benchmark = "split_digits,own/mine.toml"
+        seeds = ["0-2", 7]
+        searcher = "mdl,darts"
+        creator = ["frugal"]
+        protocol = "quick"
+        limit = 8
+        synthetic = true
+        precision = "bf16"
+        executor = "local"
+        jobs = 2
+        device = "cpu"
+        data_root = "data"
+        results = "out"
+        feature_cache = "2K"
+        checkpoint_every = 5
+        keep_weights = false
+        retry_failed = true
+        [options]
+        epochs = [1, 2]
+        widths = [[1, 2], [3]]
+        searcher.alpha = 0.5
+        executor.threads = 3
+        """
+    )
+    spec = make_spec({}, file)
+    assert spec.model_dump() == {
+        "strategy": ("seu", "naive"),
+        "benchmark": ("split_digits", str(tmp_path / "own/mine.toml")),
+        "seeds": (0, 1, 2, 7),
+        "searcher": ("mdl", "darts"),
+        "creator": ("frugal",),
+        "protocol": "quick",
+        "options": {"epochs": (1, 2), "widths": ([1, 2], [3]), "searcher.alpha": (0.5,), "executor.threads": (3,)},
+        "limit": 8,
+        "synthetic": True,
+        "precision": "bf16",
+        "executor": "local",
+        "jobs": 2,
+        "device": "cpu",
+        "data_root": tmp_path / "data",
+        "results": tmp_path / "out",
+        "feature_cache": 2048,
+        "checkpoint_every": 5,
+        "keep_weights": False,
+        "retry_failed": True,
+    }
+    assert set(spec.axes) == {"epochs", "widths", "searcher.alpha"}
+    assert spec.executor_options == {"jobs": 2, "threads": 3}
+
+
+def test_options_replace_those_of_the_file(tmp_path: Path) -> None:
+    """Each key that is given besides, and each option by itself; the rest stays."""
+    file = tmp_path / "sweep.toml"
+    file.write_text('strategy = "ewc"\nseeds = "0-4"\nprotocol = "quick"\n[options]\nepochs = 1\nsearcher.alpha = 2\n')
+    spec = make_spec({"seeds": "7", "options": {"epochs": [3, 4], "width": [0.5]}}, file)
+    assert (spec.strategy, spec.seeds, spec.protocol) == (("ewc",), (7,), "quick")
+    assert spec.options == {"epochs": (3, 4), "searcher.alpha": (2,), "width": (0.5,)}
+
+
+def test_every_fault_of_a_file(command: Command, tmp_path: Path) -> None:
+    """All at once, each with its key; nothing is written."""
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        'strategys = "seu"\nseeds = "3-1"\nlimit = 2\nsynthetic = "yes"\njobs = true\nfeature_cache = "lots"\n'
+        "benchmark = []\noptions = 3\n"
+    )
+    answer = command("sweep", file, "--results", tmp_path / "results")
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err.startswith("error: the sweep file has 8 faults\n")
+    for place in (
+        "strategys: no such key (did you mean 'strategy'?)", "seeds: Value error, the range 3-1 ends", "limit: ",
+        "synthetic: ", "jobs: ", "feature_cache: Value error, 'lots' is no number of bytes", "benchmark: ", "options: ",
+    ):  # fmt: skip
+        assert f"\n  - {place}" in answer.err, place
+    assert f"where: {file}" in answer.err
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"strategy": ""}, "strategy"),
+        ({"strategy": "seu,,ewc"}, "strategy"),
+        ({"seeds": True}, "seeds"),
+        ({"seeds": [1.5]}, "seeds"),
+        ({"seeds": 3.0}, "seeds"),
+        ({"seeds": []}, "seeds"),
+        ({"options": {"k": []}}, "'k' has no value"),
+        ({"options": {"executor.threads": [1, 2]}}, "a sweep has one executor"),
+        ({"jobs": 2, "options": {"executor.jobs": 3}}, "jobs is given twice"),
+        ({"seeds": "0-99999", "options": {"k": [1, 2]}}, "200,000 cells"),
+    ],
+)
+def test_faults(given: dict[str, Any], fault: str) -> None:
+    """What no sweep can be."""
+    with pytest.raises(SpecError, match=fault):
+        make_spec(given)
+
+
+@pytest.mark.parametrize("text", [None, "a = [", "a = 1\na = 2", b"\xff"])
+def test_unreadable_files(tmp_path: Path, text: str | bytes | None) -> None:
+    """Absent, no TOML, no text."""
+    file = tmp_path / "sweep.toml"
+    if text is not None:
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(SpecError, match=r"does not exist|is not TOML|cannot be read"):
+        make_spec({}, file)
+
+
+def test_documented() -> None:
+    """The guide has every key of a file."""
+    import seu_bench
+
+    text = (Path(seu_bench.__file__).parent.parent / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    assert [key for key in SweepSpec.model_fields if f"`{key}`" not in text] == []
