@@ -33,12 +33,13 @@ PROTOCOLS: Final = [("quick", True)] * 6 + [("paper", True)] * 3 + [("smoke", Fa
 
 def make(folder: Path, number: int) -> None:
     """Write ``number`` records below ``folder``, the same ones in each call."""
-    bases = [
-        record
+    found = {
+        record.run_id: record
         for source in sorted(path.parent for path in PUBLISHED.glob("*/runs"))
         for record in read_records(source)
         if isinstance(record, Record) and record.seed == 0
-    ]
+    }
+    bases = list(found.values())
     for index in range(number):
         configuration, seed = divmod(index, SEEDS)
         variant, which = divmod(configuration, len(bases))

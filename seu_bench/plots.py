@@ -83,8 +83,9 @@ def line_plot(record: Record) -> RenderableType:
         f"accuracy (%) after learning ...; {_AVERAGE}: mean of the tasks learned so far,",
         f"{_LEARNED}: of the task just learned, {_BOTH}: both",
     ]
-    step = max(1, min(6, (WIDTH - 8) // len(matrix)))
-    abreast = (WIDTH - 8) // step
+    room = WIDTH - 10  # the axis, and the last task's number
+    step = max(1, min(6, room // len(matrix)))
+    abreast = room // step
     for first in range(0, len(matrix), abreast):
         last = min(first + abreast, len(matrix))
         lines += _plot_lines(average, learned, limits, range(first, last), step)
@@ -130,7 +131,9 @@ def _plot_lines(
 def _limits(values: Sequence[float]) -> tuple[float, float]:
     """The axis: from a whole tenth below to one above, inside [0, 1] where the values are."""
     lowest, highest = math.floor(10 * min(values)) / 10, math.ceil(10 * max(values)) / 10
-    return (lowest - 0.1, highest) if lowest == highest else (lowest, highest)
+    if lowest < highest:
+        return lowest, highest
+    return (highest - 0.1, highest) if highest > 0 else (0.0, 0.1)
 
 
 def _points(values: Sequence[float | None]) -> dict[int, float]:
