@@ -13,6 +13,7 @@ from seu_bench._version import __version__
 from seu_bench.cli_models import export, verify
 from seu_bench.cli_options import data_option, device_option, number_of_bytes, request_options, results_option
 from seu_bench.cli_plugins import check_plugin, list_
+from seu_bench.cli_results import compare, leaderboard, show
 from seu_bench.cli_runs import runs
 from seu_bench.cli_sweep import sweep
 from seu_bench.errors import Interruption, SeuBenchError
@@ -95,7 +96,7 @@ def run(
     from seu_bench.resolve import resolve
 
     resolved = resolve(registry, request)  # what can be refused is refused before torch is imported
-    from seu_bench.leaderboard import build_leaderboards, write_leaderboards
+    from seu_bench.leaderboard import make_leaderboards
     from seu_bench.progress import ProgressDisplay
     from seu_bench.runner import Execution, execute
     from seu_bench.tables import record_summary, wide_console
@@ -113,56 +114,15 @@ def run(
         console.print("this run was finished before: nothing was computed (--restart runs it again)")
     click.echo(f"record: {outcome.path}")
     if outcome.record.may_be_ranked:
-        write_leaderboards(results)
-        for board in build_leaderboards(results, outcome.record.benchmark):
-            if (board.protocol, board.data_fingerprint) == (
+        for board in make_leaderboards(results).boards:
+            if (board.benchmark, board.protocol, board.data_fingerprint) == (
+                outcome.record.benchmark,
                 outcome.record.protocol,
                 outcome.record.data_fingerprint,
             ):
                 click.echo(f"leaderboard: {results / 'leaderboards' / board.name}.md")
     else:
         click.echo(f"leaderboard: none ({why_not_ranked(outcome.record)})")
-
-
-@cli.command()
-@click.argument("run_name", metavar="RUN")
-@results_option
-def show(run_name: str, results: Path) -> None:
-    """Show a record.
-
-    RUN is a run id, a unique beginning of one, or its folder.
-    """
-    from seu_bench.record import find_record
-    from seu_bench.tables import record_summary, wide_console
-
-    wide_console().print(record_summary(find_record(results, run_name)))
-
-
-@cli.command()
-@click.option("--benchmark", default=None, help="Only this benchmark.")
-@results_option
-def leaderboard(benchmark: str | None, results: Path) -> None:
-    """Make leaderboards from records."""
-    from seu_bench.leaderboard import build_leaderboards, left_out, write_leaderboards
-    from seu_bench.tables import leaderboard_table, wide_console
-
-    if not (results / "runs").is_dir():
-        from seu_bench.errors import ResultsError
-
-        raise ResultsError(
-            "there are no records yet", where=str(results), remedy="make some with seu-bench run, or give --results"
-        )
-    console = wide_console()
-    paths = write_leaderboards(results)
-    boards = build_leaderboards(results, benchmark)
-    for board in boards:
-        console.print(leaderboard_table(board))
-    if not boards:
-        click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""))
-        for line in left_out(results, benchmark):
-            click.echo(f"  {line}")
-    for path in paths:
-        click.echo(str(path))
 
 
 @cli.command()
@@ -241,6 +201,9 @@ def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
 
 cli.add_command(list_)
 cli.add_command(check_plugin)
+cli.add_command(show)
+cli.add_command(compare)
+cli.add_command(leaderboard)
 cli.add_command(runs)
 cli.add_command(sweep)
 cli.add_command(verify)

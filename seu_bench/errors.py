@@ -13,6 +13,7 @@
     ├── PluginError               an installed plugin is broken
     ├── ResultsError              the results folder or a record in it cannot be used
     │   ├── RunHeldError          another process is making this run
+    │   ├── LaterRecordError      a later version of seu-bench wrote the record
     │   └── CheckpointError       a checkpoint is damaged, another run's, or does not fit
     └── RunError                  a run began and could not be finished
 
@@ -96,6 +97,10 @@ class ResultsError(SeuBenchError):
 
 class RunHeldError(ResultsError):
     """Another process is making this run; two at once would write over each other."""
+
+
+class LaterRecordError(ResultsError):
+    """A record has a schema that only a later version of seu-bench knows; it may be read by that, not replaced."""
 
 
 class CheckpointError(ResultsError):

@@ -115,12 +115,25 @@ def forgetting(matrix: AccuracyMatrix) -> float | None:
         ``mean_{j<T-1} (max_{l<T-1} R[l][j] - R[T-1][j])``, the maximum over the entries that were measured; ``None``
         for T < 2, if the last row lacks one of these tasks, or if a task was never measured before the last one.
     """
+    return _mean(task_forgetting(matrix))
+
+
+def task_forgetting(matrix: AccuracyMatrix) -> list[float | None]:
+    """How far each task but the last fell from its best, in [-1, 1]; :func:`forgetting` is the mean of these.
+
+    Args:
+        matrix: ``R``, T rows.
+
+    Returns:
+        T - 1 values, ``max_{l<T-1} R[l][j] - R[T-1][j]``; ``None`` where the last row lacks the task or it was never
+        measured before the last one.
+    """
     last = len(matrix) - 1
     falls: list[float | None] = []
     for task in range(max(last, 0)):
         before = [value for row in range(last) if (value := _entry(matrix, row, task)) is not None]
         falls.append(_difference(max(before, default=None), _entry(matrix, last, task)))
-    return _mean(falls)
+    return falls
 
 
 def intransigence(matrix: AccuracyMatrix, reference: Sequence[float | None]) -> float | None:

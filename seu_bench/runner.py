@@ -15,6 +15,7 @@ from seu_bench.computing import Computing
 from seu_bench.errors import (
     CheckpointError,
     Interruption,
+    LaterRecordError,
     PluginError,
     RequestError,
     ResultsError,
@@ -116,13 +117,19 @@ def execute(
 
 
 def _finished(path: Path, execution: Execution) -> Record | None:
-    """The record of this run if it is finished and may be taken as it is."""
-    if execution.restart:
-        return None
+    """The record of this run if it is finished and may be taken as it is.
+
+    Raises:
+        LaterRecordError: there is one that only a later version can read; it must not be written over.
+    """
     try:
         known = read_record(path)
+    except LaterRecordError:
+        raise
     except ResultsError:
         return None  # there is none, or a damaged one, which is made again
+    if execution.restart:
+        return None
     is_it = known.status == "finished" and known.run_id == path.parent.name
     return known if is_it else None
 

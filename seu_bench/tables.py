@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from seu_bench.leaderboard.boards import LEGEND
 from seu_bench.metrics import METRIC_DEFINITIONS, RELATIVE, format_metric, format_seconds
 from seu_bench.reference import JOINT
 from seu_bench.wording import format_option, printable, why_not_ranked
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from seu_bench.leaderboard import Leaderboard
+    from seu_bench.leaderboard.boards import Leaderboard
     from seu_bench.record import Record
     from seu_bench.runs import RunState
 
@@ -41,7 +42,7 @@ def matrix_table(record: Record) -> RenderableType:
     tables = []
     for first in range(0, tasks, TASKS_ABREAST):
         columns = range(first, min(first + TASKS_ABREAST, tasks))
-        table = _table("accuracy (%) on task ...", pad=0)
+        table = new_table("accuracy (%) on task ...", pad=0)
         table.add_column("after learning", overflow="fold")
         for task in columns:
             table.add_column(str(task), justify="right", no_wrap=True)
@@ -50,52 +51,68 @@ def matrix_table(record: Record) -> RenderableType:
             name = f" {record.task_names[row]}" if row < len(record.task_names) else ""
             cells = [values[task] if task < len(values) else None for task in columns]
             shown = ["-" if value is None else f"{100 * value:.1f}" for value in cells]
-            table.add_row(_literal(f"{row}{name}"), *shown)
+            table.add_row(literal(f"{row}{name}"), *shown)
         tables.append(table)
     return Group(*(tables if measured else ["no accuracy was measured"]))
 
 
 def metrics_table(record: Record) -> Table:
     """The record's metrics: id, value, definition. Plugins' metrics come after those defined here."""
-    table = _table("metrics")
+    table = new_table("metrics")
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("definition", overflow="fold")
     known = [key for key in METRIC_DEFINITIONS if key in record.metrics]
     for key in [*known, *sorted(set(record.metrics) - set(known))]:
         definition = METRIC_DEFINITIONS.get(key, "")
-        table.add_row(_literal(key), format_metric(key, record.metrics[key]), _literal(definition))
+        table.add_row(literal(key), format_metric(key, record.metrics[key]), literal(definition))
     return table
 
 
-def leaderboard_table(board: Leaderboard) -> RenderableType:
+def leaderboard_table(board: Leaderboard, most: int | None = None) -> RenderableType:
     """A leaderboard: rank, configuration, seeds, mean ± standard deviation of what decides; its files have more.
 
-    Where there are runs of ``joint`` to compare with, a second table below has what they say: beside the first one's
-    columns its own would not hold in the width.
+    Below are the intervals of what decides and what it cost, and, where there are runs of ``joint`` to compare with,
+    what they say: beside the first table's columns those would not hold in the width.
+
+    Args:
+        most: rows to show at the most; ``None``: all.
     """
     from rich.console import Group
     from rich.text import Text
 
-    tables = [_board_table(board, board.title, ("mixed_score", "acc", "forgetting", "params_total"))]
-    if any(board.frame[f"{key}_mean"].notna().any() for key in RELATIVE):
+    told = [LEGEND, *board.views, f"data {board.data_fingerprint}", f"records: {board.records}"]
+    if most is not None and len(board.rows) > most:
+        told.insert(0, f"the best {most:,} of {len(board.rows):,} rows; the leaderboard's files and --format have all")
+    caption = Text("\n").join(literal(line) for line in [*told, *board.left_out])
+    if not board.rows:
+        return Group(literal(board.title), "no row is left", caption)
+    named = ["#", "configuration"]
+    cells = board.cells(("mixed_score", "acc", "forgetting", "params_total", "macs", "train_seconds"))[:most]
+    intervals = board.intervals(("mixed_score", "acc"))[:most]
+    headings = [board.heading(key) for key in ("mixed_score", "acc", "forgetting", "params_total")]
+    tables = [_board_table(board.title, [*named, "seeds", *headings], [row[:7] for row in cells])]
+    headings = [board.heading(key) for key in ("mixed_score", "acc", "macs", "train_seconds")]
+    rows = [[*interval, *row[7:]] for interval, row in zip(intervals, cells, strict=True)]
+    tables.append(_board_table("95 % confidence intervals of the means, and cost", [*named, *headings], rows))
+    if any(row.mean(key) is not None for row in board.rows for key in RELATIVE):
         title = f"beside {JOINT}, one model trained on the whole stream at once"
-        tables.append(_board_table(board, title, ("acc", "percent_of_joint", "learning_acc", "intransigence")))
-    told = [f"data {board.data_fingerprint}", f"records: {board.records}", *board.left_out]
-    tables[-1].caption = Text("\n").join(_literal(line) for line in told)
+        metrics = ("acc", "percent_of_joint", "learning_acc", "intransigence")
+        headings = [board.heading(key) for key in metrics]
+        tables.append(_board_table(title, [*named, "seeds", *headings], board.cells(metrics)[:most]))
+    tables[-1].caption = caption
     return Group(*[part for table in tables for part in ("", table)][1:])
 
 
-def _board_table(board: Leaderboard, title: str, metrics: Sequence[str]) -> Table:
-    table = _table(title, pad=0)
-    headings = ["#", "configuration", "seeds", *[board.heading(key) for key in metrics]]
+def _board_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = new_table(title, pad=0)
     for heading in headings:
         words = heading == "configuration"
         # Numbers are never cut: it is the configuration that is folded where the space is short.
         justify: Literal["left", "right"] = "left" if words else "right"
         table.add_column(heading.replace(" (", "\n("), justify=justify, no_wrap=not words, overflow="fold")
-    for row in board.cells(metrics):
-        table.add_row(*[_literal(cell) for cell in row])
+    for row in rows:
+        table.add_row(*[literal(cell) for cell in row])
     return table
 
 
@@ -108,13 +125,13 @@ def record_summary(record: Record) -> RenderableType:
         parts += ["", _stages_table(record)]
     if record.genotypes is not None:
         parts += ["", "genotypes"]
-        parts += [_literal(f"- task {task}: {_genotype(found)}") for task, found in enumerate(record.genotypes)]
+        parts += [literal(f"- task {task}: {_genotype(found)}") for task, found in enumerate(record.genotypes)]
     if record.paths is not None:
         parts += ["", "paths (unit used in each layer)"]
         parts += [f"- task {task}: {' '.join(map(str, path))}" for task, path in enumerate(record.paths)]
     if record.choices is not None:
         parts += ["", "choices (what was done in each layer)"]
-        parts += [_literal(f"- task {task}: {', '.join(chosen)}") for task, chosen in enumerate(record.choices)]
+        parts += [literal(f"- task {task}: {', '.join(chosen)}") for task, chosen in enumerate(record.choices)]
     if record.unit_tasks is not None:
         parts += ["", "units (task that each was made for)"]
         parts += [f"- layer {layer}: {' '.join(map(str, made))}" for layer, made in enumerate(record.unit_tasks)]
@@ -151,17 +168,17 @@ def _header(record: Record) -> Table:
     table.add_column(overflow="fold")
     for name, text in lines.items():
         if text:
-            table.add_row(name, _literal(text))
+            table.add_row(name, literal(text))
     return table
 
 
 def _stages_table(record: Record) -> Table:
-    table = _table("stages")
+    table = new_table("stages")
     for heading in ("task", "stage", "epochs", "time", "image passes"):
         table.add_column(heading, justify="left" if heading == "stage" else "right", no_wrap=heading != "stage")
     for stage in record.stages:
         time = format_seconds(stage.seconds)
-        table.add_row(str(stage.task), _literal(stage.name), str(stage.epochs), time, f"{stage.image_passes:,}")
+        table.add_row(str(stage.task), literal(stage.name), str(stage.epochs), time, f"{stage.image_passes:,}")
     table.add_section()
     seconds = format_seconds(sum(stage.seconds for stage in record.stages))
     table.add_row("all", "", "", seconds, f"{sum(stage.image_passes for stage in record.stages):,}")
@@ -170,7 +187,7 @@ def _stages_table(record: Record) -> Table:
 
 def runs_table(runs: Sequence[RunState]) -> Table:
     """Runs by id: state, tasks done, where the newest checkpoint stands, what happened."""
-    table = _table(f"{len(runs)} run{'s' * (len(runs) != 1)}")
+    table = new_table(f"{len(runs)} run{'s' * (len(runs) != 1)}")
     table.add_column("run", overflow="fold")
     table.add_column("state", no_wrap=True)
     table.add_column("tasks", justify="right", no_wrap=True)
@@ -183,12 +200,12 @@ def runs_table(runs: Sequence[RunState]) -> Table:
         seconds = format_seconds(record.seconds) if record and record.seconds is not None else "-"
         detail = str(run.holder) if run.holder else (run.detail or "").partition("\n")[0]
         table.add_row(
-            _literal(run.run_id),
+            literal(run.run_id),
             run.state,
             tasks,
             seconds,
-            _literal(str(run.position)) if run.position else "-",
-            _literal(detail),
+            literal(str(run.position)) if run.position else "-",
+            literal(detail),
         )
     return table
 
@@ -211,12 +228,13 @@ def _genotype(found: Mapping[str, Any] | None) -> str:
     return "-" if found is None else json.dumps(found, ensure_ascii=False)
 
 
-def _table(title: str, *, pad: int = 1) -> Table:
+def new_table(title: str, *, pad: int = 1) -> Table:
+    """An empty table in the style of all of them; the title is shown literally."""
     from rich import box
     from rich.table import Table
 
     return Table(
-        title=_literal(title),
+        title=literal(title),
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,
@@ -225,7 +243,7 @@ def _table(title: str, *, pad: int = 1) -> Table:
     )
 
 
-def _literal(text: str) -> Text:
+def literal(text: str) -> Text:
     """``text`` as it is: in a :class:`rich.text.Text` neither markup nor names of emojis mean anything."""
     from rich.text import Text
 

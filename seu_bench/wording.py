@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seu_bench.options import parse_value
 
 if TYPE_CHECKING:
     from seu_bench.record import Record
 
+#: Prefix of options in a label, and what those have in common whose options are compared.
+_Group: TypeAlias = tuple[str, str, str | None]
+
 
 def printable(text: str) -> str:
     """``text`` on one line without control characters, which could break a table or drive a terminal."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(text.split())
 
 
 def escape_markdown(text: str) -> str:
@@ -58,26 +64,48 @@ def configuration_label(record: Record, others: Sequence[Record]) -> str:
     Args:
         others: the records beside it in a leaderboard; an option is named where those of the same choice differ in it.
     """
-    same = [other for other in others if other.strategy == record.strategy]
-    alike = [other for other in others if other.benchmark_overrides == record.benchmark_overrides]
-    parts = {
-        "": ([other.options for other in same], record.options),
-        "searcher.": ([o.searcher_options for o in same if o.searcher == record.searcher], record.searcher_options),
-        "creator.": ([o.creator_options for o in same if o.creator == record.creator], record.creator_options),
-        "protocol.": ([protocol_settings(other) for other in alike], protocol_settings(record)),
+    return configuration_labels([record, *others])[0]
+
+
+def configuration_labels(records: Sequence[Record]) -> list[str]:
+    """:func:`configuration_label` of each record beside all of them, in a time that grows with their number only."""
+    parts = [_parts(record) for record in records]
+    groups: dict[_Group, list[Mapping[str, Any]]] = defaultdict(list)
+    for group, own in (item for choices in parts for item in choices.items()):
+        groups[group].append(own)
+    telling = {group: _telling(options) for group, options in groups.items()}
+    return [_label(record, choices, telling) for record, choices in zip(records, parts, strict=True)]
+
+
+def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
+    overrides = json.dumps(record.benchmark_overrides, sort_keys=True)
+    return {
+        ("", record.strategy, None): record.options,
+        ("searcher.", record.strategy, record.searcher): record.searcher_options,
+        ("creator.", record.strategy, record.creator): record.creator_options,
+        ("protocol.", overrides, None): protocol_settings(record),
     }
+
+
+def _telling(options: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The keys that not all have with the same value."""
+    values: dict[str, list[str]] = defaultdict(list)
+    for own in options:
+        for key, value in own.items():
+            plain = value is None or isinstance(value, (str, int, float))
+            values[key].append(repr(value) if plain else json.dumps(value, sort_keys=True))
+    return {key for key, texts in values.items() if len(texts) < len(options) or len(set(texts)) > 1}
+
+
+def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: Mapping[_Group, set[str]]) -> str:
     shown = [
-        f"{prefix}{key}={format_option(value)}"
-        for prefix, (all_of_them, own) in parts.items()
+        f"{group[0]}{key}={format_option(value)}"
+        for group, own in parts.items()
         for key, value in sorted(own.items())
-        if _differs(key, all_of_them)
+        if key in telling[group]
     ]
     # What was changed in the benchmark is told always: it is not what the leaderboard's heading says.
     shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(record.benchmark_overrides.items())]
     shown += [f"precision={record.precision}"] if record.precision != "float32" else []
     name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
     return f"{name} ({', '.join(shown)})" if shown else name
-
-
-def _differs(key: str, all_of_them: Sequence[Mapping[str, Any]]) -> bool:
-    return len({json.dumps(options[key], sort_keys=True) if key in options else None for options in all_of_them}) > 1

@@ -18,9 +18,13 @@ from test_record import FULL
 
 from seu_bench.benchmark_file import BenchmarkFile
 from seu_bench.checkpoint import Position, read_checkpoint, read_header, write_checkpoint
+from seu_bench.comparison import compare
+from seu_bench.comparison_tables import comparison_tables
 from seu_bench.errors import SeuBenchError
 from seu_bench.leaderboard import build_leaderboards, left_out, load_records, write_leaderboards
+from seu_bench.leaderboard.views import pareto_front, within_budget
 from seu_bench.packing import pack
+from seu_bench.plots import accuracy_plots
 from seu_bench.record import find_record, read_record, read_records, write_record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
@@ -137,11 +141,21 @@ def read_in_every_way(results: Path, content: bytes) -> None:
     only_ours(
         lambda: read_record(run),
         lambda: shown(record_summary(find_record(results, "strange"))),
+        lambda: shown(accuracy_plots(find_record(results, "strange"))),
+        lambda: shown(comparison_tables(compare(find_record(results, "strange"), find_record(results, "strange")))),
+        lambda: shown(comparison_tables(compare(find_record(results, "whole"), find_record(results, "strange")))),
         lambda: list(read_records(results)),
         lambda: load_records(results),
         lambda: left_out(results),
         lambda: write_leaderboards(results),
-        lambda: [shown(leaderboard_table(board)) for board in build_leaderboards(results)],
+        lambda: [
+            (
+                shown(leaderboard_table(board)),
+                pareto_front(within_budget(board, {"macs": 1.0})),
+                json.dumps(board.document()),
+            )
+            for board in build_leaderboards(results)
+        ],
     )
     assert {path.name for path in results.iterdir()} <= {"runs", "leaderboards"}
     assert read_record(results / "runs" / "whole").run_id == "whole"

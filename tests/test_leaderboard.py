@@ -12,54 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from board_records import DATA, ODD, OTHER_DATA, writer
 
 from seu_bench.errors import ResultsError
 from seu_bench.leaderboard import COLUMNS, build_leaderboards, left_out, load_records, write_leaderboards
-from seu_bench.metrics import RELATIVE, mixed_score
-from seu_bench.record import Record, write_record
-
-DATA, OTHER_DATA = "a1" * 32, "b2" * 32
-ODD = "a|b\\|c <script>alert(1)</script> [red] *x* _y_ `z`\n| new | row |\x1b[31m"
+from seu_bench.metrics import RELATIVE
+from seu_bench.record import Record
 
 
 @pytest.fixture
 def put(tmp_path: Path) -> Callable[..., Record]:
     """Write a record with plausible metrics; keywords change fields."""
-    made: list[str] = []
-
-    def write(seed: int = 0, acc: float = 0.5, **fields: Any) -> Record:
-        made.append("")
-        parameters = fields.pop("parameters", 1_000_000)
-        metrics = {
-            "acc": acc,
-            "forgetting": acc / 10,
-            "params_total": parameters,
-            "mixed_score": mixed_score(100 * acc, parameters),
-            "learning_acc": acc + 0.05,
-            "train_seconds": 100.0 * acc,
-        }
-        given: dict[str, Any] = {
-            "run_id": f"run-{len(made):03d}",
-            "status": "finished",
-            "strategy": "naive",
-            "benchmark": "cifar10",
-            "benchmark_version": 1,
-            "protocol": "quick",
-            "seed": seed,
-            "data_fingerprint": DATA,
-            "metrics": metrics,
-            "params_total": (10, parameters),
-        }
-        record = Record(**(given | fields))
-        write_record(tmp_path, record)
-        return record
-
-    return write
+    return writer(tmp_path)
 
 
-def table_rows(markdown: str) -> list[list[str]]:
-    """Cells of the only table of a page, cut at unescaped pipes."""
-    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+def table_rows(markdown: str, part: str = "") -> list[list[str]]:
+    """Cells of the table of a page's part, by default the first, cut at unescaped pipes."""
+    parts = f"## \n{markdown}".split("## ")
+    (text,) = [text for text in parts if text.startswith(f"{part}\n")]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in re.findall(r"(?:\\.|[^|\\])+", line)] for line in lines]
 
 
@@ -78,13 +49,15 @@ class TestAggregation:
             assert row[f"{key}_std"] == pytest.approx((sum((value - mean) ** 2 for value in values) / 2) ** 0.5)
         shown = table_rows(board.to_markdown())[2]
         accs = [50.0, 70.0, 55.0]
-        assert f"{statistics.fmean(accs):.2f} ± {statistics.stdev(accs):.2f}" in shown
+        assert f"\\* {statistics.fmean(accs):.2f} ± {statistics.stdev(accs):.2f}" in shown
 
     def test_one_seed_has_no_deviation(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         put(acc=0.5)
         (board,) = build_leaderboards(tmp_path)
         assert board.frame[[f"{key}_std" for key in COLUMNS]].isna().all(axis=None)
+        assert board.frame[[f"{key}_{end}" for key in COLUMNS for end in ("low", "high")]].isna().all(axis=None)
         assert "±" not in "".join(board.cells()[0])
+        assert board.intervals()[0][2:] == ["-"] * len(COLUMNS)
         (row,) = csv.DictReader(io.StringIO(board.to_csv()))
         assert (row["acc_mean"], row["acc_std"], row["searcher"]) == ("0.5", "", "")
 
@@ -281,10 +254,13 @@ class TestFiles:
         put(0, options={"a": [1, "x|y"]})
         reader = csv.DictReader(io.StringIO(build_leaderboards(tmp_path)[0].to_csv()))
         (row,) = reader
-        numbers = [f"{key}_{what}" for key in COLUMNS for what in ("mean", "std")]
+        numbers = [f"{key}_{what}" for key in COLUMNS for what in ("mean", "std", "low", "high")]
+        marks = ["mixed_score_against_best", "acc_against_best"]
         choices = ["options", "searcher_options", "creator_options", "benchmark_overrides"]
-        names = ["configuration", "strategy", "searcher", "creator", "seeds"]
-        assert reader.fieldnames == [*names, *numbers, *choices, "run_ids"]
+        place = ["benchmark", "benchmark_version", "protocol", "data_fingerprint"]
+        names = ["rank", "configuration", "strategy", "searcher", "creator", "seeds"]
+        assert reader.fieldnames == [*place, *names, *numbers, *marks, *choices, "run_ids"]
+        assert [row[key] for key in place] == ["cifar10", "1", "quick", DATA]
         assert json.loads(row["options"]) == {"a": [1, "x|y"]}
         assert row["run_ids"] == "run-001"
 
@@ -298,6 +274,7 @@ class TestFiles:
         page = page_path.read_text(encoding="utf-8")
         assert {len(row) for row in table_rows(page)} == {3 + len(COLUMNS)}
         assert len(table_rows(page)) == 2 + 2
+        assert [len(row) for row in table_rows(page, "Confidence intervals")] == [2 + len(COLUMNS)] * 4
         assert "<script>" not in page
         assert "\x1b" not in page
         (row, _) = csv.DictReader(io.StringIO(csv_path.read_text(encoding="utf-8")))

@@ -259,7 +259,7 @@ class TestOnDisk:
         assert [rows["seu"][f"{key}_mean"] for key in ("percent_of_joint", "intransigence")] == ["", ""]
         page = board.to_markdown()
         assert f"{50 * sum(shares):.2f} ± " in page and "100.00 ± 0.00" in page
-        (header,) = [line for line in page.splitlines() if line.startswith("|") and "configuration" in line]
+        header = next(line for line in page.splitlines() if line.startswith("|") and "configuration" in line)
         assert {"% of joint", "intransigence (%)"} <= {cell.strip() for cell in header.split("|")}
         assert "\n- % of joint: acc divided by" in page and "\n- intransigence (%): mean_j" in page
 

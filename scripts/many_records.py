@@ -1,0 +1,104 @@
+"""Many records, made of real ones, and how long and in how much memory a command reads them.
+
+    python scripts/many_records.py make FOLDER --number 10000
+    python scripts/many_records.py measure leaderboard --results FOLDER
+
+``make`` varies published records: configurations by their learning rate and protocol, five seeds of each, and
+accuracies by noise, from which all metrics are computed anew. What it makes was never measured: nothing of it belongs
+into a results folder. ``measure`` runs a command of seu-bench in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from seu_bench.files import write_whole
+from seu_bench.metrics import compute_metrics
+from seu_bench.record import Record, read_records, record_path
+
+PUBLISHED: Final = Path(__file__).resolve().parent.parent / "results" / "published"
+#: Seeds of each configuration.
+SEEDS: Final = 5
+#: Names that the records' protocol takes in turn, and whether it is ranked: one in ten is not.
+PROTOCOLS: Final = [("quick", True)] * 6 + [("paper", True)] * 3 + [("smoke", False)]
+
+
+def make(folder: Path, number: int) -> None:
+    """Write ``number`` records below ``folder``, the same ones in each call."""
+    found = {
+        record.run_id: record
+        for source in sorted(path.parent for path in PUBLISHED.glob("*/runs"))
+        for record in read_records(source)
+        if isinstance(record, Record) and record.seed == 0
+    }
+    bases = list(found.values())
+    for index in range(number):
+        configuration, seed = divmod(index, SEEDS)
+        variant, which = divmod(configuration, len(bases))
+        record = varied(bases[which], variant, seed)
+        text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
+        write_whole(record_path(folder, record.run_id), text + "\n", durable=False)
+
+
+def varied(base: Record, variant: int, seed: int) -> Record:
+    """A record like ``base`` with other options, seed and accuracies."""
+    generator = random.Random(f"{base.run_id} {variant} {seed}")
+    protocol, ranked = PROTOCOLS[variant % len(PROTOCOLS)]
+    # The first of each protocol has the options that it had, so that there are references at their defaults.
+    nth = [PROTOCOLS[earlier % len(PROTOCOLS)] for earlier in range(variant)].count((protocol, ranked))
+    level = generator.gauss(0, 0.01) - 0.005 * variant
+    matrix = tuple(
+        tuple(None if value is None else min(1.0, max(0.0, value + level + generator.gauss(0, 0.01))) for value in row)
+        for row in base.accuracy_matrix
+    )
+    stages = tuple(
+        stage.model_copy(update={"seconds": stage.seconds * generator.uniform(0.8, 1.2)}) for stage in base.stages
+    )
+    record = base.model_copy(
+        update={
+            "run_id": f"{base.benchmark}-{protocol}-{base.strategy}-seed{seed}-{generator.getrandbits(64):016x}",
+            "options": base.options | ({"learning_rate": round(0.001 * nth, 3)} if nth else {}),
+            "protocol": protocol,
+            "ranked": ranked,
+            "seed": seed,
+            "accuracy_matrix": matrix,
+            "stages": stages,
+        }
+    )
+    return record.model_copy(update={"metrics": base.metrics | compute_metrics(record)})
+
+
+def measure(command: list[str]) -> dict[str, float | int]:
+    """Wall-clock seconds and the largest memory of ``seu-bench`` with these words; its output is thrown away."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "seu_bench.cli", *command], check=True, stdout=subprocess.DEVNULL)
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return {"seconds": round(seconds, 2), "peak_memory_bytes": peak}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    making = verbs.add_parser("make", help="write records")
+    making.add_argument("folder", type=Path)
+    making.add_argument("--number", type=int, default=10_000)
+    measuring = verbs.add_parser("measure", help="run seu-bench with the words that follow")
+    measuring.add_argument("command", nargs=argparse.REMAINDER)
+    given = parser.parse_args()
+    if given.verb == "make":
+        make(given.folder, given.number)
+    else:
+        print(json.dumps(measure(given.command)))
+
+
+if __name__ == "__main__":
+    main()
