@@ -11,7 +11,14 @@ import click
 
 from seu_bench._version import __version__
 from seu_bench.cli_models import export, verify
-from seu_bench.cli_options import data_option, device_option, number_of_bytes, request_options, results_option
+from seu_bench.cli_options import (
+    data_option,
+    device_option,
+    logger_options,
+    number_of_bytes,
+    request_options,
+    results_option,
+)
 from seu_bench.cli_plugins import check_plugin, list_
 from seu_bench.cli_runs import runs
 from seu_bench.errors import Interruption, SeuBenchError
@@ -69,6 +76,7 @@ def cli() -> None:
 )
 @click.option("--compile", "compiles", is_flag=True, help="Compile SEU's units for their training (see docs).")
 @click.option("--no-weights", "keep_weights", flag_value=False, default=True, help="Keep no model of a finished run.")
+@logger_options
 def run(
     results: Path,
     data_root: Path | None,
@@ -80,6 +88,8 @@ def run(
     feature_cache: int | None,
     compiles: bool,
     keep_weights: bool,
+    loggers: tuple[str, ...],
+    logger_assignments: tuple[str, ...],
     **asked: Any,
 ) -> None:
     """Learn a benchmark and write the record.
@@ -94,6 +104,10 @@ def run(
     from seu_bench.resolve import resolve
 
     resolved = resolve(registry, request)  # what can be refused is refused before torch is imported
+    from seu_bench.loggers import add_loggers
+    from seu_bench.options import parse_assignments
+
+    add_loggers(registry, loggers, parse_assignments(logger_assignments, "--log-option"), results)
     from seu_bench.leaderboard import build_leaderboards, write_leaderboards
     from seu_bench.progress import ProgressDisplay
     from seu_bench.runner import Execution, execute

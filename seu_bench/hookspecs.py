@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         SearcherFactory,
         StrategyFactory,
     )
+    from seu_bench.logger_interface import LoggerFactory
     from seu_bench.record import Record
     from seu_bench.spec import BenchmarkSource
     from seu_bench.stages import StageProgress
@@ -66,6 +67,11 @@ def register_datasets(register: Register[DatasetSource]) -> None:
 @hookspec
 def register_metrics(register: Register[MetricFunction]) -> None:
     """Offer metrics computed from a finished record (:class:`~seu_bench.interfaces.MetricFunction`)."""
+
+
+@hookspec
+def register_loggers(register: Register[LoggerFactory]) -> None:
+    """Offer loggers: who writes a run down for another program (:class:`~seu_bench.logger_interface.LoggerFactory`)."""
 
 
 @hookspec

@@ -21,6 +21,7 @@ from seu_bench.interfaces import (
     StrategyFactory,
     Unavailable,
 )
+from seu_bench.logger_interface import LoggerFactory
 from seu_bench.metrics import CURVES, METRIC_DEFINITIONS, KnownMetric
 from seu_bench.options import did_you_mean
 from seu_bench.plugins import load_plugins, package_of
@@ -81,9 +82,11 @@ class Kind(Mapping[str, Entry[Factory]]):
             UnknownNameError: nobody registered it, or it cannot be used; the message says what there is.
         """
         if name in self.unavailable:
+            missing = self.unavailable[name].factory
             raise UnknownNameError(
-                f"the {self.singular} {name!r} cannot be used: {self.unavailable[name].factory.reason}",
-                remedy=f"the {self.plural} are: {', '.join(self._entries)} (seu-bench list {self.plural})",
+                f"the {self.singular} {name!r} cannot be used: {missing.reason}",
+                remedy=missing.remedy
+                or f"the {self.plural} are: {', '.join(self._entries)} (seu-bench list {self.plural})",
             )
         if name not in self._entries:
             raise UnknownNameError(
@@ -119,6 +122,7 @@ class Registry:
             if name not in CURVES
         }
         self.metrics: Kind[MetricFunction] = self._collect("metric", "metrics", ours)
+        self.loggers: Kind[LoggerFactory] = self._collect("logger", "loggers")
 
     @property
     def kinds(self) -> dict[str, Kind[Any]]:
@@ -131,6 +135,7 @@ class Registry:
             self.benchmarks,
             self.datasets,
             self.metrics,
+            self.loggers,
         )
         return {kind.plural: kind for kind in kinds}
 
