@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from seu_bench import bars
 from seu_bench.computing import Precision
 from seu_bench.interfaces import PATIENCE
 from seu_bench.loggers import add_loggers
@@ -84,4 +85,5 @@ def run(
         feature_cache=feature_cache,
         compiles=compiles,
     )
-    return execute(registry, resolved, execution, stop=stop).record
+    with bars.shown() if progress else bars.hidden():
+        return execute(registry, resolved, execution, stop=stop).record

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seu_bench import bars
 from seu_bench._version import __version__
 from seu_bench.cli_models import export, verify
 from seu_bench.cli_options import (
@@ -212,7 +213,7 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
     if context.invoked_subcommand is not None:
         return
     rows: list[dict[str, Any]] = []
-    for entry in _registry().datasets.values():
+    for entry in bars.tracked(_registry().datasets.values(), "checking data sets"):
         state = entry.factory.state(data_root)
         rows.append(
             {
@@ -262,7 +263,8 @@ cli.add_command(export)
 def main() -> None:
     """Entry point of the command ``seu-bench``: errors become one message and exit status 2."""
     try:
-        status = cli.main(prog_name="seu-bench", standalone_mode=False)
+        with bars.shown():
+            status = cli.main(prog_name="seu-bench", standalone_mode=False)
     except SeuBenchError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(REFUSED)
