@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seu_bench.bars import bar
 from seu_bench.errors import OptionError, PluginError, SeuBenchError
 from seu_bench.files import refuse_link
 from seu_bench.hookspecs import hookimpl
@@ -111,7 +112,8 @@ class GuardedLogger:
         self._logged: dict[str, int] = {}
         self._seen: tuple[str, int, int] | None = None
 
-    @hookimpl
+    # Before whoever shows the run's progress: opening a log may take longer than a small run.
+    @hookimpl(tryfirst=True)
     def run_started(self, record: Record, cost: Cost) -> None:
         """Open the log, and bring it up to what is known of a run that goes on."""
         self._tasks = len(record.task_names)
@@ -120,7 +122,8 @@ class GuardedLogger:
         def begin() -> None:
             for path in (self._folder.parent, self._folder):
                 refuse_link(path, "remove the link")
-            self._logger.begin(opening(record))
+            with bar(f"opening the log of {self._entry.name}"):
+                self._logger.begin(opening(record))
             for row in measured_rows(record):
                 self._log(row_values(record, row, self._epochs_before))
 
@@ -143,14 +146,15 @@ class GuardedLogger:
         """Log the row of the accuracy matrix and the sizes."""
         self._safely("log", lambda: self._log(row_values(record, task, self._epochs_before)))
 
-    @hookimpl
+    @hookimpl(trylast=True)
     def run_finished(self, record: Record) -> None:
         """Log the metrics of a run that is finished, and how it ended."""
 
         def end() -> None:
             if record.status == "finished":
                 self._log(final_values(record, self._epochs_before + 1))
-            self._logger.end(record.status)
+            with bar(f"closing the log of {self._entry.name}"):
+                self._logger.end(record.status)
 
         self._safely("end", end)
 

@@ -197,6 +197,45 @@ def test_names_and_numbers_of_strangers() -> None:
     assert "options.depth.of.c" not in opening(record).parameters
 
 
+def test_opened_before_the_forecast_begins(tiny: Path, tmp_path: Path, command: Command, install: Install) -> None:
+    """What shows the progress hears of the run when the log is open, and has closed its bars when the log is closed."""
+    plugin = """
+import click
+from seu_bench.hookspecs import hookimpl
+from seu_bench.options import Options
+
+
+class Speaking:
+    summary = "says when it is called"
+    options = Options
+
+    def build(self, options, folder):
+        return self
+
+    def begin(self, run):
+        click.echo("opened", err=True)
+
+    def last_step(self, name):
+        return None
+
+    def log(self, measured):
+        pass
+
+    def end(self, status):
+        click.echo("closed", err=True)
+
+
+@hookimpl
+def register_loggers(register):
+    register("speaking", Speaking())
+"""
+    install("speaking-stranger", {"speaking_stranger": "speaking_stranger"}, {"speaking_stranger": plugin})
+    asked = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
+    lines = command("run", *asked, "--log", "speaking").err.splitlines()
+    assert (lines[0], lines[-1]) == ("opened", "closed")
+    assert lines[1].startswith("tiny on split_digits") and lines[-2].startswith("finished after")
+
+
 # ------------------------------------------------------------------ how they are asked for
 
 
