@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seu_bench import bars
 from seu_bench.computing import Precision
 from seu_bench.interfaces import PATIENCE
+from seu_bench.loggers import add_loggers
 from seu_bench.record import Record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
@@ -41,6 +43,8 @@ def run(
     precision: Precision = "float32",
     compiles: bool = False,
     progress: bool = False,
+    log: Iterable[str] = (),
+    log_options: Mapping[str, Any] | None = None,
 ) -> Record:
     """Make one run and return its record; the keywords are named as the options of ``seu-bench run``.
 
@@ -55,6 +59,8 @@ def run(
         precision: what learning computes in; accuracies are measured in float32.
         compiles: what ``--compile`` switches on.
         progress: whether to draw progress bars.
+        log: names of loggers, e.g. ``["tensorboard"]``.
+        log_options: what ``--log-option key=value`` sets, by key.
 
     Raises:
         SeuBenchError: as the command line would say; see :mod:`seu_bench.errors`.
@@ -66,6 +72,7 @@ def run(
         strategy, benchmark, searcher, creator, protocol, seed, dict(options or {}), limit, synthetic, precision
     )
     resolved = resolve(registry, request)
+    add_loggers(registry, log, log_options, Path(results))
     if progress:
         from seu_bench.progress import ProgressDisplay
 
@@ -81,7 +88,8 @@ def run(
         feature_cache=feature_cache,
         compiles=compiles,
     )
-    return execute(registry, resolved, execution, stop=stop).record
+    with bars.shown() if progress else bars.hidden():
+        return execute(registry, resolved, execution, stop=stop).record
 
 
 def sweep(file: str | Path | None = None, *, progress: bool = False, **given: Any) -> SweepResult:

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seu_bench import bars
 from seu_bench._version import __version__
 from seu_bench.cli_models import export, verify
-from seu_bench.cli_options import data_option, device_option, number_of_bytes, request_options, results_option
+from seu_bench.cli_options import (
+    data_option,
+    device_option,
+    logger_options,
+    number_of_bytes,
+    request_options,
+    results_option,
+)
 from seu_bench.cli_plugins import check_plugin, list_
 from seu_bench.cli_results import compare, leaderboard, show
 from seu_bench.cli_runs import runs
@@ -71,6 +79,7 @@ def cli() -> None:
 )
 @click.option("--compile", "compiles", is_flag=True, help="Compile SEU's units for their training (see docs).")
 @click.option("--no-weights", "keep_weights", flag_value=False, default=True, help="Keep no model of a finished run.")
+@logger_options
 def run(
     results: Path,
     data_root: Path | None,
@@ -82,6 +91,8 @@ def run(
     feature_cache: int | None,
     compiles: bool,
     keep_weights: bool,
+    loggers: tuple[str, ...],
+    logger_assignments: tuple[str, ...],
     **asked: Any,
 ) -> None:
     """Learn a benchmark and write the record.
@@ -96,6 +107,10 @@ def run(
     from seu_bench.resolve import resolve
 
     resolved = resolve(registry, request)  # what can be refused is refused before torch is imported
+    from seu_bench.loggers import add_loggers
+    from seu_bench.options import parse_assignments
+
+    add_loggers(registry, loggers, parse_assignments(logger_assignments, "--log-option"), results)
     from seu_bench.leaderboard import make_leaderboards
     from seu_bench.progress import ProgressDisplay
     from seu_bench.runner import Execution, execute
@@ -159,7 +174,7 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
     if context.invoked_subcommand is not None:
         return
     rows: list[dict[str, Any]] = []
-    for entry in _registry().datasets.values():
+    for entry in bars.tracked(_registry().datasets.values(), "checking data sets"):
         state = entry.factory.state(data_root)
         rows.append(
             {
@@ -213,7 +228,8 @@ cli.add_command(export)
 def main() -> None:
     """Entry point of the command ``seu-bench``: errors become one message and exit status 2."""
     try:
-        status = cli.main(prog_name="seu-bench", standalone_mode=False)
+        with bars.shown():
+            status = cli.main(prog_name="seu-bench", standalone_mode=False)
     except SeuBenchError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(REFUSED)

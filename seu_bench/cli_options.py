@@ -73,6 +73,36 @@ def request_options(command: CommandT) -> CommandT:
     return command
 
 
+def logger_options(command: CommandT) -> CommandT:
+    """``--log`` and ``--log-option`` for every command that makes runs: names, and assignments of their options."""
+    options = [
+        click.option(
+            "--log",
+            "loggers",
+            multiple=True,
+            callback=_names,
+            metavar="NAME[,NAME]",
+            help="Write the run down for another program as well (seu-bench list loggers); may be repeated.",
+        ),
+        click.option(
+            "--log-option",
+            "logger_assignments",
+            multiple=True,
+            metavar="NAME.KEY=VALUE",
+            help="An option of a logger; may be repeated.",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _names(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """A callback for an option: names of several values, and of lists with commas, each once."""
+    names = (name.strip() for value in values for name in value.split(","))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
 def number_of_bytes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
     """A callback for an option: ``0``, ``500M`` or ``2G`` (powers of 1024) as a number."""
     try:

@@ -14,8 +14,8 @@ import click
 def list_(kind: str | None, form: str) -> None:
     """Show what is installed, and what is not available and why.
 
-    KIND is strategies, backbones, searchers, creators, benchmarks, datasets, metrics or executors; with it, the options
-    of each are shown too. `...` is an option that is not set: mostly, the benchmark's protocol says.
+    KIND is strategies, backbones, searchers, creators, benchmarks, datasets, metrics, executors or loggers; with it,
+    the options of each are shown too. `...` is an option that is not set: mostly, the benchmark's protocol says.
     """
     from seu_bench.options import option_lines
     from seu_bench.registry import Registry

@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from seu_bench.bars import bar
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.files import write_whole
 from seu_bench.learned_model import LearnedModel, load_model
@@ -70,7 +71,8 @@ def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), 
     model = load_model(run, results)
     model.check_task(task)
     path = find_run(results, str(run)) / f"task-{task}.onnx" if output is None else output
-    write_whole(path, onnx_bytes(model, task))
+    with bar("writing ONNX"):
+        write_whole(path, onnx_bytes(model, task))
     return path
 
 

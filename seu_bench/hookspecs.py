@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SearcherFactory,
         StrategyFactory,
     )
+    from seu_bench.logger_interface import LoggerFactory
     from seu_bench.record import Record
     from seu_bench.spec import BenchmarkSource
     from seu_bench.stages import StageProgress
@@ -72,6 +73,11 @@ def register_metrics(register: Register[MetricFunction]) -> None:
 @hookspec
 def register_executors(register: Register[ExecutorFactory]) -> None:
     """Offer executors: what makes the cells of sweeps (:class:`~seu_bench.executors.ExecutorFactory`)."""
+
+
+@hookspec
+def register_loggers(register: Register[LoggerFactory]) -> None:
+    """Offer loggers: who writes a run down for another program (:class:`~seu_bench.logger_interface.LoggerFactory`)."""
 
 
 @hookspec

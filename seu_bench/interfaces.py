@@ -112,9 +112,14 @@ class BackboneFactory(Protocol):
 
 @dataclass(frozen=True)
 class Unavailable:
-    """Registered in place of a factory: why this name cannot be used. ``list`` tells it, and so does asking for it."""
+    """Registered in place of a factory: why this name cannot be used. ``list`` tells it, and so does asking for it.
+
+    Attributes:
+        remedy: what to do about it; empty: choose another name.
+    """
 
     reason: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True)

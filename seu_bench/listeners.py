@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seu_bench.errors import PluginError, SeuBenchError
 from seu_bench.registry import Registry
-from seu_bench.stages import StageProgress
+
+if TYPE_CHECKING:
+    from seu_bench.stages import StageProgress
 
 
 class Listeners:

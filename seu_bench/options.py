@@ -52,8 +52,11 @@ def parse_value(text: str) -> Any:
     return document["value"] if len(document) == 1 else text
 
 
-def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
+def parse_assignments(assignments: Iterable[str], flag: str = "-o") -> dict[str, Any]:
     """``["epochs=3", "searcher.alpha=0.1"]`` as ``{"epochs": 3, "searcher.alpha": 0.1}``.
+
+    Args:
+        flag: what they were given with, for messages.
 
     Raises:
         OptionError: an assignment has no ``=`` or no key, or a key is given twice.
@@ -63,7 +66,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
         key, separator, text = assignment.partition("=")
         key = key.strip()
         if not separator or not key:
-            raise OptionError(f"-o {assignment!r} is not an assignment", remedy="write it as -o key=value")
+            raise OptionError(f"{flag} {assignment!r} is not an assignment", remedy=f"write it as {flag} key=value")
         if key in values:
             raise OptionError(f"option {key!r} is given twice", remedy="give it once")
         values[key] = parse_value(text.strip())

@@ -23,6 +23,7 @@ from seu_bench.interfaces import (
     Unavailable,
 )
 from seu_bench.local_executor import LocalFactory
+from seu_bench.logger_interface import LoggerFactory
 from seu_bench.metrics import CURVES, METRIC_DEFINITIONS, KnownMetric
 from seu_bench.options import did_you_mean
 from seu_bench.plugins import load_plugins, package_of
@@ -83,9 +84,11 @@ class Kind(Mapping[str, Entry[Factory]]):
             UnknownNameError: nobody registered it, or it cannot be used; the message says what there is.
         """
         if name in self.unavailable:
+            missing = self.unavailable[name].factory
             raise UnknownNameError(
-                f"the {self.singular} {name!r} cannot be used: {self.unavailable[name].factory.reason}",
-                remedy=f"the {self.plural} are: {', '.join(self._entries)} (seu-bench list {self.plural})",
+                f"the {self.singular} {name!r} cannot be used: {missing.reason}",
+                remedy=missing.remedy
+                or f"the {self.plural} are: {', '.join(self._entries)} (seu-bench list {self.plural})",
             )
         if name not in self._entries:
             raise UnknownNameError(
@@ -123,6 +126,7 @@ class Registry:
         self.metrics: Kind[MetricFunction] = self._collect("metric", "metrics", ours)
         local = {"local": Entry("local", LocalFactory(), "core", "seu-bench")}
         self.executors: Kind[ExecutorFactory] = self._collect("executor", "executors", local)
+        self.loggers: Kind[LoggerFactory] = self._collect("logger", "loggers")
 
     @property
     def kinds(self) -> dict[str, Kind[Any]]:
@@ -136,6 +140,7 @@ class Registry:
             self.datasets,
             self.metrics,
             self.executors,
+            self.loggers,
         )
         return {kind.plural: kind for kind in kinds}
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from seu_bench.bars import tracked
 from seu_bench.checkpoint import CheckpointFolder, Position
 from seu_bench.errors import ResultsError
 from seu_bench.locks import holder_of
@@ -59,7 +60,7 @@ def list_runs(results: Path) -> Iterator[RunState]:
         folders = sorted(path for path in runs_folder(results).iterdir() if path.is_dir())
     except OSError:
         return
-    for folder in folders:
+    for folder in tracked(folders, "reading runs"):
         if (state := _state_of(folder)) is not None:
             yield state
 

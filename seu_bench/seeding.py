@@ -18,6 +18,19 @@ def derive_seed(seed: int, *purpose: str | int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Whatever draws inside, the global generators of torch, NumPy and ``random`` are afterwards as they were."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    numpy_state, state = np.random.get_state(), random.getstate()
+    try:
+        with torch.random.fork_rng(devices=list(devices)):
+            yield
+    finally:
+        np.random.set_state(numpy_state)
+        random.setstate(state)
+
+
 class RandomState:
     """A random state of its own for torch (CPU and one accelerator), NumPy and ``random``.
 

@@ -17,6 +17,7 @@ import torch
 from avalanche.benchmarks import CLScenario, benchmark_from_datasets, with_task_labels
 from numpy.typing import NDArray
 
+from seu_bench.bars import tracked
 from seu_bench.data import Images, Labels, RawDataset, RawSplit
 from seu_bench.errors import RequestError
 from seu_bench.interfaces import StreamPlan, TaskPlan
@@ -83,7 +84,7 @@ def build_stream(
         RequestError: the benchmark does not fit the data, e.g. it names classes that there are not.
     """
     device = torch.device("cpu") if device is None else device
-    raw = {name: load(name) for name in dataset_names(spec)}
+    raw = {name: load(name) for name in tracked(dataset_names(spec), "reading data sets")}
     infos = {name: data.info for name, data in raw.items()}
     plan = plan_stream(spec, infos, limits, seed)
     pieces: list[_Piece] = []
@@ -110,7 +111,8 @@ def build_stream(
     stores = {key: _Store(raw[key[0]], key[1], pieces, key, device) for key in {piece.key for piece in pieces}}
     tasks: list[TaskSplits] = []
     sizes: list[TaskPlan] = []
-    for index, (piece, planned) in enumerate(zip(pieces, plan.tasks, strict=True)):
+    prepared = tracked(list(zip(pieces, plan.tasks, strict=True)), "preparing tasks")
+    for index, (piece, planned) in enumerate(prepared):
         store, part = stores[piece.key], piece.part
         permutation = None
         if part.permutation_seed is not None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from seu_bench.bars import tracked
 from seu_bench.checks import Check, Verification, compared, differences, near
 from seu_bench.errors import RequestError, ResultsError, SeuBenchError
 from seu_bench.learned_model import LearnedModel, build_model, learned_tasks
@@ -167,7 +168,7 @@ def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_siz
         return Check("accuracy", None, ("the record has no measurement",))
     row = max(index for index, values in enumerate(record.accuracy_matrix) if any(v is not None for v in values))
     faults = []
-    for task in tasks:
+    for task in tracked(tasks, "evaluating tasks"):
         place = f"accuracy_matrix[{row}][{task}]"
         recorded = record.accuracy_matrix[row][task]
         if task >= len(stream.tasks) or recorded is None:
@@ -236,7 +237,7 @@ def _sizes(record: Record, model: LearnedModel, device: Any) -> list[Check]:
 
 def _counted(name: str, expected: Mapping[str, tuple[Sequence[int], Any]], what: str) -> Check:
     faults = []
-    for place, (recorded, count) in expected.items():
+    for place, (recorded, count) in tracked(expected.items(), f"counting {name}"):
         try:
             found = count()
         except Exception as error:

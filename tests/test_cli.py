@@ -16,7 +16,7 @@ from seu_bench.cli import cli
 from seu_bench.registry import Registry
 
 HEAVY = ("torch", "torchvision", "avalanche", "pandas", "rich", "numpy", "sklearn", "scipy")
-KINDS = ["strategies", "backbones", "searchers", "creators", "benchmarks", "datasets", "metrics"]
+KINDS = ["strategies", "backbones", "searchers", "creators", "benchmarks", "datasets", "metrics", "loggers"]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seu_bench.bars import Bar, bar
 from seu_bench.data import DatasetInfo, DatasetState, Images, Labels, RawDataset, RawSplit
 from seu_bench.errors import DataAbsentError, DataError
 
@@ -177,6 +181,34 @@ def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images
 def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
     """A definition's ``size`` as height and width."""
     return (size, size) if isinstance(size, int) else size
+
+
+@contextlib.contextmanager
+def download_bars(name: str) -> Iterator[None]:
+    """Have torchvision's downloads draw our bars, which know where there is no terminal; its own are drawn anywhere."""
+    utils: Any = importlib.import_module("torchvision.datasets.utils")
+
+    @contextlib.contextmanager
+    def ours(total: float | None = None, **_: object) -> Iterator[_Download]:
+        with bar(f"downloading {name} (bytes)", total) as drawn:
+            yield _Download(drawn)
+
+    theirs = getattr(utils, "tqdm", None)
+    if theirs is None:  # a torchvision that draws in another way goes on doing so
+        yield
+        return
+    utils.tqdm = ours
+    try:
+        yield
+    finally:
+        utils.tqdm = theirs
+
+
+class _Download:
+    """A bar by the name that torchvision knows its method by."""
+
+    def __init__(self, drawn: Bar) -> None:
+        self.update = drawn.advance
 
 
 class OwnFiles(ABC):

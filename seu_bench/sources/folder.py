@@ -9,6 +9,7 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
+from seu_bench.bars import tracked
 from seu_bench.data import DatasetInfo, Images, Labels, RawDataset, RawSplit
 from seu_bench.errors import DataDamagedError, DataError
 from seu_bench.sources.common import OwnFiles, as_pixels, as_size, counted, file_absent_error, hold_out, one_line
@@ -118,7 +119,7 @@ class FolderSource(OwnFiles):
 
         size = as_size(self.definition.size) or (1, 1)
         pixels: Images = np.empty((len(files), self.definition.channels, *size), dtype=np.uint8)
-        for index, file in enumerate(files):
+        for index, file in enumerate(tracked(files, f"reading images of {self.name}")):
             try:
                 with Image.open(file) as image:
                     pixels[index] = as_pixels(image, self.definition.channels, size)

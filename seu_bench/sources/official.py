@@ -17,10 +17,11 @@ from urllib.parse import urlparse
 
 import numpy as np
 
+from seu_bench.bars import tracked
 from seu_bench.data import DatasetInfo, DatasetState, Images, Labels, RawDataset, RawSplit, Status
 from seu_bench.errors import DataDamagedError, DataError
 from seu_bench.sources import idx
-from seu_bench.sources.common import absent_error, counted, default_data_root, one_line
+from seu_bench.sources.common import absent_error, counted, default_data_root, download_bars, one_line
 
 #: md5 of unpacked idx files, by path below the root; torchvision knows only those of the packed ones.
 RAW_MD5 = {
@@ -118,7 +119,7 @@ class TorchvisionSource:
         return RawDataset(info, train, test)
 
     def fetch(self, root: Path) -> None:
-        """Download the set below ``root`` where it is not whole yet, and check it. torchvision draws a bar.
+        """Download the set below ``root`` where it is not whole yet, and check it.
 
         Raises:
             DataError: it cannot be downloaded.
@@ -131,8 +132,9 @@ class TorchvisionSource:
         socket.setdefaulttimeout(DOWNLOAD_TIMEOUT)  # torchvision sets none and would wait for ever
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for training in (True, False):
-                self._construct(folder, training, download=True)
+            with download_bars(self.known.name):
+                for training in (True, False):
+                    self._construct(folder, training, download=True)
         except _DOWNLOAD_ERRORS as error:
             raise DataError(
                 f"data set {self.known.name!r} could not be downloaded from {', '.join(self._hosts())}:"
@@ -213,7 +215,7 @@ class TorchvisionSource:
         from torchvision.datasets.utils import check_integrity
 
         known = self._md5()
-        for name, md5 in known.items():
+        for name, md5 in tracked(known.items(), f"checking {self.known.name}"):
             if not check_integrity(str(folder / name), md5):
                 raise ValueError(f"{name} is not the official file (its md5 is not {md5})")
         if not known:

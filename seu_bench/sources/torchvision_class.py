@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seu_bench.bars import tracked
 from seu_bench.data import DatasetInfo, DatasetState, Images, Labels, RawDataset, RawSplit
 from seu_bench.errors import DataAbsentError, DataDamagedError, DataError, SpecError, UnknownNameError
 from seu_bench.options import did_you_mean
@@ -19,6 +20,7 @@ from seu_bench.sources.common import (
     channels_first,
     default_data_root,
     described,
+    download_bars,
     one_line,
     split_by_fraction,
 )
@@ -107,7 +109,8 @@ class TorchvisionClassSource:
             raise self._unfit("cannot be downloaded by torchvision", "put its files there by hand", where=root)
         root.mkdir(parents=True, exist_ok=True)
         try:
-            self._construct(root, download=True)
+            with download_bars(self.name):
+                self._construct(root, download=True)
         except DataAbsentError as error:
             cause = error.__cause__ or error
             raise self._unfit(
@@ -240,7 +243,7 @@ class TorchvisionClassSource:
         size, channels = as_size(self.definition.size), self.definition.channels
         pixels: list[Images] = []
         labels: list[int] = []
-        for index in range(len(dataset)):
+        for index in tracked(range(len(dataset)), f"reading images of {self.name}"):
             try:
                 item = dataset[index]
             except (OSError, SyntaxError, RuntimeError, Image.DecompressionBombError) as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from seu_bench.bars import Bar, bar, hidden
 from seu_bench.errors import OptionError, UnknownNameError
 from seu_bench.options import did_you_mean
 from seu_bench.registry import Entry, Registry
@@ -89,15 +90,16 @@ def check(subject: Subject, options: Mapping[str, Any] | None = None) -> Iterato
             "    exact_passes = False",
         ]
     )
-    collector = _Collector()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "test_subject.py"
         file.write_text(source + "\n", encoding="utf-8")
         # No configuration of the folder that we are called in, and nothing written beside the test.
         settings = ["-c", os.devnull, "--rootdir", folder, "-p", "no:cacheprovider", "--basetemp", f"{folder}/tmp"]
         output = io.StringIO()
-        with contextlib.redirect_stdout(output):
-            status = pytest.main([*settings, str(file)], plugins=[collector])
+        with bar(f"checking {subject}") as drawn:
+            collector = _Collector(drawn)
+            with hidden(), contextlib.redirect_stdout(output):  # what the checks do is not worth bars of its own
+                status = pytest.main([*settings, str(file)], plugins=[collector])
     if not collector.checks:
         raise OptionError(
             f"the contract of {subject} could not be run: pytest ended with {int(status)}",
@@ -109,8 +111,17 @@ def check(subject: Subject, options: Mapping[str, Any] | None = None) -> Iterato
 class _Collector:
     """A plugin of pytest that keeps the outcome of each test."""
 
-    def __init__(self) -> None:
+    def __init__(self, drawn: Bar) -> None:
         self.checks: list[Check] = []
+        self._bar = drawn
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """How many there are."""
+        self._bar.expect(len(session.items))
+
+    def pytest_runtest_logfinish(self) -> None:
+        """One more is done."""
+        self._bar.advance()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """One report for a test that ran, or for one whose fixtures failed."""

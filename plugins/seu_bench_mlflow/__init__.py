@@ -1,0 +1,46 @@
+"""Runs in a store of MLflow (``--log mlflow``)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from seu_bench.hookspecs import hookimpl
+from seu_bench.logger_interface import LoggerFactory, RunLogger, offered
+from seu_bench.options import Options
+
+if TYPE_CHECKING:
+    from seu_bench.interfaces import Register
+
+
+class MlflowOptions(Options):
+    """Which store, and which experiment in it."""
+
+    tracking_uri: str | None = Field(
+        None, description="a tracking server or store instead of logs/mlflow/mlflow.db in the results folder"
+    )
+    experiment: str = Field("seu-bench", min_length=1, description="the experiment of the runs; made if absent")
+
+
+class MlflowFactory:
+    """A database of SQLite, or any tracking server."""
+
+    summary = "runs in MLflow, by default in a local database"
+    options: type[Options] = MlflowOptions
+
+    def build(self, options: MlflowOptions, folder: Path) -> RunLogger:
+        """A logger for one run."""
+        # MLflow reports its use to its makers unless it was told not to before it is imported.
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        from seu_bench_mlflow.logger import MlflowLogger
+
+        return MlflowLogger(folder, options.tracking_uri, options.experiment)
+
+
+@hookimpl
+def register_loggers(register: Register[LoggerFactory]) -> None:
+    """Offer ``mlflow``; SQLAlchemy and Alembic are what MLflow keeps its local database with."""
+    register("mlflow", offered(MlflowFactory(), "mlflow", "mlflow", "sqlalchemy", "alembic"))

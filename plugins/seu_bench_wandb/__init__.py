@@ -1,0 +1,49 @@
+"""Runs for Weights & Biases (``--log wandb``)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from seu_bench.hookspecs import hookimpl
+from seu_bench.logger_interface import LoggerFactory, RunLogger, offered
+from seu_bench.options import Options
+
+if TYPE_CHECKING:
+    from seu_bench.interfaces import Register
+
+
+class WandbOptions(Options):
+    """Where runs go."""
+
+    mode: Literal["offline", "online"] = Field(
+        "offline", description="offline: files, for wandb sync; online: sent as well, after wandb login"
+    )
+    project: str = Field("seu-bench", min_length=1, max_length=128, description="the project that runs are put into")
+    entity: str | None = Field(None, description="the user or team that the project is of")
+    folder: str | None = Field(None, description="where to write instead of logs/wandb in the results folder")
+
+
+class WandbFactory:
+    """Files for ``wandb sync``, or the service itself."""
+
+    summary = "runs for Weights & Biases, by default offline"
+    options: type[Options] = WandbOptions
+
+    def build(self, options: WandbOptions, folder: Path) -> RunLogger:
+        """A logger for one run."""
+        # Weights & Biases reports errors to its makers unless it was told not to before it is imported.
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        from seu_bench_wandb.logger import WandbLogger
+
+        place = folder if options.folder is None else Path(options.folder).expanduser()
+        return WandbLogger(place, options.mode, options.project, options.entity)
+
+
+@hookimpl
+def register_loggers(register: Register[LoggerFactory]) -> None:
+    """Offer ``wandb``."""
+    register("wandb", offered(WandbFactory(), "wandb", "wandb"))
