@@ -13,6 +13,7 @@ from seu_bench._version import __version__
 from seu_bench.cli_models import export, verify
 from seu_bench.cli_options import data_option, device_option, number_of_bytes, request_options, results_option
 from seu_bench.cli_plugins import check_plugin, list_
+from seu_bench.cli_report import report
 from seu_bench.cli_runs import runs
 from seu_bench.errors import Interruption, SeuBenchError
 
@@ -241,6 +242,7 @@ def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
 cli.add_command(list_)
 cli.add_command(check_plugin)
 cli.add_command(runs)
+cli.add_command(report)
 cli.add_command(verify)
 cli.add_command(export)
 
