@@ -21,6 +21,7 @@ from seu_bench.cli_options import (
     results_option,
 )
 from seu_bench.cli_plugins import check_plugin, list_
+from seu_bench.cli_report import report
 from seu_bench.cli_results import compare, leaderboard, show
 from seu_bench.cli_runs import runs
 from seu_bench.cli_sweep import sweep
@@ -221,6 +222,7 @@ cli.add_command(compare)
 cli.add_command(leaderboard)
 cli.add_command(runs)
 cli.add_command(sweep)
+cli.add_command(report)
 cli.add_command(verify)
 cli.add_command(export)
 

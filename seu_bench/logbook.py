@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,8 @@ class Logbook:
                     epochs=progress.epoch,
                     seconds=progress.seconds,
                     image_passes=progress.image_passes,
+                    losses=_curve([report.loss for report in progress.curve]),
+                    accuracies=_curve([report.accuracy for report in progress.curve]),
                 )
             )
         self._tell(progress)
@@ -155,6 +157,12 @@ class Logbook:
         if self.device.type != "cuda":
             return None
         return max(self._memory_before, int(torch.cuda.max_memory_allocated(self.device)))
+
+
+def _curve(values: Sequence[float | None]) -> tuple[float | None, ...]:
+    """What the epochs measured, to six digits: more would make records long and no curve clearer. Empty: none did."""
+    measured = tuple(None if value is None or not math.isfinite(value) else float(f"{value:.6g}") for value in values)
+    return measured if any(value is not None for value in measured) else ()
 
 
 def _metric(entry: Entry[MetricFunction], record: Record) -> float | int | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from seu_bench.hookspecs import hookimpl
+from seu_bench.wording import printable
 
 if TYPE_CHECKING:
     from seu_bench.interfaces import Cost
@@ -161,3 +163,27 @@ class ProgressDisplay:
             self._warned = True
             advice = f"; --protocol {self.shorter} is shorter" if self.shorter else ""
             self.console.print(escape(f"this run will take about {duration(left)} more{advice}; it goes on"))
+
+
+@contextmanager
+def step_bar(name: str, console: Console | None = None) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar of work in steps, on standard error where that is a terminal; nothing elsewhere.
+
+    Yields:
+        a function that is told the steps done, the steps in all (0: not known yet), and what comes next.
+    """
+    console = Console(stderr=True) if console is None else console
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    note = TextColumn("{task.fields[note]}", markup=False)
+    with Progress(*columns, note, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task(escape(name), total=None, note="")
+
+        def tell(done: int, total: int, what: str) -> None:
+            bars.update(bar, completed=done, total=total or None, note=printable(what)[:60])
+
+        yield tell

@@ -36,6 +36,8 @@ FileName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]
 Integer: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 #: A time that was measured.
 Seconds: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+#: What an epoch measured.
+Measurement: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Document(BaseModel):
@@ -50,6 +52,8 @@ class StageRecord(Document):
     Attributes:
         task: 0-based.
         image_passes: images passed forward, whether to train or to evaluate.
+        losses, accuracies: what each epoch measured, mean loss per image and accuracy in [0, 1]; ``None`` where it did
+            not, and empty where no epoch did.
     """
 
     name: str
@@ -57,6 +61,8 @@ class StageRecord(Document):
     epochs: Integer
     seconds: Seconds
     image_passes: Integer
+    losses: tuple[Measurement | None, ...] = ()
+    accuracies: tuple[Measurement | None, ...] = ()
 
 
 class Environment(Document):

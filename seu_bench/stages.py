@@ -44,6 +44,7 @@ class StageProgress:
         image_passes: images passed forward so far in this stage.
         seconds: spent in this stage so far.
         done: whether this is the stage's last report.
+        curve: with the last report, what every epoch measured; empty before.
     """
 
     stage: str
@@ -54,6 +55,7 @@ class StageProgress:
     image_passes: int
     seconds: float
     done: bool = False
+    curve: tuple[EpochReport, ...] = ()
 
 
 Watcher: TypeAlias = Callable[[StageProgress], None]
@@ -80,6 +82,7 @@ class Stage(ABC, Generic[Result]):
         self.image_passes = 0
         self.seconds = 0.0
         self.report = EpochReport()
+        self.curve: list[EpochReport] = []
         self.randomness = RandomState(seed, device)
         self._watch: Watcher | None = None
         self._began = self._told = time.perf_counter()
@@ -137,6 +140,7 @@ class Stage(ABC, Generic[Result]):
         self._tell()
         while self.epoch < self.epochs:
             self.advance()
+            self.curve.append(self.report)
             if pause is not None:
                 pause(self)
             if self.epoch < self.epochs:
@@ -158,6 +162,7 @@ class Stage(ABC, Generic[Result]):
             "image_passes": self.image_passes,
             "seconds": self.seconds,
             "report": [self.report.loss, self.report.accuracy],
+            "curve": [[report.loss, report.accuracy] for report in self.curve],
             "randomness": self.randomness.state_dict(),
             "own": self.own_state(),
         }
@@ -177,12 +182,16 @@ class Stage(ABC, Generic[Result]):
         self.image_passes = state["image_passes"]
         self.seconds = state["seconds"]
         self.report = EpochReport(*state["report"])
+        curve = [EpochReport(*measured) for measured in state.get("curve", ())]
+        # A checkpoint of an earlier version has none: what those epochs measured is not known any more.
+        self.curve = [EpochReport()] * (self.epoch - len(curve)) + curve
         self.randomness.load_state_dict(state["randomness"])
         self.load_own_state(state["own"])
 
     def _progress(self, seconds: float, done: bool = False) -> StageProgress:
+        curve = tuple(self.curve) if done else ()
         return StageProgress(
-            self.name, self.task, self.epoch, self.epochs, self.report, self.image_passes, seconds, done
+            self.name, self.task, self.epoch, self.epochs, self.report, self.image_passes, seconds, done, curve
         )
 
     def _tell(self, done: bool = False) -> None:

@@ -1,0 +1,110 @@
+"""Learning curves: what each stage measured in each epoch, where records have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seu_bench.record import Record, StageRecord
+from seu_bench.report.canvas import Margins, legend_below, legend_height, panels, whole_numbers
+from seu_bench.report.picture import Configuration, Picture, over, sentences
+from seu_bench.report.styles import short, style
+from seu_bench.report.summary import Spread, over_seeds, said, task_names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Tasks with a line each, kinds of stages with a column each, epochs with a point each.
+MOST_TASKS, MOST_STAGES, MOST_EPOCHS = 10, 4, 5000
+
+
+def learning_curves(configuration: Configuration) -> Picture | None:
+    """Loss and accuracy over the epochs of each kind of stage, a line for each task; ``None``: no record has any."""
+    stages = _stages(configuration.runs)
+    if not stages:
+        return None
+    names = task_names(configuration.runs)
+    tasks = sorted({task for of_tasks in stages.values() for task in of_tasks})
+    shown = tasks[:MOST_TASKS]
+
+    def draw() -> Figure:
+        from matplotlib.lines import Line2D
+
+        kinds = list(stages)
+        labels = [_name(names, task) for task in shown]
+        below = legend_height(labels, 3)
+        figure, axes = panels(2 * len(kinds), len(kinds), (2.7, 1.6), Margins(down=0.2), below, 6.6, shared=False)
+        for column, kind in enumerate(kinds):
+            for task in shown:
+                if task in stages[kind]:
+                    loss, accuracy = stages[kind][task]
+                    _curve(axes[column], loss, task)
+                    _curve(axes[len(kinds) + column], accuracy, task)
+            axes[column].set_title(short(kind, 30))
+            axes[len(kinds) + column].set_xlabel("epoch")
+            whole_numbers(axes[len(kinds) + column].xaxis)
+        axes[0].set_ylabel("loss (per image)")
+        axes[len(kinds)].set_ylabel("accuracy (%)")
+        handles = [
+            Line2D([], [], color=style(task).color, linestyle=style(task).line, label=_name(names, task))
+            for task in shown
+        ]
+        legend_below(figure, handles, 4)
+        return figure
+
+    said_of = []
+    for kind, of_tasks in stages.items():
+        ends = [
+            f"task {task} ends at loss {said(loss[-1], '', 3)} and accuracy {said(accuracy[-1])}"
+            for task, (loss, accuracy) in of_tasks.items()
+            if task in shown
+        ]
+        said_of.append(f"{kind}: {', '.join(ends)}")
+    left = "" if len(shown) == len(tasks) else f" The first {len(shown)} of {len(tasks)} tasks are drawn."
+    return Picture(
+        f"learning-curves-{configuration.rank}",
+        f"Learning curves: {configuration.label}",
+        f"What each stage measured in each epoch on the images that it learns from, never on test images; means over "
+        f"{over(configuration)}, bands one standard deviation.{left}",
+        "Loss and accuracy over epochs. " + sentences(said_of),
+        draw,
+    )
+
+
+def _stages(runs: tuple[Record, ...]) -> dict[str, dict[int, tuple[Spread, Spread]]]:
+    """Loss, and accuracy in percent, over epochs, by kind of stage and task."""
+    found: dict[str, dict[int, list[StageRecord]]] = {}
+    for run in runs:
+        for stage in run.stages:
+            if 0 < max(len(stage.losses), len(stage.accuracies)) <= MOST_EPOCHS:
+                found.setdefault(stage.name, {}).setdefault(stage.task, []).append(stage)
+    whole = {
+        kind: {task: _spreads(stages) for task, stages in sorted(of_tasks.items()) if len(stages) == len(runs)}
+        for kind, of_tasks in list(found.items())[:MOST_STAGES]
+    }
+    return {kind: of_tasks for kind, of_tasks in whole.items() if of_tasks}
+
+
+def _spreads(stages: list[StageRecord]) -> tuple[Spread, Spread]:
+    epochs = max(max(len(stage.losses), len(stage.accuracies)) for stage in stages)
+    values = np.full((2, len(stages), epochs), np.nan)
+    for row, stage in enumerate(stages):
+        for place, measured in enumerate((stage.losses, stage.accuracies)):
+            values[place, row, : len(measured)] = [np.nan if value is None else value for value in measured]
+    return over_seeds(values[0]), over_seeds(100 * values[1])
+
+
+def _curve(axes: Axes, spread: Spread, task: int) -> None:
+    look = style(task)
+    epochs = np.arange(1, len(spread.mean) + 1)
+    marker = look.marker if len(epochs) == 1 else ""
+    axes.plot(epochs, spread.mean, color=look.color, linestyle=look.line, marker=marker, linewidth=1.5)
+    if np.isfinite(spread.deviation).any():
+        low, high = spread.band
+        axes.fill_between(epochs, low, high, color=look.color, alpha=0.12, linewidth=0)
+
+
+def _name(names: list[str], task: int) -> str:
+    return short(names[task], 26, 1) if 0 <= task < len(names) else f"task {task}"
