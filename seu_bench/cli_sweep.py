@@ -34,7 +34,7 @@ _LISTS = ("strategy", "benchmark", "searcher", "creator", "seeds")
     "executor.KEY is an option of the executor.",
 )
 @click.option("--limit", type=click.IntRange(min=4), default=None, help="At most so many images per task and split.")
-@click.option("--precision", type=click.Choice(["float32", "bf16-features", "bf16"]), default=None)
+@click.option("--precision", type=click.Choice(["float32", "bf16-features", "bf16"]), default=None, help="As for run.")
 @click.option("--synthetic", is_flag=True, default=None, help="Made-up images in place of each data set.")
 @click.option("--executor", default=None, help="What makes the cells (seu-bench list executors) [default: local].")
 @click.option(

@@ -24,6 +24,7 @@ class SweepEstimate:
         self._passes: dict[str, int] = {}
         self._measured: dict[tuple[str | None, ...], tuple[int, float]] = {}
         self._running: dict[tuple[str | None, ...], float] = {}
+        self._started: list[float] = []
 
     def learn(self, configuration: Configuration, record: Record, *, same: bool = True, speed: bool = True) -> None:
         """Take note of a finished run.
@@ -44,6 +45,10 @@ class SweepEstimate:
         self._passes[configuration.key] = progress.planned
         if progress.left and progress.planned > progress.passed:
             self._running[configuration.kind] = (progress.planned - progress.passed) / progress.left
+
+    def see_start(self, seconds: float) -> None:
+        """Take note of how long a cell took from its place to its first image: for imports, data and queues."""
+        self._started.append(seconds)
 
     def count(self, configuration: Configuration, passes: int) -> None:
         """Take note of what a run of this configuration will cost."""
@@ -76,7 +81,9 @@ class SweepEstimate:
             running: seconds left of the others, by any name.
             slots: cells at once.
         """
-        seconds = [*map(self.of_cell, waiting), *running.values()]
+        start = sum(self._started) / len(self._started) if self._started else 0.0
+        to_begin = [None if value is None else value + start for value in map(self.of_cell, waiting)]
+        seconds = [*to_begin, *running.values()]
         known = [value for value in seconds if value is not None]
         if len(known) < len(seconds) or not slots:
             return None

@@ -203,6 +203,7 @@ class _Driver:
         self._stop = stop
         self._pending = {cell.run_id: cell for cell in plan.left}
         self._left: dict[str, float | None] = {}  # seconds, of the cells that have begun
+        self._began: dict[str, float] = {}  # until their first progress
         self._results: dict[str, CellResult] = {}
         self._estimated = float("-inf")
 
@@ -233,9 +234,12 @@ class _Driver:
         match event:
             case Started():
                 self._left[cell.run_id] = None
+                self._began[cell.run_id] = time.monotonic()
                 self._watcher.started(cell, event.where)
             case Progressed():
                 self._left[cell.run_id] = event.left
+                if (began := self._began.pop(cell.run_id, None)) is not None:
+                    self._estimate.see_start(time.monotonic() - began)
                 self._estimate.see(cell.configuration, event)
                 self._watcher.progressed(cell, event)
             case Noticed():

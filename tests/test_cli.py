@@ -16,7 +16,10 @@ from seu_bench.cli import cli
 from seu_bench.registry import Registry
 
 HEAVY = ("torch", "torchvision", "avalanche", "pandas", "rich", "numpy", "sklearn", "scipy")
-KINDS = ["strategies", "backbones", "searchers", "creators", "benchmarks", "datasets", "metrics", "loggers"]
+KINDS = [
+    *("strategies", "backbones", "searchers", "creators", "benchmarks", "datasets", "metrics"),
+    *("executors", "loggers"),
+]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +45,7 @@ def test_package_is_light() -> None:
         f"{(*HEAVY, 'pydantic', 'click')}])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['__version__', 'load_model', 'load_records', 'run'] []"
+    assert done.stdout.strip() == "['__version__', 'load_model', 'load_records', 'run', 'sweep'] []"
 
 
 def test_version(command: Command) -> None:

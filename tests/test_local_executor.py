@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -132,15 +133,18 @@ def test_stopped(command: Command, gate: Path, tmp_path: Path) -> None:
         process.kill()
     assert within(30, lambda: status() == "interrupted")
     assert within(30, lambda: not (first / "lock").exists())
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert within(120, stands_at_the_gate)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert "interrupted by SIGINT: cells that run write their checkpoints; once more stops at once\n" in err
-    assert err.endswith("interrupted by SIGINT; the same command goes on with the sweep\n")
-    assert out.endswith("1 interrupted, 1 not begun\n")
-    assert "2 cells: 0 done, 1 interrupted (will go on), 2 left\n" in out
+    # The same command in this process, to which a thread sends the signal.
+    interrupting = threading.Thread(
+        target=lambda: within(120, stands_at_the_gate) and os.kill(os.getpid(), signal.SIGINT)
+    )
+    interrupting.start()
+    answer = command(*arguments[3:])
+    interrupting.join()
+    assert answer.status == 130, answer.err
+    assert "interrupted by SIGINT: cells that run write their checkpoints; once more stops at once\n" in answer.err
+    assert answer.err.endswith("interrupted by SIGINT; the same command goes on with the sweep\n")
+    assert answer.out.endswith("1 interrupted, 1 not begun\n")
+    assert "2 cells: 0 done, 1 interrupted (will go on), 2 left\n" in answer.out
     assert (status(), second.exists()) == ("interrupted", False)
     gate.unlink()
     done = command("sweep", *asked, "--executor", "in_turn", "--results", tmp_path / "a")

@@ -19,8 +19,8 @@ from seu_bench.sweep_estimate import SweepEstimate, estimate_plan
 from seu_bench.sweep_plan import PlannedCell, SweepPlan
 from seu_bench.sweep_run import CellResult, SweepResult
 
-#: Markup, a terminal's escape and a line's end.
-EVIL = "it [red]broke[/red] \x1b[2J in\ntwo"
+#: Markup, a terminal's escape and a tabulator.
+EVIL = "it [red]broke[/red] \x1b[2J in\ttwo"
 
 
 def printed(*things: object, width: int = 160) -> str:
@@ -144,7 +144,13 @@ def test_result() -> None:
         (
             CellResult(first, "finished", "", record_of(first), made=False),
             CellResult(second, "finished", "", record_of(second, metrics={"acc": 0.5}, seconds=65.0)),
-            CellResult(third, "failed", EVIL, record_of(third, status="failed", metrics={"acc": 0.9}), made=False),
+            CellResult(
+                third,
+                "failed",
+                EVIL + "\nto do: nothing",
+                record_of(third, status="failed", metrics={"acc": 0.9}),
+                made=False,
+            ),
             CellResult(fourth, "left", made=False),
         )
     )

@@ -226,6 +226,9 @@ class TestEstimate:
         assert estimate.of_cell(second) == pytest.approx(10)
         estimate.learn(first.configuration, record_of(first, stages=self.stages(1000), seconds=20.0))
         assert estimate.of_cell(second) == pytest.approx(20)
+        estimate.see_start(3.0)
+        estimate.see_start(5.0)
+        assert estimate.of_all([first, second], {"x": 10.0}, 1) == pytest.approx(2 * (20 + 4) + 10)
 
 
 def test_dry_run(command: Command, install: Install, tmp_path: Path) -> None:
