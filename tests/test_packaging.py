@@ -87,7 +87,8 @@ def test_known_to_the_linter(setup: configparser.ConfigParser) -> None:
 
 
 def test_wheel(tmp_path: Path, setup: configparser.ConfigParser) -> None:
-    """A wheel holds every module, every benchmark file, the marker of types and the entry points, and no more."""
+    """A wheel holds every module, every benchmark file, the report's files, the marker of types and the entry points,
+    and no more."""
     source = tmp_path / "source"
     for top in SOURCES:
         shutil.copytree(ROOT / top, source / top, ignore=shutil.ignore_patterns("__pycache__"))
@@ -111,8 +112,12 @@ def test_wheel(tmp_path: Path, setup: configparser.ConfigParser) -> None:
         inside = name.replace(".", "/")
         expected |= {f"{inside}/{path.name}" for path in folder.glob("*.py")}
     expected |= {f"seu_bench_benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.toml")}
+    report = ROOT / "seu_bench" / "report"
+    data = [report / "paper.toml", *(report / "page").iterdir()]
+    assert {path.suffix for path in data} == {".toml", ".j2", ".css", ".js"}
+    expected |= {str(path.relative_to(ROOT)) for path in data}
     assert held == expected
-    assert len([name for name in held if name.endswith(".toml")]) >= 5
+    assert len([name for name in held if name.endswith(".toml")]) >= 6
     written = configparser.ConfigParser()
     written.read_string(text)
     assert dict(written["seu_bench"]) == pairs(setup["options.entry_points"]["seu_bench"])

@@ -82,7 +82,7 @@ class Margins:
     left: float = 0.62
     right: float = 0.12
     top: float = 0.32
-    bottom: float = 0.5
+    bottom: float = 0.46
     across: float = 0.22
     down: float = 0.42
 
@@ -93,7 +93,7 @@ def panels(
     size: tuple[float, float],
     margins: Margins,
     below: float = 0.0,
-    least: float = 5.6,
+    least: float = 6.7,
     shared: bool = True,
 ) -> tuple[Figure, list[Axes]]:
     """A figure of ``count`` axes ``columns`` in a row.
@@ -103,7 +103,7 @@ def panels(
     Args:
         size: width and height of one of them, inches.
         below: inches more, for a legend.
-        least: width of the figure at the least, inches: a legend needs it.
+        least: width of the figure at the least, inches: legends need it, and pages do not stretch what is wider.
         shared: whether all have the same scales; otherwise those of a column and those of a row have.
     """
     from matplotlib.figure import Figure

@@ -75,7 +75,7 @@ def average_curve(configurations: Sequence[Configuration]) -> Picture:
     labels = _labels(configurations)
 
     def draw() -> Figure:
-        margins = Margins(left=0.85, top=0.12, bottom=0.55)
+        margins = Margins(left=0.85, top=0.12, bottom=0.46)
         figure, (axes,) = panels(1, 1, (6.6, 3.4), margins, legend_height(labels, 2))
         for configuration, spread in zip(configurations, spreads, strict=True):
             _line(axes, spread, configuration)

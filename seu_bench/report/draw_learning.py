@@ -35,7 +35,7 @@ def learning_curves(configuration: Configuration) -> Picture | None:
         kinds = list(stages)
         labels = [_name(names, task) for task in shown]
         below = legend_height(labels, 3)
-        figure, axes = panels(2 * len(kinds), len(kinds), (2.7, 1.6), Margins(down=0.2), below, 6.6, shared=False)
+        figure, axes = panels(2 * len(kinds), len(kinds), (2.7, 1.6), Margins(down=0.2), below, shared=False)
         for column, kind in enumerate(kinds):
             for task in shown:
                 if task in stages[kind]:

@@ -34,7 +34,7 @@ def heat_maps(configurations: Sequence[Configuration]) -> Picture:
 
         columns = min(4, len(configurations))
         margins = Margins(top=0.46, right=0.95, down=0.55)
-        figure, axes = panels(len(configurations), columns, (2.1, 2.1), margins, least=3.7)
+        figure, axes = panels(len(configurations), columns, (2.1, 2.1), margins)
         norm = BoundaryNorm(np.linspace(0, 100, _STEPS + 1), _STEPS)
         colors = colormaps["cividis"].resampled(_STEPS)
         for panel, configuration, spread in zip(axes, configurations, spreads, strict=True):
@@ -54,7 +54,8 @@ def heat_maps(configurations: Sequence[Configuration]) -> Picture:
         whole_numbers(axes[0].xaxis, axes[0].yaxis)
         label_outer(axes, columns, "accuracy on task", "after learning task")
         width, height = figure.get_size_inches()
-        place = (1 - 0.8 / width, 1 - (margins.top + 2.1) / height, 0.16 / width, 2.1 / height)
+        right = axes[columns - 1].get_position().x1
+        place = (right + 0.15 / width, 1 - (margins.top + 2.1) / height, 0.16 / width, 2.1 / height)
         bar = figure.colorbar(mesh, cax=figure.add_axes(place), ticks=[0, 20, 40, 60, 80, 100])
         bar.set_label("accuracy (%)")
         bar.ax.minorticks_off()

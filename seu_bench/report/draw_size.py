@@ -44,7 +44,7 @@ def accuracy_against_size(configurations: Sequence[Configuration], published: Se
     def draw() -> Figure:
         labels = [short(c.title, 44) for c, _, _ in drawn] + [f"the paper's {known.label}" for known in published]
         below = legend_height(labels, 2)
-        figure, (axes,) = panels(1, 1, (6.6, 3.8), Margins(top=0.12, bottom=0.55), below)
+        figure, (axes,) = panels(1, 1, (6.6, 3.8), Margins(top=0.12, bottom=0.46), below)
         axes.set_xscale("log")
         handles = [_point(axes, *point) for point in drawn]
         for known in published:
@@ -128,9 +128,9 @@ def _levels(axes: Axes) -> None:
         axes.annotate(
             f"{level:.2f}",
             (float(sizes[begins]), float(accuracy[begins])),
-            (4, -2) if begins == 0 else (5, 2),
+            (4, -2) if begins == 0 else (-4, 2),
             textcoords="offset points",
-            ha="left",
+            ha="left" if begins == 0 else "right",
             va="top" if begins == 0 else "bottom",
             fontsize=7,
             color=MUTED,

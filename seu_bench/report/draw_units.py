@@ -54,7 +54,7 @@ def paths(configuration: Configuration) -> Picture | None:
         width = max(1.7, 0.34 * len(made))
         columns = min(len(found), max(1, int(10.2 // (width + 0.25))))
         size = (width, max(0.5, 0.3 * highest + 0.1))
-        figure, axes = panels(len(found), columns, size, Margins(down=0.5), 0.34, least=6.2)
+        figure, axes = panels(len(found), columns, size, Margins(down=0.5), 0.34)
         for task, panel in enumerate(axes):
             _path(panel, run, task, _done(run, task))
             panel.set_title(short(names[task] if task < len(names) else f"task {task}", 26))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from seu_bench._version import __version__
 from seu_bench.metrics import format_metric
 from seu_bench.record import Record
-from seu_bench.report.paper import beside_ours, source
+from seu_bench.report.paper import Beside, beside_ours, source
 from seu_bench.report.picture import Numbers, Picture
 from seu_bench.report.plan import Limits, Plan
 from seu_bench.wording import printable
@@ -107,7 +107,7 @@ def _group(
         "rows": group.rows[: limits.rows],
         "all_rows": len(group.rows),
         "strategies": sorted({row.strategy for row in group.rows[: limits.rows]}),
-        "paper": [(b.what, b.method, b.configuration, b.printed, b.ours, b.difference, b.place) for b in paper],
+        "paper": _by_place(paper),
         "notes": plan.notes,
         "comparing": [_figure(finished[id(picture)]) for picture in plan.comparing],
         "single": [_figure(finished[id(picture)]) for picture in plan.single],
@@ -115,6 +115,15 @@ def _group(
         "all_runs": len(runs),
         "left_out": group.left_out,
     }
+
+
+def _by_place(paper: Sequence[Beside]) -> list[tuple[str, list[tuple[str, ...]]]]:
+    """Rows of tables, one table for each place in the paper."""
+    tables: dict[str, list[tuple[str, ...]]] = {}
+    for one in paper:
+        row = (one.method, one.configuration, one.what, one.printed, one.ours, one.difference)
+        tables.setdefault(one.place, []).append(row)
+    return list(tables.items())
 
 
 def _figure(shown: Finished) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from seu_bench.metrics import METRIC_DEFINITIONS
 from seu_bench.record import Record, read_record, read_records, record_path
 from seu_bench.report.picture import Configuration
 from seu_bench.report.styles import styles_of
+from seu_bench.wording import printable
 
 #: The paper's strategies: where not all configurations can be drawn, theirs are.
 _FIRST: Final = ("seu", "naive", "ewc", "pnn", "ltg")
@@ -31,7 +32,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a leaderboard; nothing in it is escaped."""
+    """A row of a leaderboard: on one line, without control characters, and not escaped."""
 
     rank: int
     label: str
@@ -119,8 +120,8 @@ def _group(board: Leaderboard, runs: Mapping[int, tuple[Record, ...]], missing: 
     rows = tuple(
         Row(
             rank,
-            str(row["configuration"]),
-            str(row["strategy"]),
+            printable(str(row["configuration"])),
+            printable(str(row["strategy"])),
             int(row["seeds"]),
             _number(row["params_total_mean"]),
             tuple(

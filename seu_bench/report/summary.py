@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seu_bench.record import Record
+from seu_bench.wording import printable
 
 Values: TypeAlias = NDArray[np.float64]
 
@@ -86,9 +87,11 @@ def average_accuracy(runs: Sequence[Record]) -> Spread:
 
 
 def metric(runs: Sequence[Record], name: str, factor: float = 1.0) -> Spread:
-    """A metric of the records times ``factor``, ``[]``."""
+    """A metric of the records times ``factor``, ``[]``. What cannot be, in a stranger's record, was not measured."""
     found = [run.metrics.get(name) for run in runs]
-    return over_seeds(np.array([math.nan if value is None else float(value) * factor for value in found]))
+    highest = 1.0 if name in ("acc", "mixed_score") else math.inf
+    known = [math.nan if value is None or not 0 <= value <= highest else float(value) * factor for value in found]
+    return over_seeds(np.array(known))
 
 
 def number_of_tasks(run: Record) -> int:
@@ -102,7 +105,7 @@ def task_names(runs: Sequence[Record]) -> list[str]:
     names = []
     for task in range(tasks):
         called = {run.task_names[task] if task < len(run.task_names) else "" for run in runs}
-        name = called.pop() if len(called) == 1 else ""
+        name = printable(called.pop()) if len(called) == 1 else ""
         names.append(f"task {task} ({name})" if name else f"task {task}")
     return names
 

@@ -1,0 +1,107 @@
+"""What each epoch measured stays with its stage, through interruptions, and comes into the record."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import Command, folder_of_run
+from pydantic import ValidationError
+
+from seu_bench.logbook import _curve
+from seu_bench.record import StageRecord, read_record
+from seu_bench.stages import EpochReport, Stage, StageProgress
+
+
+class Falling(Stage[None]):
+    """A loss of one over the number of the epoch; the accuracy is measured in every second epoch."""
+
+    def __init__(self, epochs: int = 5) -> None:
+        super().__init__("training", 0, epochs, 3, torch.device("cpu"))
+
+    def run_epoch(self) -> EpochReport:
+        return EpochReport(1 / (self.epoch + 1), 0.5 if self.epoch % 2 else None)
+
+    def result(self) -> None:
+        pass
+
+    def own_state(self) -> dict[str, Any]:
+        return {}
+
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+WHOLE = tuple(EpochReport(1 / epoch, None if epoch % 2 else 0.5) for epoch in range(1, 6))
+
+
+def last_told(stage: Stage[None]) -> StageProgress:
+    told: list[StageProgress] = []
+    stage.run(told.append)
+    assert [progress.curve for progress in told[:-1]] == [()] * (len(told) - 1)
+    return told[-1]
+
+
+def test_with_the_last_report() -> None:
+    assert last_told(Falling()).curve == WHOLE
+
+
+@pytest.mark.parametrize("epoch", [1, 3, 5])
+def test_an_interrupted_stage_keeps_it(epoch: int) -> None:
+    """Its state after any epoch goes through a file of tensors and plain values, and the whole curve comes of it."""
+    states: list[dict[str, Any]] = []
+    Falling().run(pause=lambda stage: states.append(json.loads(json.dumps(stage.state_dict() | {"randomness": None}))))
+    stage = Falling()
+    stage.load_state_dict(states[epoch - 1] | {"randomness": stage.randomness.state_dict()})
+    assert last_told(stage).curve == WHOLE
+
+
+def test_a_state_of_an_earlier_version() -> None:
+    """What its epochs measured is not known any more: not measured, and in its place."""
+    stages: list[dict[str, Any]] = []
+    Falling().run(pause=lambda stage: stages.append(stage.state_dict()))
+    del stages[2]["curve"]
+    stage = Falling()
+    stage.load_state_dict(stages[2])
+    assert last_told(stage).curve == (EpochReport(),) * 3 + WHOLE[3:]
+
+
+def test_in_a_record() -> None:
+    """Six digits, ``None`` where an epoch did not measure it, empty where none did."""
+    assert _curve([1 / 3, None, 123456.789, 1e-9 / 3]) == (0.333333, None, 123457.0, 3.33333e-10)
+    assert _curve([math.inf, 0.5]) == (None, 0.5)
+    assert _curve([None, None]) == _curve([]) == ()
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", '"text"', "[1]"])
+def test_a_record_refuses_what_was_not_measured(value: str) -> None:
+    stage = StageRecord(name="training", task=0, epochs=1, seconds=1, image_passes=1)
+    document = stage.model_dump_json().replace('"losses":[]', f'"losses":[{value}]')
+    assert value in document
+    with pytest.raises(ValidationError):
+        StageRecord.model_validate_json(document)
+
+
+def test_of_a_run(command: Command, tmp_path: Path) -> None:
+    """Every epoch of every training; an evaluation has none. Older records, without, are read as before."""
+    folder = folder_of_run(command, "--strategy", "naive", "--protocol", "smoke", "--results", tmp_path)
+    record = read_record(folder)
+    training = [stage for stage in record.stages if stage.name == "training"]
+    assert len(training) == 5
+    for stage in training:
+        assert len(stage.losses) == len(stage.accuracies) == stage.epochs > 0
+        assert all(loss is not None and loss > 0 for loss in stage.losses)
+        assert all(accuracy is not None and 0 <= accuracy <= 1 for accuracy in stage.accuracies)
+    assert {stage.losses for stage in record.stages if stage.name == "evaluation"} == {()}
+    document = json.loads((folder / "record.json").read_text())
+    for stage in document["stages"]:
+        del stage["losses"], stage["accuracies"]
+    (folder / "record.json").write_text(json.dumps(document))
+    older = read_record(folder)
+    assert {(stage.losses, stage.accuracies) for stage in older.stages} == {((), ())}
+    assert older.metrics == record.metrics
