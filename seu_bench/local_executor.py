@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
+from seu_bench.cores import usable_cores
 from seu_bench.executors import Ended, Ending, Event, Executor, Started, SweepCell, event_from_json
 from seu_bench.options import Options
 from seu_bench.wording import printable
@@ -52,11 +53,10 @@ class LocalFactory:
             RequestError: there is no such device.
         """
         import torch
-        from joblib import cpu_count
 
         from seu_bench.environment import choose_device
 
-        cores: int = cpu_count()
+        cores = usable_cores()
         chosen = choose_device(device)
         cards = visible_cards(os.environ, torch.cuda.device_count()) if chosen == "cuda" else []
         by_default = max(1, cores // (options.threads or 1)) if chosen == "cpu" else max(1, len(cards))

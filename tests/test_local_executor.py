@@ -16,6 +16,7 @@ import pytest
 from conftest import Command, Install
 from sweeping import MODULES, POINTS
 
+from seu_bench.cores import usable_cores
 from seu_bench.executors import Ended, Event, Noticed, Progressed, Started, SweepCell
 from seu_bench.local_executor import LocalExecutor, LocalFactory, LocalOptions, visible_cards, with_share
 from seu_bench.memory import free_host_memory
@@ -190,13 +191,12 @@ def test_cards(named: str, count: int, cards: list[str]) -> None:
 
 def test_places() -> None:
     """Cores divided by threads, at least one; or as many as were asked for."""
-    from joblib import cpu_count
 
     def slots(**options: int) -> int | None:
         return LocalFactory().build(LocalOptions(**options), "cpu").slots
 
-    assert slots() == cpu_count()
-    assert (slots(threads=cpu_count()), slots(threads=10**6), slots(jobs=7, threads=10**6)) == (1, 1, 7)
+    assert slots() == usable_cores()
+    assert (slots(threads=usable_cores()), slots(threads=10**6), slots(jobs=7, threads=10**6)) == (1, 1, 7)
 
 
 def test_memory_is_shared_out(tmp_path: Path) -> None:
@@ -208,3 +208,21 @@ def test_memory_is_shared_out(tmp_path: Path) -> None:
     assert 0 < share < free_host_memory() / 4
     mine = replace(cell, execution=replace(cell.execution, feature_cache=5))
     assert with_share(mine, 4) == mine
+
+
+@pytest.mark.parametrize(
+    ("text", "at_most"),
+    [
+        ("max 100000", 10**6),
+        ("100000 100000\n", 1),
+        ("50000 100000", 1),
+        ("150000 100000", 2),
+        ("x", 10**6),
+        ("1 0", 10**6),
+    ],
+)
+def test_cores_of_a_container(tmp_path: Path, text: str, at_most: int) -> None:
+    """Its share of the machine, rounded up, where it has one."""
+    (tmp_path / "cpu.max").write_text(text)
+    whole = usable_cores(tmp_path / "none")
+    assert usable_cores(tmp_path / "cpu.max") == min(whole, at_most)
