@@ -131,7 +131,7 @@ class GuardedLogger:
 
     @hookimpl
     def stage_progress(self, progress: StageProgress) -> None:
-        """Log each epoch once, when it is over. Evaluations come as rows."""
+        """Log each epoch once, when it is over, though reports come twice a second. Evaluations come as rows."""
         position = self._epochs_before + progress.epoch
         if progress.done:
             self._epochs_before = position
