@@ -83,7 +83,7 @@ def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
 @click.option(
     "--rows",
     type=click.IntRange(min=0),
-    default=50,
+    default=25,
     show_default=True,
     help="Rows of each leaderboard in the terminal at the most; 0: all.",
 )

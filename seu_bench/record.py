@@ -205,7 +205,7 @@ def read_records(results: Path) -> Iterator[Record | ResultsError]:
     except OSError:
         return
     for first in range(0, len(folders), _AT_ONCE):
-        with _collection_paused():
+        with collection_paused():
             found = [_found_in(entry) for entry in folders[first : first + _AT_ONCE]]
         yield from (item for item in found if item is not None)
 
@@ -239,7 +239,7 @@ def _plain_text(name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def _collection_paused() -> Iterator[None]:
+def collection_paused() -> Iterator[None]:
     """No search for reference cycles inside a ``with`` block that makes many objects and no cycle.
 
     It takes nearly half of the time of reading thousands of records. Several threads may do this at once: each only

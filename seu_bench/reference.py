@@ -6,7 +6,6 @@ here, from the records of one results folder.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -14,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from seu_bench.metrics import RELATIVE, intransigence, percent_of_joint, whole_matrix
 from seu_bench.record import Record
 from seu_bench.strategy_options import BackboneOptions
-from seu_bench.wording import protocol_settings, why_not_ranked
+from seu_bench.wording import CanonicalTexts, protocol_settings, why_not_ranked
 
 #: The strategy whose runs are references; its options are ``BackboneOptions``.
 JOINT: Final = "joint"
@@ -39,16 +38,17 @@ def compare_with_joint(records: Sequence[Record]) -> list[Record]:
     Returns:
         Copies; both metrics are ``None`` where there is no reference, or something was not measured.
     """
-    references = _references(records)
+    text = CanonicalTexts()
+    references = _references(records, text)
     return [
-        record.model_copy(update={"metrics": record.metrics | _relative_metrics(record, references)})
+        record.model_copy(update={"metrics": record.metrics | _relative_metrics(record, references, text)})
         for record in records
     ]
 
 
-def _relative_metrics(record: Record, references: Mapping[str, _Runs]) -> dict[str, float | None]:
+def _relative_metrics(record: Record, references: Mapping[str, _Runs], text: CanonicalTexts) -> dict[str, float | None]:
     ranked = why_not_ranked(record) is None
-    joint = references.get(_circumstances(record), {}).get(record.seed) if ranked else None
+    joint = references.get(text(_circumstances(record)), {}).get(record.seed) if ranked else None
     if joint is None:
         return dict.fromkeys(RELATIVE)
     matrix = whole_matrix(joint)
@@ -58,12 +58,12 @@ def _relative_metrics(record: Record, references: Mapping[str, _Runs]) -> dict[s
     }
 
 
-def _references(records: Sequence[Record]) -> dict[str, _Runs]:
+def _references(records: Sequence[Record], text: CanonicalTexts) -> dict[str, _Runs]:
     """The runs to compare with, by what :func:`_circumstances` says."""
     fitting: dict[str, dict[str, dict[int, Record]]] = defaultdict(lambda: defaultdict(dict))
     for record in sorted(records, key=lambda record: (record.started, record.run_id)):
         if record.strategy == JOINT and why_not_ranked(record) is None:
-            fitting[_circumstances(record)][_text(_other_options(record))][record.seed] = record
+            fitting[text(_circumstances(record))][text(_other_options(record))][record.seed] = record
     return {key: runs for key, choices in fitting.items() if (runs := _plain(list(choices.values()))) is not None}
 
 
@@ -86,10 +86,10 @@ def _other_options(joint: Record) -> dict[str, Any]:
     return {name: value for name, value in joint.options.items() if name not in ("backbone", "width")}
 
 
-def _circumstances(record: Record) -> str:
-    """What a run and its reference have in common besides the seed, as text that is equal where this is."""
+def _circumstances(record: Record) -> list[Any]:
+    """What a run and its reference have in common besides the seed, as plain values that are equal where this is."""
     place = [record.benchmark, record.benchmark_version, record.protocol, record.data_fingerprint]
-    return _text([place, record.benchmark_overrides, protocol_settings(record), *_network(record)])
+    return [place, record.benchmark_overrides, protocol_settings(record), *_network(record)]
 
 
 def _network(record: Record) -> tuple[Any, Any]:
@@ -103,7 +103,3 @@ def _network(record: Record) -> tuple[Any, Any]:
 def _mapping(value: Any) -> dict[str, Any]:
     """``value``, or nothing: a record may hold anything in its settings."""
     return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)

@@ -88,8 +88,8 @@ def leaderboard_table(board: Leaderboard, most: int | None = None) -> Renderable
     if not board.rows:
         return Group(literal(board.title), "no row is left", caption)
     named = ["#", "configuration"]
-    cells = board.cells(("mixed_score", "acc", "forgetting", "params_total", "macs", "train_seconds"))[:most]
-    intervals = board.intervals(("mixed_score", "acc"))[:most]
+    cells = board.cells(("mixed_score", "acc", "forgetting", "params_total", "macs", "train_seconds"), most)
+    intervals = board.intervals(("mixed_score", "acc"), most)
     headings = [board.heading(key) for key in ("mixed_score", "acc", "forgetting", "params_total")]
     tables = [_board_table(board.title, [*named, "seeds", *headings], [row[:7] for row in cells])]
     headings = [board.heading(key) for key in ("mixed_score", "acc", "macs", "train_seconds")]
@@ -99,7 +99,7 @@ def leaderboard_table(board: Leaderboard, most: int | None = None) -> Renderable
         title = f"beside {JOINT}, one model trained on the whole stream at once"
         metrics = ("acc", "percent_of_joint", "learning_acc", "intransigence")
         headings = [board.heading(key) for key in metrics]
-        tables.append(_board_table(title, [*named, "seeds", *headings], board.cells(metrics)[:most]))
+        tables.append(_board_table(title, [*named, "seeds", *headings], board.cells(metrics, most)))
     tables[-1].caption = caption
     return Group(*[part for table in tables for part in ("", table)][1:])
 

@@ -6,13 +6,17 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pydantic_core import to_json
 
 from seu_bench.options import parse_value
 
 if TYPE_CHECKING:
     from seu_bench.record import Record
 
+#: Letters that Markdown might take for something else.
+_MARKUP: Final = re.compile(r"[\\`*|~$\[\]&<>_]")
 #: Prefix of options in a label, and what those have in common whose options are compared.
 _Group: TypeAlias = tuple[str, str, str | None]
 
@@ -26,7 +30,10 @@ def printable(text: str) -> str:
 
 def escape_markdown(text: str) -> str:
     """``text`` so that Markdown, in a table or not, shows it as it is."""
-    text = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = printable(text)
+    if not _MARKUP.search(text):
+        return text
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*|~$\[\]])", r"\\\1", text)
     # Within a word an underscore is one; elsewhere it would be emphasis.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
@@ -41,6 +48,8 @@ def format_option(value: Any) -> str:
 
 def why_not_ranked(record: Record) -> str | None:
     """Why a record enters no leaderboard; ``None`` if it does."""
+    if record.may_be_ranked and record.data_fingerprint:
+        return None
     reasons = {
         f"the run is {record.status}, not finished": record.status != "finished",
         f"protocol {record.protocol!r} is never ranked": not record.ranked,
@@ -48,8 +57,28 @@ def why_not_ranked(record: Record) -> str | None:
         "images were limited with --limit": record.limit is not None,
         "no data fingerprint": not record.data_fingerprint,
     }
-    found = "; ".join(reason for reason, holds in reasons.items() if holds)
-    return found or (None if record.may_be_ranked else "it may not be ranked")
+    return "; ".join(reason for reason, holds in reasons.items() if holds) or "it may not be ranked"
+
+
+class CanonicalTexts:
+    """Plain values as text that is equal where they are, whatever the order of their keys.
+
+    What was asked for before is looked up: of ten thousand records most have settings that others have as well.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, str] = {}
+
+    def __call__(self, value: Any) -> str:
+        """The text of a value as it may be in a JSON file."""
+        try:
+            key = to_json(value)  # much faster than json.dumps, but in the order in which the keys are
+        except ValueError:  # half of a surrogate pair, which only records made in Python can hold
+            return json.dumps(value, sort_keys=True)
+        text = self._known.get(key)
+        if text is None:
+            text = self._known[key] = json.dumps(value, sort_keys=True)
+        return text
 
 
 def protocol_settings(record: Record) -> dict[str, Any]:
@@ -90,10 +119,11 @@ def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
 def _telling(options: Sequence[Mapping[str, Any]]) -> set[str]:
     """The keys that not all have with the same value."""
     values: dict[str, list[str]] = defaultdict(list)
+    text = CanonicalTexts()
     for own in options:
         for key, value in own.items():
             plain = value is None or isinstance(value, (str, int, float))
-            values[key].append(repr(value) if plain else json.dumps(value, sort_keys=True))
+            values[key].append(repr(value) if plain else text(value))
     return {key for key, texts in values.items() if len(texts) < len(options) or len(set(texts)) > 1}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +30,9 @@ COLUMNS: Final[dict[str, tuple[str, float]]] = {
     "intransigence": ("intransigence (%)", 100),
     "train_seconds": ("training (s)", 1),
 }
-_DECIMALS: Final = {"mixed_score": 4, "params_total": 3, "macs": 3, "train_seconds": 1}
+_FORMATS: Final = {"mixed_score": ",.4f", "params_total": ",.3f", "macs": ",.3f", "train_seconds": ",.1f"}
+#: What a frame calls the numbers of a column.
+_NAMES: Final = {metric: [f"{metric}_{what}" for what in ("mean", "std", "low", "high")] for metric in COLUMNS}
 #: Of the columns: where a lower value is the better one.
 LESS_IS_BETTER: Final = frozenset({"forgetting", "params_total", "macs", "intransigence", "train_seconds"})
 #: Columns in which each row is compared with the best one, by its seeds; in both a higher value is better.
@@ -120,6 +124,14 @@ class Leaderboard:
         """
         import pandas
 
+        rows = self._cells_by_column()
+        frame = pandas.DataFrame(rows, columns=list(rows[0]) if rows else [])
+        for column in [name for name in frame if str(name).endswith(("_mean", "_std", "_low", "_high"))]:
+            # A column of None alone would be one of objects, which cannot be averaged.
+            frame[column] = frame[column].astype("float64")
+        return frame
+
+    def _cells_by_column(self) -> list[dict[str, Any]]:
         place = {key: getattr(self, key) for key in ("benchmark", "benchmark_version", "protocol", "data_fingerprint")}
         standings = {metric: self.standings(metric) for metric in COMPARED}
         rows = []
@@ -127,30 +139,23 @@ class Leaderboard:
             cells: dict[str, Any] = dict(place)
             cells |= {key: getattr(row, key) for key in ("rank", "configuration", "strategy", "searcher", "creator")}
             cells["seeds"] = row.seeds
-            for metric in COLUMNS:
-                cells |= {f"{metric}_{key}": value for key, value in _numbers(row.spreads[metric]).items()}
+            for metric, names in _NAMES.items():
+                cells.update(zip(names, _numbers(row.spreads[metric]).values(), strict=True))
             cells |= {f"{metric}_against_best": standings[metric][index] for metric in COMPARED}
             cells |= {part: json.dumps(row.choices[part], sort_keys=True) for part in CHOICES}
             rows.append(cells | {"run_ids": " ".join(row.run_ids.values())})
-        frame = pandas.DataFrame(rows, columns=list(rows[0]) if rows else [])
-        for column in [name for name in frame if str(name).endswith(("_mean", "_std", "_low", "_high"))]:
-            frame[column] = frame[column].astype("float64")
-        return frame
+        return rows
 
     def standings(self, metric: str) -> list[Standing | None]:
         """How each row stands in a column of :data:`COMPARED`; ``None`` where it has no mean.
 
         The best row has the highest mean; of several, the first.
         """
-        measured = [row for row in self.rows if row.mean(metric) is not None]
-        best = max(measured, key=lambda row: row.mean(metric) or 0.0, default=None)
-        found: list[Standing | None] = []
-        for row in self.rows:
-            if best is None or row.mean(metric) is None:
-                found.append(None)
-            else:
-                found.append("best" if row is best else verdict(best.values[metric], row.values[metric]))
-        return found
+        return self._standings[metric]
+
+    @cached_property
+    def _standings(self) -> dict[str, list[Standing | None]]:
+        return {metric: _standings(self.rows, metric) for metric in COMPARED}
 
     def narrowed(self, rows: Sequence[Row], told: str) -> Leaderboard:
         """The same with some of the rows only; their ranks stay, and the best of them is compared with.
@@ -164,11 +169,15 @@ class Leaderboard:
         """Heading of a metric's column, with its unit."""
         return COLUMNS[metric][0]
 
-    def cells(self, metrics: Sequence[str] = tuple(COLUMNS)) -> list[list[str]]:
-        """The rows for a reader: rank, configuration, seeds, mean ± standard deviation of ``metrics``; not escaped."""
+    def cells(self, metrics: Sequence[str] = tuple(COLUMNS), most: int | None = None) -> list[list[str]]:
+        """The rows for a reader: rank, configuration, seeds, mean ± standard deviation of ``metrics``; not escaped.
+
+        Args:
+            most: rows at the most; ``None``: all.
+        """
         marked = {metric: self.standings(metric) for metric in metrics if metric in COMPARED}
         shown = []
-        for index, row in enumerate(self.rows):
+        for index, row in enumerate(self.rows[:most]):
             cells = [str(row.rank), row.configuration, str(row.seeds)]
             for metric in metrics:
                 standing = marked[metric][index] if metric in marked else None
@@ -176,11 +185,15 @@ class Leaderboard:
             shown.append(cells)
         return shown
 
-    def intervals(self, metrics: Sequence[str] = tuple(COLUMNS)) -> list[list[str]]:
-        """The rows for a reader: rank, configuration, 95 % confidence intervals of the means; not escaped."""
+    def intervals(self, metrics: Sequence[str] = tuple(COLUMNS), most: int | None = None) -> list[list[str]]:
+        """The rows for a reader: rank, configuration, 95 % confidence intervals of the means; not escaped.
+
+        Args:
+            most: rows at the most; ``None``: all.
+        """
         return [
             [str(row.rank), row.configuration, *[_interval(metric, row.spreads[metric]) for metric in metrics]]
-            for row in self.rows
+            for row in self.rows[:most]
         ]
 
     def to_markdown(self) -> str:
@@ -213,8 +226,14 @@ class Leaderboard:
         return "\n".join(lines) + "\n"
 
     def to_csv(self) -> str:
-        """The frame as CSV; what was not measured is blank."""
-        return self.frame.to_csv(index=False, lineterminator="\n")
+        """The columns of :attr:`frame` as CSV; what was not measured is blank."""
+        rows = self._cells_by_column()
+        text = io.StringIO()
+        if rows:
+            table = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+            table.writeheader()
+            table.writerows(rows)
+        return text.getvalue()
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -246,13 +265,26 @@ class Leaderboard:
 
 def shown_value(metric: str, value: float) -> str:
     """A metric's value in the unit of its column, without the unit."""
-    factor, decimals = COLUMNS[metric][1], _DECIMALS.get(metric, 2)
-    return f"{round(value * factor, decimals) + 0.0:,.{decimals}f}"  # adding 0.0 turns -0.0 into 0.0
+    text = format(value * COLUMNS[metric][1], _FORMATS.get(metric, ",.2f"))
+    return text if text.strip("-0.") else text.lstrip("-")  # no negative zero
+
+
+def _standings(rows: Sequence[Row], metric: str) -> list[Standing | None]:
+    measured = [row for row in rows if row.mean(metric) is not None]
+    best = max(measured, key=lambda row: row.mean(metric) or 0.0, default=None)
+    found: list[Standing | None] = []
+    for row in rows:
+        if best is None or row.mean(metric) is None:
+            found.append(None)
+        else:
+            found.append("best" if row is best else verdict(best.values[metric], row.values[metric]))
+    return found
 
 
 def _numbers(found: Spread | None) -> dict[str, float | None]:
-    keys = ("mean", "std", "low", "high")
-    return {key: getattr(found, key) if found else None for key in keys}
+    if found is None:
+        return {"mean": None, "std": None, "low": None, "high": None}
+    return {"mean": found.mean, "std": found.std, "low": found.low, "high": found.high}
 
 
 def _mean_and_deviation(metric: str, found: Spread | None) -> str:
@@ -269,9 +301,16 @@ def _interval(metric: str, found: Spread | None) -> str:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown; configurations to the left, all else to the right."""
-    import pandas
+    """A table of Markdown in columns of even width; configurations to the left, all else to the right."""
+    escaped = [list(headings), *[[escape_markdown(cell) for cell in row] for row in rows]]
+    widths = [max(3, *map(len, column)) for column in zip(*escaped, strict=True)]
+    left = [heading == "configuration" for heading in headings]
+    lines = [[_filled(*cell) for cell in zip(row, widths, left, strict=True)] for row in escaped]
+    rule = [
+        ":" + "-" * (width - 1) if side else "-" * (width - 1) + ":" for width, side in zip(widths, left, strict=True)
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rule, *lines[1:]])
 
-    frame = pandas.DataFrame([[escape_markdown(cell) for cell in row] for row in rows], columns=list(headings))
-    sides = ["left" if heading == "configuration" else "right" for heading in headings]
-    return frame.to_markdown(index=False, disable_numparse=True, colalign=sides if rows else None)
+
+def _filled(text: str, width: int, left: bool) -> str:
+    return text.ljust(width) if left else text.rjust(width)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from seu_bench.errors import LaterRecordError, ResultsError
-from seu_bench.record import Environment, Record, read_records
+from seu_bench.record import Environment, Record, collection_paused, read_records
 from seu_bench.reference import compare_with_joint
-from seu_bench.wording import printable, protocol_settings, why_not_ranked
+from seu_bench.wording import CanonicalTexts, printable, protocol_settings, why_not_ranked
 
 #: Keys of a record that tell configurations of one strategy, searcher and creator apart.
 CHOICES: Final = ("options", "searcher_options", "creator_options", "benchmark_overrides")
@@ -70,14 +70,16 @@ class Collection:
             benchmark: only those of this one.
         """
         runs: dict[str, list[str]] = defaultdict(list)
-        for record in self.records:
-            if (
-                benchmark in (None, record.benchmark)
-                and (place is None or Place.of(record) == place)
-                and (reason := why_not_ranked(record))
-            ):
-                runs[reason].append(record.run_id)
+        for where, reason, run_id in self._unranked:
+            if place in (None, where) and benchmark in (None, where.benchmark):
+                runs[reason].append(run_id)
         return [line for reason in sorted(runs) for line in told("not ranked", runs[reason], reason)]
+
+    @cached_property
+    def _unranked(self) -> list[tuple[Place, str, str]]:
+        """Place, reason and run id of the records that are not ranked."""
+        reasons = ((record, why_not_ranked(record)) for record in self.records)
+        return [(Place.of(record), reason, record.run_id) for record, reason in reasons if reason]
 
     def groups(self) -> dict[Place, dict[str, list[Record]]]:
         """The records that may be ranked, by place and data fingerprint."""
@@ -105,13 +107,14 @@ def collect(results: Path, *, details: bool = False) -> Collection:
         )
     records: list[Record] = []
     unread: dict[str, list[str]] = defaultdict(list)
-    for item in read_records(results):
-        if isinstance(item, Record):
-            records.append(item if details else item.model_copy(update=_DETAILS))
-        else:
-            reason = _LATER if isinstance(item, LaterRecordError) else _UNREADABLE
-            unread[reason].append(Path(item.where or "?").parent.name)
-    return Collection(compare_with_joint(records), unread)
+    with collection_paused():
+        for item in read_records(results):
+            if isinstance(item, Record):
+                records.append(item if details else item.model_copy(update=_DETAILS))
+            else:
+                reason = _LATER if isinstance(item, LaterRecordError) else _UNREADABLE
+                unread[reason].append(Path(item.where or "?").parent.name)
+        return Collection(compare_with_joint(records), unread)
 
 
 def configurations(records: Iterable[Record]) -> tuple[list[list[Record]], list[str]]:
@@ -121,10 +124,10 @@ def configurations(records: Iterable[Record]) -> tuple[list[list[Record]], list[
         For each configuration its records in the order of seeds; of several with one seed only the latest. Then the
         ids of the runs that do not count because of that.
     """
-    records = list(records)
+    records, text = list(records), CanonicalTexts()
     latest: dict[tuple[str, int], Record] = {}
     for record in sorted(records, key=lambda record: (record.started, record.run_id)):
-        latest[_choice(record), record.seed] = record
+        latest[text(_choice(record)), record.seed] = record
     kept = {id(record) for record in latest.values()}
     repeated = [record.run_id for record in records if id(record) not in kept]
     by_choice: dict[str, list[Record]] = defaultdict(list)
@@ -151,9 +154,9 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _choice(record: Record) -> str:
-    """What was chosen, as text that is equal where the choice is."""
+def _choice(record: Record) -> list[Any]:
+    """What was chosen, as plain values that are equal where the choice is."""
     names = [record.strategy, record.searcher, record.creator]
     options = [getattr(record, part) for part in CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
-    return json.dumps([names, options, protocol_settings(record), record.precision], sort_keys=True)
+    return [names, options, protocol_settings(record), record.precision]

@@ -44,17 +44,18 @@ def spread(values: Sequence[float | None]) -> Spread | None:
     sample = [float(value) for value in values if value is not None and math.isfinite(value)]
     if not sample or len(sample) < len(values):
         return None
-    number = len(sample)
+    number, first = len(sample), sample[0]
+    if number == 1:
+        return Spread(1, first)
+    if sample.count(first) == number:
+        return Spread(number, first, 0.0, first, first)  # exactly, and sizes are mostly equal
     try:
-        # Measured from the first value, so that equal values have exactly their own mean and the deviation 0.
-        mean = sample[0] + math.fsum(value - sample[0] for value in sample) / number
-        squares = math.fsum((value - mean) ** 2 for value in sample)
+        mean = first + math.fsum([value - first for value in sample]) / number
+        squares = math.fsum([(value - mean) * (value - mean) for value in sample])
     except OverflowError:  # a stranger's record may hold 1e300
         return None
     if not math.isfinite(mean):
         return None
-    if number == 1:
-        return Spread(1, mean)
     std = math.sqrt(squares / (number - 1))
     from scipy.special import stdtrit  # scipy.stats.t.ppf, which takes seconds to import
 
