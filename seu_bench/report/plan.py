@@ -38,7 +38,7 @@ class Limits:
     """
 
     configurations: int = 8
-    figures: int = 40
+    figures: int = 30
     detailed: int = 2
     units: int = 10
     rows: int = 1000
