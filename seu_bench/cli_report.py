@@ -24,7 +24,7 @@ from seu_bench.cli_options import results_option
     "--top", type=click.IntRange(1, 24), default=8, show_default=True, help="Configurations drawn in each group."
 )
 @click.option(
-    "--figures", type=click.IntRange(min=0), default=60, show_default=True, help="Figures in all groups together."
+    "--figures", type=click.IntRange(min=0), default=30, show_default=True, help="Figures in all groups together."
 )
 def report(
     results: Path, output: Path | None, benchmark: str | None, protocol: str | None, top: int, figures: int

@@ -152,7 +152,7 @@ class TestPage:
     def test_left_out_is_said(self, written: Written) -> None:
         text = " ".join(page_of(written).texts)
         assert "the run is failed, not finished (failed)" in text
-        assert "figures are left out: a report has at most 13" in text
+        assert "figures are left out: a report has at most 13 figures" in text
 
     def test_same_bytes_again(self, results: Path, written: Written, tmp_path: Path) -> None:
         again = write_report(results, tmp_path / "again.html", limits=Limits(figures=13, units=2))
@@ -192,7 +192,7 @@ class TestStrangers:
         put_all(tmp_path, ["naive"])
         (folder,) = (tmp_path / "runs").glob("*-seed1-*")
         folder.rename(folder.with_name("elsewhere"))
-        (group,), _ = read_groups(tmp_path, None, None, 8)
+        (group,), _ = read_groups(tmp_path, None, None, 8, 9)
         assert [run.seed for run in group.drawn[0].runs] == [0, 1, 2] and group.missing == 0
 
     def test_unreadable_records_are_named(self, tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ class TestPaper:
             record = published("naive", seed)
             metrics = record.metrics | {"acc": accuracy, "params_total": 12_978_314}
             put(tmp_path, record, benchmark="split_cifar10", protocol="paper", metrics=metrics)
-        (group,), _ = read_groups(tmp_path, None, None, 8)
+        (group,), _ = read_groups(tmp_path, None, None, 8, 9)
         rows = beside_ours("split_cifar10", 1, "paper", group.drawn)
         accuracy = next(row for row in rows if (row.method, row.what) == ("SGD", "accuracy (%)"))
         assert (accuracy.printed, accuracy.ours, accuracy.difference) == ("54.00", "55.00 ± 7.07", "+1.00")
@@ -269,6 +269,19 @@ class TestChoice:
         assert choose(strategies, 4) == [0, 2, 4, 5]
         assert choose(strategies, 5) == [0, 1, 2, 4, 5]
         assert choose(strategies, 99) == [0, 1, 2, 3, 4, 5]
+
+    def test_many_groups(self, tmp_path: Path) -> None:
+        """Only the largest have figures; the others say so, and have their leaderboards."""
+        for version in range(1, 12):
+            put(tmp_path, published("naive", 0), run_id=f"v{version}", benchmark_version=version)
+        put(tmp_path, published("naive", 1), run_id="v11-1", benchmark_version=11)
+        groups, _ = read_groups(tmp_path, None, None, 8, 3)
+        assert [group.version for group in groups if group.drawn] == [1, 2, 11]
+        page = page_of(write_report(tmp_path, limits=FEW))
+        assert len([table for table in page.tables if "seeds" in table[0]]) == 11
+        text = " ".join(page.texts)
+        assert text.count("this group has no figures: a report has at most 1 figures") == 3
+        assert "4 of this group's figures are left out" in text
 
     def test_limits_are_said(self, tmp_path: Path) -> None:
         put_all(tmp_path, ["naive", "seu", "joint"], [0])

@@ -23,7 +23,7 @@ PNG_DPI: Final = 150
 PAGE_DPI: Final = 96
 
 _SETTINGS: Final[dict[Any, Any]] = {
-    "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
@@ -136,13 +136,17 @@ def panels(
     return figure, axes[:count]
 
 
-def label_outer(axes: Sequence[Axes], columns: int, x: str, y: str) -> None:
+def label_outer(figure: Figure, axes: Sequence[Axes], columns: int, x: str, y: str) -> None:
     """Name the scales of panels: at the left of each row, and below the last of each column."""
+    width, height = axes[0].get_position().size * figure.get_size_inches()
     for place, panel in enumerate(axes):
         if place % columns == 0:
             panel.set_ylabel(y)
+            # Matplotlib would measure all numbers beside the axis to find this place.
+            panel.yaxis.set_label_coords(-0.38 / width, 0.5)
         if place + columns >= len(axes):
             panel.set_xlabel(x)
+            panel.xaxis.set_label_coords(0.5, -0.26 / height)
             panel.tick_params(labelbottom=True)
 
 
@@ -188,8 +192,8 @@ def to_svg(figure: Figure) -> str:
     figure.savefig(buffer, format="svg", facecolor="none", metadata=nothing)
     text = buffer.getvalue()
     head, _, rest = text[text.index("<svg") :].partition(">")
-    # Matplotlib names a dozen fonts in each text: the first and the last are enough.
-    rest = re.sub(r"font-family: 'DejaVu Sans',[^;\"]*sans-serif", "font-family: 'DejaVu Sans', sans-serif", rest)
+    # Texts stay texts; a browser that has not this font takes another one.
+    rest = re.sub(r"font-family: 'DejaVu Sans'(?=[;\"])", "font-family: 'DejaVu Sans', sans-serif", rest)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{head}>\n<style>{_theme()}</style>{rest}'
 
 

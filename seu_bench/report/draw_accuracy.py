@@ -45,7 +45,7 @@ def accuracy_curves(configurations: Sequence[Configuration]) -> Picture:
                     _line(panel, spread[task:, task], configuration, first=task)
             panel.set_title(short(names[task], 24))
         _common_scale(axes, spreads)
-        label_outer(axes, columns, "after learning task", "accuracy (%)")
+        label_outer(figure, axes, columns, "after learning task", "accuracy (%)")
         legend_below(figure, _handles(configurations), 3)
         return figure
 
@@ -123,7 +123,7 @@ def original_against_retained(configurations: Sequence[Configuration]) -> Pictur
             panel.set_xticks(range(len(shown)), [str(task) for task in shown])
             panel.grid(visible=False, axis="x")
         axes[0].set_ylim(0, 105)
-        label_outer(axes, columns, "task", "accuracy (%)")
+        label_outer(figure, axes, columns, "task", "accuracy (%)")
         kinds = [
             Patch(facecolor=MUTED, edgecolor=INK, label="original: right after learning the task"),
             Patch(facecolor="none", edgecolor=MUTED, hatch="////", label="retained: after the last task"),

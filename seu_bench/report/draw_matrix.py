@@ -52,7 +52,7 @@ def heat_maps(configurations: Sequence[Configuration]) -> Picture:
         axes[0].set_xlim(-0.5, largest - 0.5)
         axes[0].set_ylim(largest - 0.5, -0.5)
         whole_numbers(axes[0].xaxis, axes[0].yaxis)
-        label_outer(axes, columns, "accuracy on task", "after learning task")
+        label_outer(figure, axes, columns, "accuracy on task", "after learning task")
         width, height = figure.get_size_inches()
         right = axes[columns - 1].get_position().x1
         place = (right + 0.15 / width, 1 - (margins.top + 2.1) / height, 0.16 / width, 2.1 / height)

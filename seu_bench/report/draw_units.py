@@ -61,7 +61,7 @@ def paths(configuration: Configuration) -> Picture | None:
         axes[0].set_xlim(-0.6, len(made) - 0.4)
         axes[0].set_ylim(-0.6, highest - 0.4)
         whole_numbers(axes[0].xaxis, axes[0].yaxis)
-        label_outer(axes, columns, "layer", "unit")
+        label_outer(figure, axes, columns, "layer", "unit")
         legend_below(figure, _path_handles(run.choices is not None), 4)
         return figure
 

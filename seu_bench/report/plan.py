@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,10 @@ from seu_bench.report.summary import number_of_tasks
 
 #: A longer stream is no picture any more, and its matrices are larger than what a report should hold.
 MOST_TASKS = 100
+#: Pictures that compare the configurations of a group.
+_COMPARING = 5
+#: Groups that are read in full even where figures were not asked for.
+_READ = 8
 
 
 @dataclass(frozen=True)
@@ -33,11 +38,16 @@ class Limits:
     """
 
     configurations: int = 8
-    figures: int = 60
+    figures: int = 30
     detailed: int = 2
     units: int = 10
     rows: int = 1000
     runs: int = 100
+
+    @property
+    def groups(self) -> int:
+        """Groups whose records are read in full, for figures, the list of runs, and what the paper says."""
+        return max(_READ, math.ceil(self.figures / _COMPARING))
 
 
 @dataclass
@@ -74,17 +84,22 @@ def make_plans(groups: Sequence[Group], limits: Limits) -> list[Plan]:
         for plan in by_size:
             pictures: list[Picture] = getattr(plan, part)
             if len(pictures) > left:
-                plan.notes.append(
-                    f"{len(pictures) - left} of this group's figures are left out: a report has at most "
-                    f"{limits.figures} (--figures changes that, --benchmark and --protocol choose groups)"
-                )
+                plan.notes.append(f"{len(pictures) - left} of this group's figures are left out: {_allowed(limits)}")
             setattr(plan, part, pictures[:left])
             left -= min(left, len(pictures))
     return plans
 
 
+def _allowed(limits: Limits) -> str:
+    how = "--figures changes that, --benchmark and --protocol choose groups"
+    return f"a report has at most {limits.figures} figures ({how})"
+
+
 def _plan(group: Group, limits: Limits) -> Plan:
     plan = Plan(group)
+    if not group.is_drawn:
+        plan.notes.append(f"this group has no figures: {_allowed(limits)}")
+        return plan
     drawn = [c for c in group.drawn if max(number_of_tasks(run) for run in c.runs) <= MOST_TASKS]
     if len(drawn) < len(group.drawn):
         plan.notes.append(f"streams of more than {MOST_TASKS} tasks are not drawn")

@@ -59,6 +59,7 @@ class Group:
         rows: all of them.
         drawn: the configurations that figures show, in the order of the rows.
         missing: rows that were chosen and could not be drawn: their records went meanwhile.
+        is_drawn: whether it is one of the groups that have figures, whose records are read in full.
     """
 
     name: str
@@ -73,14 +74,18 @@ class Group:
     rows: tuple[Row, ...]
     drawn: tuple[Configuration, ...]
     missing: int
+    is_drawn: bool
 
 
-def read_groups(results: Path, benchmark: str | None, protocol: str | None, most: int) -> tuple[list[Group], list[str]]:
+def read_groups(
+    results: Path, benchmark: str | None, protocol: str | None, most: int, drawn: int
+) -> tuple[list[Group], list[str]]:
     """The groups of a results folder, and which records are in none of them and why.
 
     Args:
         benchmark, protocol: only those of this one.
         most: configurations to draw in each group.
+        drawn: groups that have figures, those with the most records.
 
     Raises:
         ResultsError: there are no records, or none of this benchmark and protocol that can be ranked.
@@ -89,9 +94,8 @@ def read_groups(results: Path, benchmark: str | None, protocol: str | None, most
         raise ResultsError(
             "there are no records yet", where=str(results), remedy="make some with seu-bench run, or give --results"
         )
-    boards = build_leaderboards(results, benchmark)
+    boards, outside = _boards(results, benchmark)
     found = [board for board in boards if protocol in (None, board.protocol)]
-    outside = left_out(results, benchmark)
     if not found and (benchmark or protocol):
         asked = [f"{what} {name!r}" for what, name in (("benchmark", benchmark), ("protocol", protocol)) if name]
         raise ResultsError(
@@ -99,21 +103,30 @@ def read_groups(results: Path, benchmark: str | None, protocol: str | None, most
             where=str(results),
             remedy="see which there are with seu-bench leaderboard" + "".join(f"\n  {line}" for line in outside),
         )
-    tables = [board.frame.to_dict("records") for board in found]
-    chosen = [choose([str(row["strategy"]) for row in table], most) for table in tables]
-    behind = [
-        [str(table[place]["run_ids"]).split() for place in places] for table, places in zip(tables, chosen, strict=True)
-    ]
-    records = _records(results, {run_id for rows in behind for row in rows for run_id in row})
+    largest = sorted(range(len(found)), key=lambda place: -found[place].records)[:drawn]
+    behind = [_rows_drawn(board, most if place in largest else 0) for place, board in enumerate(found)]
+    records = _records(results, {run_id for rows in behind for run_ids in rows.values() for run_id in run_ids})
     groups = []
-    for board, places, rows in zip(found, chosen, behind, strict=True):
-        runs = [tuple(records[run_id] for run_id in row if run_id in records) for row in rows]
-        whole = {place: found for place, found, row in zip(places, runs, rows, strict=True) if len(found) == len(row)}
-        groups.append(_group(board, whole, len(places) - len(whole)))
+    for place, (board, rows) in enumerate(zip(found, behind, strict=True)):
+        there = {row: run_ids for row, run_ids in rows.items() if records.keys() >= set(run_ids)}
+        runs = {row: tuple(records[run_id] for run_id in run_ids) for row, run_ids in there.items()}
+        groups.append(_group(board, runs, len(rows) - len(there), place in largest))
     return groups, outside
 
 
-def _group(board: Leaderboard, runs: Mapping[int, tuple[Record, ...]], missing: int) -> Group:
+def _boards(results: Path, benchmark: str | None) -> tuple[list[Leaderboard], list[str]]:
+    """The leaderboards, and which records enter none of them and why."""
+    return build_leaderboards(results, benchmark), left_out(results, benchmark)
+
+
+def _rows_drawn(board: Leaderboard, most: int) -> dict[int, list[str]]:
+    """The rows that are drawn, by their places, with the ids of their runs."""
+    frame = board.frame
+    chosen = choose(list(map(str, frame["strategy"])), most)
+    return {place: str(run_ids).split() for place, run_ids in zip(chosen, frame["run_ids"].iloc[chosen], strict=True)}
+
+
+def _group(board: Leaderboard, runs: Mapping[int, tuple[Record, ...]], missing: int, is_drawn: bool) -> Group:
     """A group of a leaderboard and the records behind some of its rows, by their places."""
     table = board.frame.to_dict("records")
     texts = board.cells()
@@ -149,6 +162,7 @@ def _group(board: Leaderboard, runs: Mapping[int, tuple[Record, ...]], missing: 
         rows,
         drawn,
         missing,
+        is_drawn,
     )
 
 

@@ -60,7 +60,7 @@ def write_report(
     folder = results / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
     tell(0, 0, "reading records")
-    groups, outside = read_groups(results, benchmark, protocol, limits.configurations)
+    groups, outside = read_groups(results, benchmark, protocol, limits.configurations, limits.groups)
     plans = make_plans(groups, limits)
     work = [(plan, picture) for plan in plans for picture in plan.pictures]
     finished: dict[int, Finished] = {}
