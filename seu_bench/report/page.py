@@ -103,6 +103,7 @@ def _group(
         "twin": others.count(place) > 1,
         "fingerprint": printable(group.fingerprint),
         "records": group.records,
+        "legend": group.legend,
         "headings": group.headings,
         "rows": group.rows[: limits.rows],
         "all_rows": len(group.rows),

@@ -60,6 +60,7 @@ class Group:
         drawn: the configurations that figures show, in the order of the rows.
         missing: rows that were chosen and could not be drawn: their records went meanwhile.
         is_drawn: whether it is one of the groups that have figures, whose records are read in full.
+        legend: what marks in cells mean.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Group:
     drawn: tuple[Configuration, ...]
     missing: int
     is_drawn: bool
+    legend: str = ""
 
 
 def read_groups(
