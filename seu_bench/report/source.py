@@ -4,14 +4,16 @@ leaderboards are made."""
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from seu_bench.errors import ResultsError
-from seu_bench.leaderboard import COLUMNS, Leaderboard, build_leaderboards, left_out
+from seu_bench.leaderboard import COLUMNS, Leaderboard
+from seu_bench.leaderboard.boards import LEGEND
+from seu_bench.leaderboard.building import boards_of
+from seu_bench.leaderboard.grouping import collect
 from seu_bench.metrics import METRIC_DEFINITIONS
 from seu_bench.record import Record, read_record, read_records, record_path
 from seu_bench.report.picture import Configuration
@@ -118,33 +120,29 @@ def read_groups(
 
 def _boards(results: Path, benchmark: str | None) -> tuple[list[Leaderboard], list[str]]:
     """The leaderboards, and which records enter none of them and why."""
-    return build_leaderboards(results, benchmark), left_out(results, benchmark)
+    collection = collect(results)
+    boards = [board for board in boards_of(collection) if benchmark in (None, board.benchmark)]
+    return boards, [*collection.unranked_lines(benchmark=benchmark), *collection.unread_lines()]
 
 
 def _rows_drawn(board: Leaderboard, most: int) -> dict[int, list[str]]:
     """The rows that are drawn, by their places, with the ids of their runs."""
-    frame = board.frame
-    chosen = choose(list(map(str, frame["strategy"])), most)
-    return {place: str(run_ids).split() for place, run_ids in zip(chosen, frame["run_ids"].iloc[chosen], strict=True)}
+    chosen = choose([row.strategy for row in board.rows], most)
+    return {place: list(board.rows[place].run_ids.values()) for place in chosen}
 
 
 def _group(board: Leaderboard, runs: Mapping[int, tuple[Record, ...]], missing: int, is_drawn: bool) -> Group:
     """A group of a leaderboard and the records behind some of its rows, by their places."""
-    table = board.frame.to_dict("records")
-    texts = board.cells()
     rows = tuple(
         Row(
-            rank,
-            printable(str(row["configuration"])),
-            printable(str(row["strategy"])),
-            int(row["seeds"]),
-            _number(row["params_total_mean"]),
-            tuple(
-                Cell(text, _number(row[f"{key}_mean"]))
-                for key, text in zip(COLUMNS, cells[-len(COLUMNS) :], strict=True)
-            ),
+            row.rank,
+            printable(row.configuration),
+            printable(row.strategy),
+            row.seeds,
+            row.mean("params_total"),
+            tuple(Cell(text, row.mean(key)) for key, text in zip(COLUMNS, cells[-len(COLUMNS) :], strict=True)),
         )
-        for rank, (row, cells) in enumerate(zip(table, texts, strict=True), start=1)
+        for row, cells in zip(board.rows, board.cells(), strict=True)
     )
     styles = styles_of([rows[place].strategy for place in runs])
     drawn = tuple(
@@ -165,6 +163,7 @@ def _group(board: Leaderboard, runs: Mapping[int, tuple[Record, ...]], missing: 
         drawn,
         missing,
         is_drawn,
+        LEGEND,
     )
 
 
@@ -196,8 +195,3 @@ def _records(results: Path, wanted: set[str]) -> dict[str, Record]:
         renamed = (item for item in read_records(results) if isinstance(item, Record))
         found |= {item.run_id: item for item in renamed if item.run_id in wanted and item.run_id not in found}
     return found
-
-
-def _number(value: Any) -> float | None:
-    number = float(value)
-    return number if math.isfinite(number) else None
