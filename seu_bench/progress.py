@@ -184,6 +184,6 @@ def step_bar(name: str, console: Console | None = None) -> Iterator[Callable[[in
         bar = bars.add_task(escape(name), total=None, note="")
 
         def tell(done: int, total: int, what: str) -> None:
-            bars.update(bar, completed=done, total=total or None, note=printable(what)[:60])
+            bars.update(bar, completed=done, total=total or None, note=printable(what)[:60], refresh=True)
 
         yield tell

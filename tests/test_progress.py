@@ -10,7 +10,7 @@ from rich.console import Console
 
 from seu_bench import progress as progress_module
 from seu_bench.interfaces import Cost, StageCost
-from seu_bench.progress import Forecast, ProgressDisplay, duration
+from seu_bench.progress import Forecast, ProgressDisplay, duration, step_bar
 from seu_bench.record import Record
 from seu_bench.stages import EpochReport, StageProgress
 
@@ -200,3 +200,15 @@ def test_standard_error_by_default(capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "naive on split_cifar10 (paper)" in captured.err
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_bar_of_steps(terminal: bool) -> None:
+    """On a terminal what is done and what comes next, harmless; elsewhere nothing."""
+    console = Console(file=StringIO(), force_terminal=terminal, width=100, color_system=None)
+    with step_bar("report", console) as tell:
+        tell(0, 0, "reading")
+        tell(1, 4, "[red]a\x1b[31m")
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert ("25%" in text and "[red]a" in text) is terminal
+    assert bool(text) is terminal and "\x1b[31m" not in text
