@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from seu_bench import bars
 from seu_bench.computing import Precision
+from seu_bench.execution import Execution
 from seu_bench.interfaces import PATIENCE
 from seu_bench.loggers import add_loggers
 from seu_bench.record import Record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
-from seu_bench.runner import Execution, execute
+from seu_bench.runner import execute
 from seu_bench.stopping import StopRequest
 
 if TYPE_CHECKING:

@@ -112,9 +112,10 @@ def run(
     from seu_bench.options import parse_assignments
 
     add_loggers(registry, loggers, parse_assignments(logger_assignments, "--log-option"), results)
+    from seu_bench.execution import Execution
     from seu_bench.leaderboard import make_leaderboards
     from seu_bench.progress import ProgressDisplay
-    from seu_bench.runner import Execution, execute
+    from seu_bench.runner import execute
     from seu_bench.tables import record_summary, wide_console
     from seu_bench.wording import why_not_ranked
 

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seu_bench.cli_options import number_of_bytes
+from seu_bench.cli_options import logger_options, number_of_bytes
 
 if TYPE_CHECKING:
     from seu_bench.sweep_run import SweepResult
+    from seu_bench.sweep_spec import SweepSpec
 
 #: Options that hold several values, and may be repeated besides.
 _LISTS = ("strategy", "benchmark", "searcher", "creator", "seeds")
+#: Options that are options of the executor, for those that have them.
+_OF_EXECUTOR = ("address", "partition", "time", "gpus")
 
 
 @click.command()
@@ -40,6 +43,10 @@ _LISTS = ("strategy", "benchmark", "searcher", "creator", "seeds")
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=None, help="Cells at once [default: one per core, or card]."
 )
+@click.option("--gpus", type=click.FloatRange(min=0), default=None, help="For ray and slurm: cards of each cell.")
+@click.option("--ray-address", "address", default=None, help="For ray: of a cluster, auto or HOST:PORT.")
+@click.option("--partition", default=None, help="For slurm.")
+@click.option("--time", type=click.IntRange(min=1), default=None, metavar="MINUTES", help="For slurm: of a job.")
 @click.option("--device", default=None, help="cpu, cuda, cuda:1, ... [default: auto].")
 @click.option(
     "--data-root", type=click.Path(path_type=Path), default=None, help="Folder of data sets [default: as for run]."
@@ -55,24 +62,41 @@ _LISTS = ("strategy", "benchmark", "searcher", "creator", "seeds")
 @click.option("--checkpoint-every", type=click.FloatRange(min=0), default=None, metavar="SECONDS", help="As for run.")
 @click.option("--no-weights", "keep_weights", flag_value=False, default=None, help="Keep no models.")
 @click.option("--retry-failed", is_flag=True, default=None, help="Also run cells that failed before.")
+@logger_options
+@click.option("--attach", is_flag=True, help="Take up the sweep that was begun last with this results folder.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and write nothing.")
-def sweep(file: Path | None, assignments: tuple[str, ...], dry_run: bool, **asked: Any) -> None:
+def sweep(
+    file: Path | None,
+    assignments: tuple[str, ...],
+    loggers: tuple[str, ...],
+    logger_assignments: tuple[str, ...],
+    attach: bool,
+    dry_run: bool,
+    **asked: Any,
+) -> None:
     """Make every combination that is not made yet.
 
     FILE is a TOML file with the same keys; an option that is given besides replaces the file's. The same command goes
-    on with a sweep that was interrupted. Ends with status 1 if a cell is not finished, 0 if all are.
+    on with a sweep that was interrupted, and so does --attach. Ends with status 1 if a cell is not finished, 0 if all
+    are.
     """
+    from seu_bench.options import parse_assignments
     from seu_bench.registry import Registry
-    from seu_bench.sweep_file import make_spec
+    from seu_bench.sweep_file import keep_spec, make_spec
     from seu_bench.sweep_plan import plan_sweep
     from seu_bench.sweep_spec import parse_axes
 
     given = {
         key: ",".join(value) if key in _LISTS else value for key, value in asked.items() if value not in (None, ())
     }
-    if assignments:
-        given["options"] = parse_axes(assignments)
-    spec = make_spec(given, file)
+    axes = parse_axes(assignments) | _of_executor(given, assignments)
+    if axes:
+        given["options"] = axes
+    if loggers:
+        given["log"] = loggers
+    if logger_assignments:
+        given["log_options"] = parse_assignments(logger_assignments, "--log-option")
+    spec = _kept(given, file) if attach else make_spec(given, file)
     registry = Registry()
     plan = plan_sweep(registry, spec)  # what can be refused is refused before torch is imported
     from seu_bench.stopping import StopRequest
@@ -93,13 +117,48 @@ def sweep(file: Path | None, assignments: tuple[str, ...], dry_run: bool, **aske
     if dry_run:
         executor.close()
         return
+    if plan.left:
+        keep_spec(spec)
     stop = StopRequest(grace=GRACE)
     with stop.on_signals():
         result = run_sweep(plan, executor, estimate, SweepDisplay(), stop)
     _tell(result, spec.results)
     if result.interruption is not None:
-        click.echo(f"{result.interruption.reason}; the same command goes on with the sweep", err=True)
+        more = "; seu-bench sweep --attach looks at cells that go on" if result.having("running") else ""
+        click.echo(f"{result.interruption.reason}; the same command goes on with the sweep{more}", err=True)
     raise SystemExit(result.status)
+
+
+def _of_executor(given: dict[str, Any], assignments: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Options of the executor that have a name of their own, taken out of what was given.
+
+    Raises:
+        OptionError: one of them is also given as an assignment.
+    """
+    from seu_bench.errors import OptionError
+
+    found = {f"executor.{key}": [given.pop(key)] for key in _OF_EXECUTOR if key in given}
+    for key in found:
+        if any(assignment.partition("=")[0].strip() == key for assignment in assignments):
+            raise OptionError(f"option {key!r} is given twice", remedy=f"give it by its name, or with -o {key}=...")
+    return found
+
+
+def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
+    """The last sweep of the results folder that was given, or of the default one.
+
+    Raises:
+        OptionError: something else was given, too.
+    """
+    from seu_bench.errors import OptionError
+    from seu_bench.sweep_file import kept_spec
+    from seu_bench.sweep_spec import SweepSpec
+
+    results = given.pop("results", SweepSpec.model_fields["results"].default)
+    if given or file is not None:
+        names = ", ".join([*([str(file)] if file is not None else []), *given])
+        raise OptionError(f"--attach takes nothing but --results, and not: {names}", remedy="leave them out")
+    return kept_spec(results)
 
 
 def _tell(result: SweepResult, results: Path) -> None:

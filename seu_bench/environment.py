@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
@@ -17,20 +18,23 @@ def describe_environment(device: str) -> Environment:
     """Versions, device, platform and the git revision of the code where it runs from a checkout."""
     import torch
 
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
     return Environment(
-        versions=versions,
+        versions=installed_versions(),
         device=f"{device} ({name})",
         git_revision=_git_revision(),
         platform=platform.platform(),
         threads=torch.get_num_threads(),
     )
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide what a run computes."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
 
 
 def choose_device(name: str) -> str:

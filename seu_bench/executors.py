@@ -6,8 +6,8 @@ No torch here: a plugin's outer module may import this one.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias
 
 from pydantic import Field, TypeAdapter
@@ -15,8 +15,8 @@ from pydantic import Field, TypeAdapter
 from seu_bench.options import Frozen, Options
 
 if TYPE_CHECKING:
+    from seu_bench.execution import Execution
     from seu_bench.resolve import Request
-    from seu_bench.runner import Execution
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,14 @@ class SweepCell:
         run_id: what ``request`` resolves to. Who resolves it elsewhere and gets another one has other versions or
             other data, and must not make it.
         execution: its paths are absolute.
+        log, log_options: loggers, and their options by ``<logger>.<option>``.
     """
 
     run_id: str
     request: Request
     execution: Execution
+    log: tuple[str, ...] = ()
+    log_options: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """One line, for another process or another host."""
@@ -41,6 +44,8 @@ class SweepCell:
                 "run_id": self.run_id,
                 "request": request.dump_python(self.request, mode="json"),
                 "execution": execution.dump_python(self.execution, mode="json"),
+                "log": list(self.log),
+                "log_options": dict(self.log_options),
             }
         )
 
@@ -57,6 +62,8 @@ class SweepCell:
             str(document["run_id"]),
             request.validate_python(document["request"]),
             execution.validate_python(document["execution"]),
+            tuple(document["log"]),
+            document["log_options"],
         )
 
 
@@ -192,7 +199,7 @@ class ExecutorFactory(Protocol):
 
 
 def _adapters() -> tuple[TypeAdapter[Request], TypeAdapter[Execution]]:
-    from seu_bench.resolve import Request
-    from seu_bench.runner import Execution  # imports torch: not before a cell is written or read
+    from seu_bench.execution import Execution
+    from seu_bench.resolve import Request  # imports NumPy: not before a cell is written or read
 
     return TypeAdapter(Request), TypeAdapter(Execution)

@@ -1,4 +1,7 @@
-"""The executor ``local``: a process of its own for each cell, as many at once as there are cores, or cards."""
+"""The executor ``local``: a process of its own for each cell, as many at once as there are cores, or cards.
+
+Where processes can be copied, a cell's process is a copy of one that has imported everything already.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,14 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import BinaryIO, Final, Protocol, TypeAlias
 
 from pydantic import Field
 
+from seu_bench import fork_server
 from seu_bench.cores import usable_cores
 from seu_bench.executors import Ended, Ending, Event, Executor, Started, SweepCell, event_from_json
 from seu_bench.options import Options
@@ -30,6 +34,16 @@ _THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _CARDS: Final = "CUDA_VISIBLE_DEVICES"
 #: What a process does that is started for a cell; ``-P``: a file in the working folder is no module of ours.
 _WORKER: Final = (sys.executable, "-P", "-m", "seu_bench.sweep_worker")
+
+
+class _Process(Protocol):
+    def wait(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+
+#: Starts a process with these variables of the environment besides, and standard input, output and error.
+_Start: TypeAlias = Callable[[Mapping[str, str], int, int, int], _Process]
 
 
 class LocalOptions(Options):
@@ -95,11 +109,16 @@ class LocalExecutor:
         jobs: cells at once.
         threads: of each.
         cards: names of CUDA devices, given to the places in turn; empty: devices are left alone.
+        copies: whether cells are copies of a process that has imported everything.
     """
 
-    def __init__(self, jobs: int, threads: int, cards: Sequence[str] = ()) -> None:
+    def __init__(
+        self, jobs: int, threads: int, cards: Sequence[str] = (), copies: bool = fork_server.AVAILABLE
+    ) -> None:
         self.slots = jobs
-        self._threads = threads
+        self._environment = {**os.environ, **dict.fromkeys(_THREADS, str(threads))}
+        self._server: fork_server.ForkServer | None = None
+        self._copies = copies
         self._cards = tuple(cards)
         self._free = list(range(jobs))
         self._waiting: deque[SweepCell] = deque()
@@ -147,18 +166,17 @@ class LocalExecutor:
         finally:
             for worker in running:
                 worker.kill()
+            if self._server is not None:
+                self._server.close()
+                self._server = None
 
     def _fill(self) -> None:
         while self._free and self._waiting and not self._cancelled:
             cell, place = self._waiting.popleft(), min(self._free)
-            environment = {**os.environ, **dict.fromkeys(_THREADS, str(self._threads))}
-            where = ""
-            if self._cards:
-                card = self._cards[place % len(self._cards)]
-                environment[_CARDS] = card
-                where = f"cuda {card}"
+            card = self._cards[place % len(self._cards)] if self._cards else ""
+            variables, where = ({_CARDS: card}, f"cuda {card}") if card else ({}, "")
             try:
-                worker = _Worker(with_share(cell, self.slots), place, environment, self._told)
+                worker = _Worker(with_share(cell, self.slots), place, self._start, variables, self._told)
             except OSError as error:
                 message = f"no process could be started: {error.strerror or error}"
                 self._told.put(Ended(run_id=cell.run_id, status="failed", message=message))
@@ -166,6 +184,21 @@ class LocalExecutor:
             self._free.remove(place)
             self._running[cell.run_id] = worker
             self._told.put(Started(run_id=cell.run_id, where=where))
+
+    def _start(self, variables: Mapping[str, str], stdin: int, stdout: int, stderr: int) -> _Process:
+        if self._copies:
+            if self._server is None:
+                self._server = fork_server.ForkServer(self._environment)
+            return self._server.start(variables, stdin, stdout, stderr)
+        # A session of its own: Ctrl-C in the terminal is the driver's, which asks each cell once.
+        return subprocess.Popen(
+            _WORKER,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env={**self._environment, **variables},
+            start_new_session=True,
+        )
 
 
 class _Worker:
@@ -175,24 +208,18 @@ class _Worker:
         OSError: no process can be started.
     """
 
-    def __init__(self, cell: SweepCell, place: int, environment: Mapping[str, str], told: SimpleQueue[Event]) -> None:
+    def __init__(
+        self, cell: SweepCell, place: int, start: _Start, variables: Mapping[str, str], told: SimpleQueue[Event]
+    ) -> None:
         self.place = place
         self._run_id = cell.run_id
         self._told = told
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - the thread closes it
-        try:
-            # A session of its own: Ctrl-C in the terminal is the driver's, which asks each cell once.
-            self._process = subprocess.Popen(
-                _WORKER,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env=environment,
-                start_new_session=True,
-            )
-        except BaseException:
-            self._errors.close()
-            raise
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            self._errors = ours.enter_context(tempfile.TemporaryFile())
+            stdin, self._input = _pipe(theirs, ours, ours_writes=True)
+            stdout, self._output = _pipe(theirs, ours, ours_writes=False)
+            self._process = start(variables, stdin, stdout, self._errors.fileno())
+            self._ours = ours.pop_all()
         self._send(cell.to_json().encode() + b"\n")
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
@@ -211,35 +238,31 @@ class _Worker:
         self._thread.join()
 
     def _send(self, data: bytes) -> None:
-        pipe: Any = self._process.stdin
         with contextlib.suppress(OSError, ValueError):  # it has ended; the thread tells of that
-            pipe.write(data)
-            pipe.flush()
+            self._input.write(data)
 
     def _listen(self) -> None:
         """Pass on what the process tells; that it has ended comes last, when it is gone."""
         ended: Ended | None = None
-        pipe: Any = self._process.stdout
-        with pipe:
-            for line in pipe:
-                try:
-                    event = event_from_json(line)
-                except ValueError:
-                    continue
-                if isinstance(event, Ended):
-                    ended = event
-                else:
-                    self._told.put(event)
+        for line in self._output:
+            try:
+                event = event_from_json(line)
+            except ValueError:
+                continue
+            if isinstance(event, Ended):
+                ended = event
+            else:
+                self._told.put(event)
         status = self._process.wait()
         self._told.put(ended or self._lost(status))
-        self._errors.close()
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()  # type: ignore[union-attr]
+        self._ours.close()
 
-    def _lost(self, status: int) -> Ended:
+    def _lost(self, status: int | None) -> Ended:
         """What can be said of a process that is gone without a word."""
         kind: Ending = "lost"
-        if status < 0:
+        if status is None:
+            message = "its process is gone, and so is the one that started it"
+        elif status < 0:
             name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
             message = f"its process was killed by {name}"
             message += "; perhaps memory was short" if -status == getattr(signal, "SIGKILL", None) else ""
@@ -250,3 +273,13 @@ class _Worker:
         last = [line for line in self._errors.read().decode("utf-8", "replace").splitlines() if line.strip()][-1:]
         said = f": {printable(last[0])[:500]}" if last else ""
         return Ended(run_id=self._run_id, status=kind, message=message + said)
+
+
+def _pipe(theirs: contextlib.ExitStack, ours: contextlib.ExitStack, *, ours_writes: bool) -> tuple[int, BinaryIO]:
+    """A pipe: their end, to be closed when their process has it, and ours."""
+    reading, writing = os.pipe()
+    their_end, our_end = (reading, writing) if ours_writes else (writing, reading)
+    theirs.callback(os.close, their_end)
+    # What is written is read at once; what is read comes in lines.
+    file: BinaryIO = os.fdopen(our_end, "wb" if ours_writes else "rb", buffering=0 if ours_writes else -1)
+    return their_end, ours.enter_context(file)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from seu_bench.interfaces import Unavailable
 from seu_bench.options import Options
 
 
@@ -80,21 +78,3 @@ class LoggerFactory(Protocol):
         Raises:
             RequestError: it cannot be had with these options.
         """
-
-
-def offered(factory: LoggerFactory, extra: str, *modules: str) -> LoggerFactory | Unavailable:
-    """``factory`` where what it needs is installed, and otherwise what to do about it. Nothing is imported.
-
-    Args:
-        extra: the optional dependencies of seu-bench that bring it.
-        modules: the packages that it imports, by import name.
-    """
-    missing = [name for name in modules if not _is_installed(name)]
-    if not missing:
-        return factory
-    return Unavailable(f"not installed: {', '.join(missing)}", f"pip install 'seu-bench[{extra}]'")
-
-
-def _is_installed(name: str) -> bool:
-    spec = importlib.util.find_spec(name)
-    return spec is not None and spec.origin is not None  # a folder of that name in the working folder has no origin

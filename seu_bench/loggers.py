@@ -43,21 +43,34 @@ def add_loggers(
         OptionError: an option is unknown, does not fit, or is of a logger that was not asked for.
         PluginError: a logger cannot be built, e.g. because what it needs cannot be imported.
     """
-    entries = {name: registry.loggers.find(name) for name in names}
-    given = _by_logger(entries, options or {})
-    chosen = {
-        name: build_options(entry.factory.options, f"logger {name!r}", given[name]) for name, entry in entries.items()
-    }
-    if not entries:
+    chosen = choose_loggers(registry, names, options)
+    if not chosen:
         return
     from seu_bench.seeding import undisturbed
 
     notice = Listeners(registry).notice
     with undisturbed():
-        for name, entry in entries.items():
+        for name, (entry, given) in chosen.items():
             folder = results / LOGS_NAME / name
-            watcher = GuardedLogger(entry, _built(entry, chosen[name], folder), folder, notice)
+            watcher = GuardedLogger(entry, _built(entry, given, folder), folder, notice)
             registry.manager.register(watcher, name=f"logger {name}")
+
+
+def choose_loggers(
+    registry: Registry, names: Iterable[str], options: Mapping[str, Any] | None = None
+) -> dict[str, tuple[Entry[LoggerFactory], Options]]:
+    """Loggers and their options, by name; nothing is built.
+
+    Raises:
+        UnknownNameError: there is no such logger, or what it needs is not installed.
+        OptionError: an option is unknown, does not fit, or is of a logger that was not asked for.
+    """
+    entries = {name: registry.loggers.find(name) for name in names}
+    given = _by_logger(entries, options or {})
+    return {
+        name: (entry, build_options(entry.factory.options, f"logger {name!r}", given[name]))
+        for name, entry in entries.items()
+    }
 
 
 def _built(entry: Entry[LoggerFactory], options: Options, folder: Path) -> RunLogger:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import time
 import traceback
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +20,9 @@ from seu_bench.errors import (
     RunError,
     SeuBenchError,
 )
+from seu_bench.execution import Execution, Outcome
 from seu_bench.files import write_whole
-from seu_bench.interfaces import PATIENCE, Cost, StreamPlan
+from seu_bench.interfaces import Cost
 from seu_bench.listeners import Listeners
 from seu_bench.locks import RunLock
 from seu_bench.record import Record, read_record
@@ -32,52 +31,6 @@ from seu_bench.resolve import ResolvedRun
 from seu_bench.run_folder import RunFolder
 from seu_bench.stages import EpochReport, Stage, StageProgress
 from seu_bench.stopping import StopRequest
-
-
-@dataclass(frozen=True)
-class Execution:
-    """How a run is made; nothing here decides what comes out.
-
-    Attributes:
-        results: folder of records.
-        data_root: folder of data sets; ``None``: the default one.
-        device: ``auto``, ``cpu``, ``cuda``, ...
-        restart: begin anew, even if the run is finished or could be gone on with.
-        patience: seconds that a searcher or a creator may compute without an image or an epoch.
-        checkpoint_every: seconds between two checkpoints at least, 0: after every epoch; ``None``: as often as takes
-            no more than 2 % of the time.
-        keep_weights: whether a finished run keeps its model.
-        feature_cache: bytes, at most, for outputs of frozen layers on a task's images; ``None``: half of what is free.
-        compiles: whether SEU's units are compiled for their training.
-    """
-
-    results: Path = Path("results")
-    data_root: Path | None = None
-    device: str = "auto"
-    restart: bool = False
-    patience: float = PATIENCE
-    checkpoint_every: float | None = None
-    keep_weights: bool = True
-    feature_cache: int | None = None
-    compiles: bool = False
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a call left.
-
-    Attributes:
-        path: where the record lies.
-        reused: whether the run had been finished before.
-        checkpoints: how many were written by this call; their seconds in all, and bytes of the last one.
-    """
-
-    record: Record
-    path: Path
-    reused: bool = False
-    checkpoints: int = 0
-    checkpoint_seconds: float = 0.0
-    checkpoint_bytes: int | None = None
 
 
 def execute(
@@ -158,6 +111,7 @@ class _Run:
         from seu_bench.environment import choose_device
         from seu_bench.keeping import CheckpointKeeper
         from seu_bench.logbook import Logbook
+        from seu_bench.opening import opening_record
         from seu_bench.streams import build_stream
 
         execution, spec = self.execution, self.run.spec
@@ -171,7 +125,7 @@ class _Run:
         )
         self.logbook = Logbook(
             execution.results,
-            self._opening_record(self.stream.plan),
+            opening_record(self.run, self.stream, self.device),
             self.registry,
             torch.device(self.device),
             self.listeners.progress,
@@ -233,40 +187,6 @@ class _Run:
         self._told_end()
 
     # ------------------------------------------------------------------ before training
-
-    def _opening_record(self, plan: StreamPlan) -> Record:
-        """Everything that is decided before training."""
-        from seu_bench.environment import describe_environment
-
-        run, spec = self.run, self.run.spec
-        return Record(
-            run_id=spec.run_id,
-            status="running",
-            strategy=spec.strategy,
-            options=run.options.model_dump(mode="json"),
-            searcher=spec.searcher,
-            searcher_options=run.searcher.options.model_dump(mode="json") if run.searcher else {},
-            creator=spec.creator,
-            creator_options=run.creator.options.model_dump(mode="json") if run.creator else {},
-            benchmark=spec.benchmark.name,
-            benchmark_version=spec.benchmark.version,
-            benchmark_overrides=dict(run.overrides),
-            protocol=spec.protocol_name,
-            protocol_settings=spec.protocol.model_dump(mode="json", exclude={"summary", "ranked"}),
-            ranked=spec.protocol.ranked,
-            seed=spec.seed,
-            limit=spec.limit,
-            synthetic=spec.synthetic,
-            precision=spec.precision,
-            task_order=plan.order,
-            task_names=tuple(task.name for task in plan.tasks),
-            task_classes=plan.classes,
-            task_images=tuple((task.train, task.valid, task.test) for task in plan.tasks),
-            input_shape=(plan.channels, plan.height, plan.width),
-            data_fingerprint=self.stream.fingerprint,
-            environment=describe_environment(self.device),
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
 
     def _built(self) -> tuple[Any, Cost]:
         """The strategy, which has learned nothing yet, and what the run will cost."""

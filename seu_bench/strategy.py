@@ -8,8 +8,6 @@ best weights restored, and no optimiser state or copy for what does not train.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import torch
@@ -26,31 +24,14 @@ from seu_bench.loading import BatchLoader, TaskImages, task_images
 from seu_bench.multihead import MultiHeadModel
 from seu_bench.seeding import derive_seed
 from seu_bench.spec import Schedule
-from seu_bench.stage_context import computing_in, features_kept, units_compiled
-from seu_bench.stages import Pause, Stage, Watcher, clip_gradients, make_sgd
+from seu_bench.stage_context import features_kept
+from seu_bench.stages import Pause, Watcher, clip_gradients, make_sgd
+from seu_bench.steps import Step, StepRunner, TaskData
 from seu_bench.strategy_options import SelectingOptions, TrainingOptions
 from seu_bench.training import EpochMeter, TrainingStage
 
-
-@dataclass(frozen=True)
-class TaskData:
-    """What may be used to learn a task: its training and validation images. Its test images are not here."""
-
-    index: int
-    train: TaskImages
-    valid: TaskImages | None
-
-
-@dataclass(frozen=True)
-class Step:
-    """A stage of learning a task, made when its turn comes, and what is done with its result.
-
-    A strategy's model and memory change in :attr:`make` and :attr:`apply` only, and :attr:`make` does the same
-    whenever it finds the strategy as it was: a run that goes on makes the stage again and gives it its state.
-    """
-
-    make: Callable[[], Stage[Any]]
-    apply: Callable[[Any], None] | None = None
+#: What whoever writes a strategy needs of this package.
+__all__ = ["SilentLogger", "StagedStrategy", "Step", "TaskData"]
 
 
 class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-arg,misc]
@@ -125,9 +106,7 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         #: Called after every epoch of every stage.
         self.pause: Pause | None = None
         self._clipped: list[nn.Parameter] = []
-        self._begun: _Begun | None = None
-        self._stage: Stage[Any] | None = None
-        self._left: Mapping[str, Any] | None = None
+        self._steps = StepRunner(self)
         self.forget_listeners()
 
     @classmethod
@@ -202,24 +181,9 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         return int(self.clock.train_exp_counter)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that decides how learning goes on from here: between two epochs, or between two tasks.
-
-        It is the strategy as it was when the present step began, and the present stage as it is now. The weights are
-        today's: those that the step found and its stage trains are in the stage's state as well, and in a file
-        they are stored once.
-        """
-        begun = self._begun or self._beginning(self.learned, 0)
-        weights = self.model.state_dict()
-        return {
-            "task": begun.task,
-            "step": begun.step,
-            "architecture": begun.architecture,
-            "frozen": list(begun.frozen),
-            "weights": {name: weights[name] for name in begun.names},
-            "own": begun.own,
-            "clock": {name: value for name, value in vars(self.clock).items() if isinstance(value, int)},
-            "stage": None if self._stage is None else self._stage.state_dict(),
-        }
+        """All that decides how learning goes on from here: between two epochs, or between two tasks."""
+        clock = {name: value for name, value in vars(self.clock).items() if isinstance(value, int)}
+        return self._steps.state_dict() | {"clock": clock}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave; on a strategy that has learned nothing yet.
@@ -228,52 +192,11 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
             CheckpointError: it does not fit this strategy.
         """
         with fitting("the strategy"):
-            self.model.grow_to(state["architecture"])
-            self.model.to(self.device)
-            self.model.load_state_dict(state["weights"])
-            for name, weight in self.model.named_parameters():
-                weight.requires_grad_(name not in state["frozen"])
-            self.load_own_state(state["own"])
             for name, value in state["clock"].items():
                 if not isinstance(value, int) or not isinstance(getattr(self.clock, name), int):
                     raise ValueError(f"the clock's {name} is {value!r}")
                 setattr(self.clock, name, value)
-            if state["stage"] is not None and (state["task"] != self.learned or state["step"] < 0):
-                raise ValueError(f"task {state['task']} does not follow {self.learned} learned ones")
-        self._left = state if state["stage"] is not None else None
-
-    def _beginning(self, task: int, step: int) -> _Begun:
-        model = self.model
-        frozen = tuple(name for name, weight in model.named_parameters() if not weight.requires_grad)
-        return _Begun(task, step, model.architecture(), tuple(model.state_dict()), frozen, self.own_state())
-
-    def _run_steps(self, task: TaskData) -> None:
-        steps = self.steps(task)
-        left, self._left = self._left, None
-        first = 0 if left is None else int(left["step"])
-        with fitting(f"task {task.index}"):
-            if first >= len(steps):
-                raise ValueError(f"there is no step {first} among {len(steps)}")
-        for number, step in enumerate(steps[first:], start=first):
-            if self.resumes_within_tasks:
-                self._begun = self._beginning(task.index, number)
-            stage = step.make()
-            if self.model.feature_cache is not None:
-                self.model.feature_cache.begin_stage()
-            if left is not None:
-                with fitting(f"stage {stage.name!r} of task {task.index}"):
-                    stage.load_state_dict(left["stage"])
-                left = None
-            self._stage = stage
-            with ExitStack() as surroundings:
-                surroundings.enter_context(computing_in(self.computing.precision, self.device))
-                if isinstance(stage, TrainingStage):  # what creators sample for an epoch is not worth the wait
-                    surroundings.enter_context(units_compiled(self.model, self.computing, self.train_mb_size))
-                result = stage.run(self.watch, self.pause)
-            self._stage = None
-            if step.apply is not None:
-                step.apply(result)
-        self._begun = None
+        self._steps.load_state_dict(state)
 
     # ------------------------------------------------------------------ for subclasses
 
@@ -356,7 +279,8 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
                 if isinstance(loader, BatchLoader):
                     self.dataloader = BatchLoader(train, loader.batch_size, shuffle=loader.shuffle)
             try:
-                self._run_steps(TaskData(index, train, valid))
+                task = TaskData(index, train, valid)
+                self._steps.run(task, self.steps(task))
             finally:
                 if cache is not None:
                     self.peak_feature_bytes = max(self.peak_feature_bytes or 0, cache.peak_bytes)
@@ -386,18 +310,6 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
                 ):
                     return task_images(candidate.dataset.eval(), self._task_of(candidate), self.device)
         return None
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """What a step found: plain values, and the names of the model's weights and of those that do not train."""
-
-    task: int
-    step: int
-    architecture: Mapping[str, Any]
-    names: tuple[str, ...]
-    frozen: tuple[str, ...]
-    own: Mapping[str, Any]
 
 
 class SilentLogger(BaseLogger):

@@ -1,7 +1,8 @@
-"""A sweep from a TOML file and from what was given beside it, every fault reported at once."""
+"""A sweep from a TOML file and from what was given beside it, all faults reported at once; a folder's last sweep."""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +11,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from seu_bench.errors import SpecError
+from seu_bench.files import write_whole
 from seu_bench.options import did_you_mean, fault_lines
 from seu_bench.resolve import names_a_file
 from seu_bench.sweep_spec import SweepSpec, flattened, split_names
 
 #: Where the guide for files is.
 _GUIDE = "docs/sweeps.md describes every key"
+#: What was asked of the last sweep, in a results folder.
+_KEPT = "sweep.json"
 
 
 def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
@@ -52,6 +56,40 @@ def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
             remedy=_GUIDE,
         )
     return spec
+
+
+def keep_spec(spec: SweepSpec) -> None:
+    """Write down what was asked for, for :func:`kept_spec`; paths start from the root.
+
+    Raises:
+        ResultsError: it cannot be written there.
+    """
+    places = {
+        "results": spec.results.absolute(),
+        "data_root": spec.data_root.absolute() if spec.data_root is not None else None,
+        "benchmark": tuple(
+            str(Path(name).expanduser().absolute()) if names_a_file(name) else name for name in spec.benchmark
+        ),
+        "retry_failed": False,  # that was for that time
+    }
+    document = spec.model_copy(update=places).model_dump(mode="json")
+    write_whole(spec.results / _KEPT, json.dumps(document, indent=1) + "\n")
+
+
+def kept_spec(results: Path) -> SweepSpec:
+    """The sweep that was begun last with this results folder.
+
+    Raises:
+        SpecError: there is none, or it cannot be read.
+    """
+    path = results / _KEPT
+    remedy = "give the sweep's own command again: it attaches as well"
+    try:
+        return SweepSpec.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecError("no sweep was begun with this results folder", where=str(results), remedy=remedy) from None
+    except (OSError, ValueError) as error:
+        raise SpecError("what was asked of the last sweep cannot be read", where=str(path), remedy=remedy) from error
 
 
 def _document(file: Path) -> Mapping[str, Any]:

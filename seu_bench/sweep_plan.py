@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError
+from seu_bench.execution import Execution
+from seu_bench.loggers import choose_loggers
 from seu_bench.options import did_you_mean
 from seu_bench.resolve import Request, ResolvedRun, names_a_file, resolve
 from seu_bench.runs import find_state
@@ -100,7 +102,6 @@ class SweepPlan:
     def to_make(self, cell: PlannedCell) -> SweepCell:
         """What an executor is given of a cell."""
         from seu_bench.executors import SweepCell
-        from seu_bench.runner import Execution
 
         spec, request = self.spec, cell.configuration.request
         if names_a_file(request.benchmark):
@@ -113,7 +114,7 @@ class SweepPlan:
             keep_weights=spec.keep_weights,
             feature_cache=spec.feature_cache,
         )
-        return SweepCell(cell.run_id, replace(request, seed=cell.seed), execution)
+        return SweepCell(cell.run_id, replace(request, seed=cell.seed), execution, spec.log, spec.log_options)
 
 
 def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
@@ -122,9 +123,10 @@ def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
     All configurations of a seed come before those of the next one, so that each shows early whether it works.
 
     Raises:
-        RequestError: a cell cannot be run, or an option concerns none; all are named.
+        RequestError: a cell cannot be run, an option concerns none, or a logger cannot be had; all are named.
         DataError: a data set that is needed for what is left is not there.
     """
+    choose_loggers(registry, spec.log, spec.log_options)
     notes: list[str] = []
     configurations = _resolved(registry, list(_requests(registry, spec, notes)))
     cells: dict[str, PlannedCell] = {}

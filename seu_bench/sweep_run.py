@@ -25,7 +25,7 @@ _ESTIMATE: Final = 1.0
 GRACE: Final = 60.0
 
 #: ``finished`` and ``failed`` also where it was so before; ``left``: not begun; ``running``: with an executor whose
-#: cells outlive the driver.
+#: cells outlive the driver; also those that wait for their turn there.
 Fate: TypeAlias = Literal["finished", "failed", "interrupted", "held", "lost", "left", "running"]
 
 Answer = TypeVar("Answer")
@@ -206,11 +206,13 @@ class _Driver:
         self._began: dict[str, float] = {}  # until their first progress
         self._results: dict[str, CellResult] = {}
         self._estimated = float("-inf")
+        self._submitted = False
 
     def listen(self) -> Interruption | None:
         """Until every cell has ended; why not until then, where the sweep was stopped."""
         self._watcher.begin(self._plan)
         self._executor.submit([self._plan.to_make(cell) for cell in self._pending.values()])
+        self._submitted = True
         due: Interruption | None = None
         while self._pending:
             if due is None and (due := self._stop.due()) is not None:
@@ -274,10 +276,11 @@ class _Driver:
         if cell.run_id not in self._pending:
             fate: Fate = "finished" if cell.state == "finished" else "failed"
             return CellResult(cell, fate, "" if fate == "finished" else cell.detail, cell.record, made=False)
+        if self._executor.detaches and self._submitted:
+            began = cell.run_id in self._left
+            return CellResult(cell, "running", "it goes on" if began else "it waits for its turn", cell.record)
         if cell.run_id not in self._left:
             return CellResult(cell, "left", "", cell.record, made=False)
-        if self._executor.detaches:
-            return CellResult(cell, "running", "it goes on", cell.record)
         return CellResult(cell, "interrupted", "it was stopped at once", cell.record)
 
     def _tell_time(self) -> None:

@@ -34,6 +34,7 @@ class SweepSpec(Frozen):
         searcher, creator: those of the strategies that take one; empty: each strategy's default.
         options: by key, the values that are combined; a list is several values, so a list as one value is in a list.
         jobs: cells at once, the executor's option of that name.
+        log, log_options: loggers of every cell, and their options by ``<logger>.<option>``.
     """
 
     strategy: _Names = ("seu",)
@@ -55,8 +56,10 @@ class SweepSpec(Frozen):
     checkpoint_every: float | None = Field(None, ge=0)
     keep_weights: StrictBool = True
     retry_failed: StrictBool = False
+    log: tuple[_Name, ...] = ()
+    log_options: dict[str, Any] = Field(default_factory=dict)
 
-    @field_validator("strategy", "benchmark", "searcher", "creator", mode="before")
+    @field_validator("strategy", "benchmark", "searcher", "creator", "log", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         return split_names(value) if isinstance(value, str) else value
@@ -83,6 +86,11 @@ class SweepSpec(Frozen):
             if key.startswith(EXECUTOR) and len(axes[key]) > 1:
                 raise ValueError(f"{key!r} has {len(axes[key])} values: a sweep has one executor")
         return axes
+
+    @field_validator("log_options", mode="before")
+    @classmethod
+    def _keys(cls, value: Any) -> Any:
+        return dict(flattened(value)) if isinstance(value, Mapping) else value
 
     @field_validator("feature_cache", mode="before")
     @classmethod

@@ -55,6 +55,7 @@ def make_cell(cell: SweepCell, tell: Callable[[Event], None], stop: StopRequest 
 
 def _make(cell: SweepCell, tell: Callable[[Event], None], stop: StopRequest | None) -> str:
     """Why the run was not made; empty where it was."""
+    from seu_bench.loggers import add_loggers
     from seu_bench.registry import Registry
     from seu_bench.resolve import resolve
     from seu_bench.runner import execute
@@ -66,6 +67,7 @@ def _make(cell: SweepCell, tell: Callable[[Event], None], stop: StopRequest | No
             f"here this cell is another run, {resolved.spec.run_id}: data or versions are not those that the sweep was "
             "planned with; plan it again"
         )
+    add_loggers(registry, cell.log, cell.log_options, cell.execution.results)
     registry.manager.register(Reporter(cell.run_id, tell), name="seu_bench.sweep_worker")
     execute(registry, resolved, cell.execution, stop=stop)
     return ""

@@ -11,7 +11,8 @@ from torch import Tensor
 from seu_bench.stages import BestWeights, EpochReport, Stage, cosine_rate, set_rate
 
 if TYPE_CHECKING:
-    from seu_bench.strategy import StagedStrategy, TaskData
+    from seu_bench.steps import TaskData
+    from seu_bench.strategy import StagedStrategy
 
 
 class EpochMeter:

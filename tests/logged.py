@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from seu_bench.errors import Interruption
+from seu_bench.execution import Execution
 from seu_bench.hookspecs import hookimpl
 from seu_bench.logger_interface import LoggedRun, LoggedValues
 from seu_bench.loggers import add_loggers
@@ -20,7 +21,7 @@ from seu_bench.plugins import load_plugins
 from seu_bench.record import Record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
-from seu_bench.runner import Execution, execute
+from seu_bench.runner import execute
 from seu_bench.stages import StageProgress
 from seu_bench.stopping import StopRequest
 

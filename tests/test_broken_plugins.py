@@ -19,6 +19,7 @@ from tiny import all_threads, one_thread
 
 import seu_bench_seu.costing
 from seu_bench.errors import PluginError, RunError
+from seu_bench.execution import Execution, Outcome
 from seu_bench.hookspecs import hookimpl
 from seu_bench.interfaces import CreationTask, SearchTask
 from seu_bench.options import Options
@@ -26,7 +27,7 @@ from seu_bench.plugins import load_plugins
 from seu_bench.record import Record, read_record, record_path
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
-from seu_bench.runner import Execution, Outcome, execute
+from seu_bench.runner import execute
 from seu_bench.search_space import Edge, Genotype, uniform_genotype
 from seu_bench.stages import EpochReport, Stage, StageProgress
 from seu_bench.testing.streams import TinyStreams

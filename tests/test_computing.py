@@ -16,6 +16,7 @@ from torch._inductor import config as inductor
 from seu_bench.compiling import CompiledUnits
 from seu_bench.computing import Computing
 from seu_bench.errors import OptionError, RequestError
+from seu_bench.execution import Execution
 from seu_bench.hookspecs import hookimpl
 from seu_bench.interfaces import Cost, Register, Setting, StrategyFactory
 from seu_bench.leaderboard import build_leaderboards
@@ -24,7 +25,7 @@ from seu_bench.plugins import load_plugins
 from seu_bench.record import Record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
-from seu_bench.runner import Execution, execute
+from seu_bench.runner import execute
 from seu_bench.search_space import GENOTYPES, SearchSpace
 from seu_bench.stage_context import computing_in, units_compiled
 from seu_bench.verify import verify

@@ -18,11 +18,12 @@ from torch import nn
 
 from seu_bench.computing import Computing
 from seu_bench.errors import Interruption
+from seu_bench.execution import Execution, Outcome
 from seu_bench.hookspecs import hookimpl
 from seu_bench.record import read_record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
-from seu_bench.runner import Execution, Outcome, execute
+from seu_bench.runner import execute
 from seu_bench.stages import StageProgress
 from seu_bench.stopping import StopRequest
 

@@ -13,12 +13,13 @@ import torch
 
 from seu_bench.checkpoint import CheckpointFolder, read_checkpoint, read_header, write_checkpoint
 from seu_bench.errors import Interruption, ResultsError, RunError, SeuBenchError
+from seu_bench.execution import Execution, Outcome
 from seu_bench.hookspecs import hookimpl
 from seu_bench.packing import pack
 from seu_bench.record import read_record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
-from seu_bench.runner import Execution, Outcome, execute
+from seu_bench.runner import execute
 from seu_bench.stages import StageProgress
 from seu_bench.stopping import StopRequest
 

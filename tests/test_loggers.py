@@ -250,7 +250,7 @@ def test_refused_before_anything_runs(tiny: Path, tmp_path: Path, command: Comma
     """An unknown logger, one that is not installed, options that do not fit, one that cannot be built."""
     plugin = """
 from seu_bench.hookspecs import hookimpl
-from seu_bench.logger_interface import offered
+from seu_bench.installed import offered
 from seu_bench.options import Options
 
 

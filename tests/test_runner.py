@@ -11,11 +11,12 @@ import pytest
 from conftest import Command, Install
 
 from seu_bench.errors import DataAbsentError, OptionError, RunError
+from seu_bench.execution import Execution, Outcome
 from seu_bench.hookspecs import hookimpl
 from seu_bench.record import Record, read_record, record_path
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
-from seu_bench.runner import Execution, Outcome, execute
+from seu_bench.runner import execute
 
 
 def make(results: Path, *watchers: object, restart: bool = False, **asked: Any) -> Outcome:

@@ -42,7 +42,8 @@ from seu_bench.stages import (
     make_sgd,
     set_rate,
 )
-from seu_bench.strategy import TaskData, TrainingStage
+from seu_bench.strategy import TaskData
+from seu_bench.training import TrainingStage
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.factories import MdlCreatorFactory, MdlSearcherFactory
 from seu_bench_seu.options import CreationOptions, SearchOptions

@@ -77,7 +77,7 @@ def test_equal_to_single_runs(command: Command, tmp_path: Path) -> None:
     """A cell's record is that of ``run``; once more there is nothing to do, and the status is 0."""
     common = ("--protocol", "smoke", "-o", "epochs=1", "--device", "cpu")
     asked = ("sweep", "--strategy", "tiny,naive", "--seeds", "0,3", *common, *IN_TURN, "--results", tmp_path / "a")
-    answer = command(*asked)
+    answer = command(*asked, "--log", "tensorboard", "--log-option", f"tensorboard.folder={tmp_path / 'events'}")
     assert answer.status == 0, answer.err
     for strategy in ("tiny", "naive"):
         for seed in (0, 3):
@@ -85,6 +85,7 @@ def test_equal_to_single_runs(command: Command, tmp_path: Path) -> None:
             assert command(*alone).status == 0
     swept, single = records(tmp_path / "a"), records(tmp_path / "b")
     assert swept.keys() == single.keys()
+    assert {path.parent.parent.name for path in (tmp_path / "events").rglob("events.*")} == swept.keys()
     for run_id, record in swept.items():
         assert record.without_times() == single[run_id].without_times()
     # Both are one sweep's, wherever they were made; smoke runs are in no leaderboard.

@@ -127,6 +127,13 @@ def test_equal_cells_once() -> None:
             DataError,
             "  - emnist_letters is absent",
         ),
+        ({"strategy": "naive", "log": "tensorbord"}, RequestError, "(did you mean 'tensorboard'?)"),
+        ({"strategy": "naive", "log_options": {"tensorboard.folder": "x"}}, OptionError, "is of no logger that was"),
+        (
+            {"strategy": "naive", "log": "tensorboard", "log_options": {"tensorboard.foldr": "x"}},
+            OptionError,
+            "(did you mean 'folder'?)",
+        ),
     ],
 )
 def test_refused(asked: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -163,10 +170,13 @@ def test_paths_for_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     benchmark = registry().benchmarks["split_digits"].factory.path
     (tmp_path / "own.toml").write_text(benchmark.read_text())
-    found = plan_sweep(registry(), make_spec({"benchmark": "own.toml", "strategy": "naive", "data_root": "data"}))
+    asked = {"benchmark": "own.toml", "strategy": "naive", "data_root": "data"}
+    logged = {"log": "tensorboard", "log_options": {"tensorboard.folder": "events"}}
+    found = plan_sweep(registry(), make_spec(asked | logged))
     made = found.to_make(found.cells[0])
     assert made.request.benchmark == str(tmp_path / "own.toml")
     assert (made.execution.results, made.execution.data_root) == (tmp_path / "results", tmp_path / "data")
+    assert (made.log, made.log_options) == (("tensorboard",), {"tensorboard.folder": "events"})
     assert type(made).from_json(made.to_json()) == made
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seu_bench.errors import OptionError, SpecError
 from seu_bench.options import parse_value
-from seu_bench.sweep_file import make_spec
+from seu_bench.sweep_file import keep_spec, kept_spec, make_spec
 from seu_bench.sweep_spec import SweepSpec, parse_axes, parse_seeds, split_names, split_values
 
 quick = settings(max_examples=100, deadline=None)
@@ -129,6 +129,9 @@ def test_file(tmp_path: Path) -> None:
         checkpoint_every = 5
         keep_weights = false
         retry_failed = true
+        log = "mlflow,tensorboard"
+        [log_options]
+        mlflow.experiment = "grid"
         [options]
         epochs = [1, 2]
         widths = [[1, 2], [3]]
@@ -157,6 +160,8 @@ def test_file(tmp_path: Path) -> None:
         "checkpoint_every": 5,
         "keep_weights": False,
         "retry_failed": True,
+        "log": ("mlflow", "tensorboard"),
+        "log_options": {"mlflow.experiment": "grid"},
     }
     assert set(spec.axes) == {"epochs", "widths", "searcher.alpha"}
     assert spec.executor_options == {"jobs": 2, "threads": 3}
@@ -227,3 +232,40 @@ def test_documented() -> None:
 
     text = (Path(seu_bench.__file__).parent.parent / "docs" / "sweeps.md").read_text(encoding="utf-8")
     assert [key for key in SweepSpec.model_fields if f"`{key}`" not in text] == []
+
+
+def test_last_sweep_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for again as it was, whatever the working folder; only what had failed is left alone this time."""
+    monkeypatch.chdir(tmp_path)
+    asked: dict[str, Any] = {
+        "strategy": "seu,naive", "benchmark": "split_digits,own.toml", "seeds": "0-2", "data_root": "data",
+        "options": {"epochs": [1, 2], "sizes": [[1, 2], [3]]}, "feature_cache": "2K", "log": "tensorboard",
+        "results": "out", "retry_failed": True,
+    }  # fmt: skip
+    spec = make_spec(asked)
+    keep_spec(spec)
+    kept = kept_spec(tmp_path / "out")
+    assert kept.benchmark == ("split_digits", str(tmp_path / "own.toml"))
+    assert (kept.results, kept.data_root, kept.retry_failed) == (tmp_path / "out", tmp_path / "data", False)
+    places = {"benchmark": spec.benchmark, "results": spec.results, "data_root": spec.data_root, "retry_failed": True}
+    assert kept.model_copy(update=places).model_dump() == spec.model_dump()
+
+
+def test_attaching_to_nothing(command: Command, tmp_path: Path) -> None:
+    """Refused: no sweep was begun there, what is kept of it is damaged, or more was asked for."""
+    none = command("sweep", "--attach", "--results", tmp_path)
+    assert (none.status, "no sweep was begun with this results folder" in none.err) == (2, True)
+    (tmp_path / "sweep.json").write_text('{"strategy": 3}')
+    damaged = command("sweep", "--attach", "--results", tmp_path)
+    assert (damaged.status, "what was asked of the last sweep cannot be read" in damaged.err) == (2, True)
+    more = command("sweep", "--attach", "--strategy", "naive", "--seeds", "0-1")
+    assert (more.status, "takes nothing but --results, and not: strategy, seeds" in more.err) == (2, True)
+
+
+def test_options_of_the_executor_by_name(command: Command, tmp_path: Path) -> None:
+    """They are options of the executor as any other; one that it has not, or that is given twice, is refused."""
+    asked = ("sweep", "--strategy", "naive", "--protocol", "smoke", "--results", tmp_path, "--dry-run")
+    unknown = command(*asked, "--partition", "debug")
+    assert (unknown.status, "'partition' is not an option" in unknown.err) == (2, True)
+    twice = command(*asked, "--gpus", 1, "-o", "executor.gpus=2")
+    assert (twice.status, "option 'executor.gpus' is given twice" in twice.err) == (2, True)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from seu_bench.hookspecs import hookimpl
-from seu_bench.logger_interface import LoggerFactory, RunLogger, offered
+from seu_bench.installed import offered
+from seu_bench.logger_interface import LoggerFactory, RunLogger
 from seu_bench.options import Options
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from scripts.perf.catalogue import Table
+from seu_bench.execution import Execution
 from seu_bench.hookspecs import hookimpl
 from seu_bench.record import Record, StageRecord
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, resolve
-from seu_bench.runner import Execution, execute
+from seu_bench.runner import execute
 from seu_bench.stages import StageProgress
 
 Place: TypeAlias = tuple[str, int]

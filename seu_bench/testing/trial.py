@@ -16,12 +16,13 @@ from avalanche.training.plugins import EvaluationPlugin
 from torch import Tensor, nn
 
 from seu_bench.evaluators import AccuracyMatrix, ModelSizes
+from seu_bench.execution import Execution
 from seu_bench.interfaces import Cost
 from seu_bench.plugins import load_plugins
 from seu_bench.record import Record
 from seu_bench.registry import Registry
 from seu_bench.resolve import Request, ResolvedRun, resolve
-from seu_bench.runner import Execution, execute
+from seu_bench.runner import execute
 from seu_bench.strategy import SilentLogger
 from seu_bench.streams import TaskStream, build_stream
 from seu_bench.testing.streams import TinyStreams

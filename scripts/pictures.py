@@ -1,0 +1,113 @@
+"""The README's pictures: what commands show in a terminal, and the report in a browser, of published records.
+
+    python scripts/pictures.py results/published/sweep docs/pictures
+
+Needs Chromium and its driver on the path (Debian: chromium, chromium-driver), and the packages of the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.text import Text
+from selenium import webdriver
+
+from seu_bench.report.writing import write_report
+
+#: Columns of the terminal; width and height of the browser's window.
+COLUMNS: Final = 132
+WINDOW: Final = (1240, 1180)
+BENCHMARK: Final = "pmnist"
+
+
+def in_a_terminal(command: Sequence[str], folder: Path) -> str:
+    """What a command prints to a terminal, colours and all."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen(command, cwd=folder, stdout=theirs, stderr=theirs, stdin=theirs, env=environment) as process:
+        os.close(theirs)
+        told = b"".join(_chunks(ours))
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{told.decode(errors='replace')}")
+    return told.decode("utf-8").replace("\r\n", "\n")
+
+
+def _chunks(file: int) -> Iterator[bytes]:
+    with os.fdopen(file, "rb", buffering=0) as reader:
+        while True:
+            try:
+                chunk = reader.read(4096)
+            except OSError:  # the other end is closed
+                return
+            if not chunk:
+                return
+            yield chunk
+
+
+def terminal_page(shown: Sequence[tuple[str, str]]) -> str:
+    """Commands and what they printed, as an SVG of a terminal."""
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    for command, told in shown:
+        console.print(Text(f"$ {command}", style="bold"))
+        console.print(Text.from_ansi(told.rstrip("\n")))
+        console.print()
+    return console.export_svg(title="seu-bench").replace("Fira Code", "DejaVu Sans Mono")
+
+
+@contextmanager
+def browser(width: int, height: int) -> Iterator[Any]:
+    """A headless Chromium with a window of this size."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(argument)
+    options.add_argument(f"--window-size={width},{height}")
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(shutil.which("chromedriver"))))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, help="a folder of published records")
+    parser.add_argument("output", type=Path, help="where the pictures go")
+    given = parser.parse_args()
+    given.output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results"
+        shutil.copytree(given.results / "runs", results / "runs")
+        commands = [["seu-bench", "leaderboard", "--benchmark", BENCHMARK]]
+        seu = sorted(path.name for path in (results / "runs").glob(f"{BENCHMARK}-*-seu-seed0-*"))
+        commands += [["seu-bench", "show", run_id, "--plot"] for run_id in seu[:1]]
+        programs = Path(sys.executable).parent
+        shown = [
+            (" ".join(command), in_a_terminal([str(programs / command[0]), *command[1:]], Path(folder)))
+            for command in commands
+        ]
+        terminal = Path(folder) / "terminal.svg"
+        terminal.write_text(terminal_page(shown), encoding="utf-8")
+        page = write_report(results, benchmark=BENCHMARK).page
+        with browser(*WINDOW) as driver:
+            driver.get(page.as_uri())
+            driver.save_screenshot(str(given.output / "report.png"))
+            driver.get(terminal.as_uri())
+            driver.find_element("css selector", "svg").screenshot(str(given.output / "terminal.png"))
+
+
+if __name__ == "__main__":
+    main()
