@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-crash lint types perf audit format clean
+.PHONY: help demo test test-real test-cluster test-crash lint types perf audit format clean
 
 help: ## say what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -19,7 +19,7 @@ demo: $(READY) ## SEU learns five tasks on scikit-learn's digits
 	$(BIN)/seu-bench run --strategy seu --benchmark split_digits
 
 test: lint types ## lint, types, then all tests but the slow ones
-	$(BIN)/python -m pytest -W error -m "not slow and not crash" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -W error -m "not slow and not crash and not cluster" -n 2 --dist loadfile
 
 lint: $(READY) ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -30,6 +30,9 @@ types: $(READY) ## mypy, strict
 
 test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minutes each
 	$(BIN)/python -m pytest -W error -m "slow" tests
+
+test-cluster: $(READY) ## sweeps on a real Ray and on a real Slurm, which is started as root where it is installed
+	$(BIN)/python -m pytest -W error -m "cluster" tests
 
 test-crash: $(READY) ## kill runs at many points of every stage and go on with them; half an hour
 	$(BIN)/python -m pytest -W error -m "crash" tests

@@ -27,8 +27,8 @@ from selenium import webdriver
 from seu_bench.report.writing import write_report
 
 #: Columns of the terminal; width and height of the browser's window.
-COLUMNS: Final = 132
-WINDOW: Final = (1240, 1180)
+COLUMNS: Final = 104
+WINDOW: Final = (1480, 1240)
 BENCHMARK: Final = "pmnist"
 
 
@@ -92,8 +92,8 @@ def main() -> None:
         results = Path(folder) / "results"
         shutil.copytree(given.results / "runs", results / "runs")
         commands = [["seu-bench", "leaderboard", "--benchmark", BENCHMARK]]
-        seu = sorted(path.name for path in (results / "runs").glob(f"{BENCHMARK}-*-seu-seed0-*"))
-        commands += [["seu-bench", "show", run_id, "--plot"] for run_id in seu[:1]]
+        runs = sorted(path.name for path in (results / "runs").glob(f"{BENCHMARK}-*-naive-seed0-*"))
+        commands += [["seu-bench", "show", run_id, "--plot"] for run_id in runs[:1]]
         programs = Path(sys.executable).parent
         shown = [
             (" ".join(command), in_a_terminal([str(programs / command[0]), *command[1:]], Path(folder)))

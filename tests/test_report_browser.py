@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from report_records import HOSTILE, published, put, put_all, with_curves
+from test_local_executor import within
 
 from seu_bench.report.plan import Limits
 from seu_bench.report.writing import write_report
@@ -66,6 +67,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def driver(page: Path) -> Iterator[Any]:
     with browser() as found:
         found.get(page.as_uri())
+        # On a busy machine the driver was seen to come back while the end of the page was not read yet.
+        ready = "return document.readyState === 'complete' && document.querySelector('main + script') !== null"
+        assert within(60, lambda: bool(found.execute_script(ready)))
         yield found
 
 

@@ -319,6 +319,16 @@ class TestLearning:
         assert len(legend(figure)) == 5
         assert f"{accuracies[-1]:.1f}" in picture.alt
 
+    def test_order_and_single_epochs(self) -> None:
+        """Stages come as a task has them, though the first task has not all; a single epoch is at a whole number."""
+        records = [with_curves(record, search=4, creation=1, training=6) for record in runs("seu")]
+        picture = learning_curves(of(*records))
+        assert picture is not None
+        axes = picture.draw().axes
+        assert [panel.get_title() for panel in axes[:3]] == ["search", "creation", "training"]
+        assert [panel.get_xlim() for panel in axes[3:]] == [(0.95, 4.05), (0.5, 1.5), (0.95, 6.05)]
+        assert [tick for tick in axes[4].get_xticks() if 0.5 <= tick <= 1.5] == [1]
+
     def test_records_without(self) -> None:
         assert learning_curves(of(*runs("seu"))) is None
 

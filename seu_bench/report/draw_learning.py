@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,7 @@ def learning_curves(configuration: Configuration) -> Picture | None:
         below = legend_height(labels, 3)
         figure, axes = panels(2 * len(kinds), len(kinds), (2.7, 1.6), Margins(down=0.2), below, shared=False)
         for column, kind in enumerate(kinds):
+            epochs = max(len(loss.mean) for loss, _ in stages[kind].values())
             for task in shown:
                 if task in stages[kind]:
                     loss, accuracy = stages[kind][task]
@@ -44,7 +46,11 @@ def learning_curves(configuration: Configuration) -> Picture | None:
                     _curve(axes[len(kinds) + column], accuracy, task)
             axes[column].set_title(short(kind, 30))
             axes[len(kinds) + column].set_xlabel("epoch")
-            whole_numbers(axes[len(kinds) + column].xaxis)
+            axes[len(kinds) + column].set_xlim(*((0.95, epochs + 0.05) if epochs > 1 else (0.5, 1.5)))
+            if epochs > 1:
+                whole_numbers(axes[len(kinds) + column].xaxis)
+            else:
+                axes[len(kinds) + column].set_xticks([1])
         axes[0].set_ylabel("loss (per image)")
         axes[len(kinds)].set_ylabel("accuracy (%)")
         handles = [
@@ -81,10 +87,20 @@ def _stages(runs: tuple[Record, ...]) -> dict[str, dict[int, tuple[Spread, Sprea
             if 0 < max(len(stage.losses), len(stage.accuracies)) <= MOST_EPOCHS:
                 found.setdefault(stage.name, {}).setdefault(stage.task, []).append(stage)
     whole = {
-        kind: {task: _spreads(stages) for task, stages in sorted(of_tasks.items()) if len(stages) == len(runs)}
-        for kind, of_tasks in list(found.items())[:MOST_STAGES]
+        kind: {task: _spreads(stages) for task, stages in sorted(found[kind].items()) if len(stages) == len(runs)}
+        for kind in _in_order(runs, found)[:MOST_STAGES]
     }
     return {kind: of_tasks for kind, of_tasks in whole.items() if of_tasks}
+
+
+def _in_order(runs: tuple[Record, ...], kinds: Iterable[str]) -> list[str]:
+    """Kinds of stages as a task has them; not each task has all, such as the first one of SEU no creation."""
+    by_task: dict[tuple[int, int], list[str]] = {}
+    for number, run in enumerate(runs):
+        for stage in run.stages:
+            by_task.setdefault((number, stage.task), []).append(stage.name)
+    fullest = max(by_task.values(), key=len, default=[])
+    return sorted(kinds, key=lambda kind: fullest.index(kind) if kind in fullest else len(fullest))
 
 
 def _spreads(stages: list[StageRecord]) -> tuple[Spread, Spread]:

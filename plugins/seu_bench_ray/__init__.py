@@ -1,0 +1,62 @@
+"""Cells of a sweep as tasks of Ray (``--executor ray``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from seu_bench.executors import Executor, ExecutorFactory
+from seu_bench.hookspecs import hookimpl
+from seu_bench.installed import offered
+from seu_bench.options import Options
+
+if TYPE_CHECKING:
+    from seu_bench.interfaces import Register
+
+
+class RayOptions(Options):
+    """Which Ray, and what each cell is given of it."""
+
+    address: str | None = Field(
+        None,
+        min_length=1,
+        description="of a cluster: auto, HOST:PORT or ray://HOST:PORT; else a Ray of this machine's own",
+    )
+    cpus: float = Field(1.0, gt=0, description="cores of each cell, which are its threads; may be a fraction")
+    gpus: float | None = Field(
+        None, ge=0, description="cards of each cell, may be a fraction such as 0.25; else 1 with --device cuda, or 0"
+    )
+    jobs: int | None = Field(None, ge=1, description="cells at once at most; else as many as Ray has room for")
+    retries: int = Field(3, ge=0, description="how often a cell is begun again whose worker was lost")
+
+
+class RayFactory:
+    """Tasks of Ray, on this machine or on a cluster."""
+
+    summary = "tasks of Ray: fractions of cards, several machines, lost workers begun again"
+    options: type[Options] = RayOptions
+    detaches = False
+
+    def build(self, options: RayOptions, device: str) -> Executor:
+        """Connect to Ray, or start one.
+
+        Raises:
+            RequestError: nobody answers at the address, or a cell asks for more than there is.
+        """
+        from seu_bench_ray.connection import Connection
+        from seu_bench_ray.executor import RayExecutor
+
+        connection = Connection(options.address)
+        try:
+            gpus = float(connection.wants_card(device)) if options.gpus is None else options.gpus
+            return RayExecutor(connection, options.cpus, gpus, options.jobs, options.retries)
+        except BaseException:
+            connection.close()
+            raise
+
+
+@hookimpl
+def register_executors(register: Register[ExecutorFactory]) -> None:
+    """Offer ``ray``."""
+    register("ray", offered(RayFactory(), "ray", "ray"))

@@ -1,0 +1,183 @@
+"""The executor: cells as tasks of Ray, which tell one actor how they go on."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ray
+from ray.exceptions import RayError, RayTaskError, TaskCancelledError
+
+from seu_bench.environment import installed_versions
+from seu_bench.executors import Ended, Event, Noticed, Started, SweepCell, event_from_json
+from seu_bench.local_executor import with_share
+from seu_bench.wording import printable
+from seu_bench_ray.connection import Connection
+from seu_bench_ray.marks import Marks
+from seu_bench_ray.work import Asked, Mailbox, make_asked
+
+#: Seconds between two looks at what cells told.
+_LOOK: Final = 0.1
+#: Seconds that cells have to stop when the driver leaves; they need two and the time of writing a checkpoint.
+_PATIENCE: Final = 10.0
+#: Cells given to Ray beyond those it has room for, so that a cluster that can grow sees what is wanted.
+_AHEAD: Final = 16
+
+
+@dataclass
+class _Given:
+    """A cell that was given to Ray.
+
+    Attributes:
+        attempts: how often.
+        has_begun: whether the present attempt has told of itself.
+    """
+
+    cell: SweepCell
+    attempts: int = 0
+    has_begun: bool = False
+    reference: Any = None
+
+
+class RayExecutor:
+    """Cells as tasks.
+
+    Args:
+        connection: is closed with the executor.
+        cpus, gpus: of each cell.
+        jobs: cells at once at most; ``None``: as many as Ray has room for.
+        retries: how often a cell is begun again whose worker was lost.
+    """
+
+    def __init__(self, connection: Connection, cpus: float, gpus: float, jobs: int | None, retries: int) -> None:
+        self._connection = connection
+        self._room = connection.room(cpus, gpus)
+        self.slots = self._room if jobs is None else min(jobs, self._room)
+        self._most = self._room + _AHEAD if jobs is None else jobs
+        self._retries = retries
+        self._threads = max(1, math.floor(cpus))
+        mailbox: Any = ray.remote(num_cpus=0, max_restarts=0)(Mailbox)
+        self._mailbox: Any = mailbox.remote()
+        # Ray would begin a lost task again by itself, and nobody would hear of it.
+        self._task: Any = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(make_asked)
+        self._versions = installed_versions()
+        self._marks = Marks()
+        self._waiting: deque[_Given] = deque()
+        self._running: dict[str, _Given] = {}
+        self._told: deque[Event] = deque()
+        self._cancelled = False
+
+    def submit(self, cells: Sequence[SweepCell]) -> None:
+        """Give Ray as many as it has room for, and some more."""
+        beside = max(1, math.ceil(self.slots / self._connection.machines))
+        self._waiting.extend(_Given(with_share(cell, beside)) for cell in cells)
+        self._fill()
+
+    def wait(self, seconds: float) -> Sequence[Event]:
+        """What cells told; those whose worker was lost begin again."""
+        until = time.monotonic() + seconds
+        while True:
+            over = self._over()  # before what was told is taken: an end comes after all else of its cell
+            self._take()
+            for given in over:
+                self._end(given)
+            self._fill()
+            left = until - time.monotonic()
+            if self._told or left <= 0:
+                events = tuple(self._told)
+                self._told.clear()
+                return events
+            time.sleep(min(_LOOK, left))
+
+    def cancel(self) -> None:
+        """Ask all to stop."""
+        self._cancelled = True
+        while self._waiting:
+            self._told.append(_not_begun(self._waiting.popleft().cell))
+        for given in self._running.values():
+            if not given.has_begun:
+                ray.cancel(given.reference)
+        ray.get(self._mailbox.stop.remote())
+
+    def close(self) -> None:
+        """Ask what still runs to stop, and end what does not."""
+        try:
+            references = [given.reference for given in self._running.values()]
+            with contextlib.suppress(RayError):
+                if references:
+                    ray.get(self._mailbox.stop.remote(), timeout=_PATIENCE)
+                    ray.wait(references, num_returns=len(references), timeout=_PATIENCE)
+                for reference in references:
+                    ray.cancel(reference, force=True)
+                ray.kill(self._mailbox)
+        finally:
+            self._marks.remove()
+            self._connection.close()
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._running) < self._most and not self._cancelled:
+            given = self._waiting.popleft()
+            given.attempts += 1
+            given.has_begun = False
+            mark = self._marks.left_in(given.cell.execution.results)
+            asked = Asked(given.cell.to_json(), self._versions, mark, self._threads)
+            given.reference = self._task.remote(asked, self._mailbox)
+            self._running[given.cell.run_id] = given
+
+    def _over(self) -> list[_Given]:
+        by_reference = {given.reference: given for given in self._running.values()}
+        if not by_reference:
+            return []
+        ready, _ = ray.wait(list(by_reference), num_returns=len(by_reference), timeout=0, fetch_local=False)
+        return [by_reference[reference] for reference in ready]
+
+    def _take(self) -> None:
+        told: list[str] = ray.get(self._mailbox.take.remote())
+        for event in map(event_from_json, told):
+            given = self._running.get(event.run_id)
+            if given is None:
+                continue  # of an attempt that was lost
+            if isinstance(event, Started):
+                if given.has_begun:
+                    continue
+                given.has_begun = True
+                if given.attempts > 1:
+                    continue  # it has begun before, and goes on
+            self._told.append(event)
+
+    def _end(self, given: _Given) -> None:
+        cell = given.cell
+        del self._running[cell.run_id]
+        try:
+            ended = Ended.model_validate_json(ray.get(given.reference))
+        except TaskCancelledError:
+            ended = _not_begun(cell)
+        except RayTaskError as error:  # what the worker raised: it has not even the modules, or a defect
+            ended = Ended(run_id=cell.run_id, status="failed", message=_last_line(error))
+        except RayError as error:
+            if self._cancelled:
+                ended = Ended(run_id=cell.run_id, status="lost", message=f"its worker is gone: {_last_line(error)}")
+            elif given.attempts <= self._retries:
+                told = f"its worker is gone ({type(error).__name__}); the cell is begun again"
+                self._told.append(Noticed(run_id=cell.run_id, message=told))
+                self._waiting.appendleft(given)
+                return
+            else:
+                times = f"{given.attempts} time{'s' if given.attempts != 1 else ''}"
+                message = f"its worker was lost {times}, the last time by {_last_line(error)}"
+                ended = Ended(run_id=cell.run_id, status="lost", message=message)
+        self._told.append(ended)
+
+
+def _not_begun(cell: SweepCell) -> Ended:
+    return Ended(run_id=cell.run_id, status="interrupted", message="it was not begun")
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {printable(lines[-1])[:500]}" if lines else type(error).__name__

@@ -1,0 +1,37 @@
+"""Files by which a worker on another machine knows that its results folder is the driver's."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from uuid import uuid4
+
+from seu_bench.files import write_whole
+
+
+class Marks:
+    """One file in each results folder, for as long as a sweep goes on."""
+
+    def __init__(self) -> None:
+        self._name = f".sweep-{uuid4().hex}"
+        self._left: dict[Path, Path] = {}
+
+    def left_in(self, results: Path) -> str:
+        """The mark of a folder, which is made with it.
+
+        Raises:
+            ResultsError: it cannot be written there.
+        """
+        if results not in self._left:
+            results.mkdir(parents=True, exist_ok=True)
+            self._left[results] = results / self._name
+            write_whole(self._left[results], "")
+        return str(self._left[results])
+
+    def remove(self) -> None:
+        """Remove them all, and folders that hold nothing else."""
+        for results, mark in self._left.items():
+            with contextlib.suppress(OSError):
+                mark.unlink(missing_ok=True)
+                results.rmdir()
+        self._left.clear()

@@ -1,0 +1,127 @@
+"""What runs on Ray's workers: a cell, and the actor that all cells tell and that tells them to stop."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from seu_bench.errors import Interruption
+from seu_bench.executors import Ended, Event, Started, SweepCell
+from seu_bench.stopping import StopRequest
+
+#: Seconds between two questions whether to stop.
+_ASK: Final = 1.0
+
+
+class Mailbox:
+    """The actor: keeps what cells tell until the driver takes it."""
+
+    def __init__(self) -> None:
+        self._told: list[str] = []
+        self._stops = False
+
+    def tell(self, event: str) -> None:
+        """An event, as JSON."""
+        self._told.append(event)
+
+    def take(self) -> list[str]:
+        """What was told since the last call."""
+        told, self._told = self._told, []
+        return told
+
+    def stop(self) -> None:
+        """Have all cells stop where nothing is lost."""
+        self._stops = True
+
+    def stops(self) -> bool:
+        """Whether they are to."""
+        return self._stops
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a worker needs to make a cell.
+
+    Attributes:
+        cell: as JSON.
+        versions: of the driver's packages; who has others must not make the cell.
+        mark: a file in the results folder, by which a worker knows that its folder is the driver's.
+        threads: to compute with.
+    """
+
+    cell: str
+    versions: dict[str, str]
+    mark: str
+    threads: int
+
+
+def make_asked(asked: Asked, mailbox: Any) -> str:
+    """Make a cell in this process; how it ended, as JSON."""
+    import ray
+
+    cell = SweepCell.from_json(asked.cell)
+    sent: list[Any] = []
+
+    def tell(event: Event) -> None:
+        sent[:] = [mailbox.tell.remote(event.model_dump_json())]  # one actor's calls from one caller keep their order
+
+    tell(Started(run_id=cell.run_id, where=socket.gethostname()))
+    fault = fault_here(asked, cell)
+    if fault is not None:
+        ended = Ended(run_id=cell.run_id, status="failed", message=fault)
+    else:
+        ended = _made(asked, cell, tell, mailbox)
+    ray.get(sent)  # all has arrived before the end is known
+    return ended.model_dump_json()
+
+
+def _made(asked: Asked, cell: SweepCell, tell: Any, mailbox: Any) -> Ended:
+    import torch
+
+    from seu_bench.sweep_worker import make_cell
+
+    torch.set_num_threads(asked.threads)
+    stop, over = StopRequest(), threading.Event()
+    watch = threading.Thread(target=_watch, args=(mailbox, stop, over), daemon=True)
+    watch.start()
+    try:
+        return make_cell(cell, tell, stop)
+    finally:
+        over.set()
+        watch.join()
+
+
+def _watch(mailbox: Any, stop: StopRequest, over: threading.Event) -> None:
+    """Ask until the cell is made."""
+    import ray
+    from ray.exceptions import RayError
+
+    while not over.wait(_ASK):
+        try:
+            stops = ray.get(mailbox.stops.remote())
+        except RayError:
+            stops = True  # the driver is gone
+        if stops:
+            stop.ask(Interruption("stopped with its sweep", 143))
+            return
+
+
+def fault_here(asked: Asked, cell: SweepCell) -> str | None:
+    """Why this worker must not make the cell."""
+    from seu_bench.environment import installed_versions
+
+    here = installed_versions()
+    other = [
+        f"{name} {here.get(name, 'none')} in place of {version}"
+        for name, version in asked.versions.items()
+        if here.get(name) != version
+    ]
+    host = socket.gethostname()
+    if other:
+        return f"the worker on {host} has other versions than the sweep's own process: {', '.join(other)}"
+    if not Path(asked.mark).exists():
+        return f"the results folder {cell.execution.results} is not shared with {host}: it is another one there"
+    return None

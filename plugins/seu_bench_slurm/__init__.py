@@ -1,0 +1,61 @@
+"""Cells of a sweep as jobs of Slurm (``--executor slurm``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from seu_bench.executors import Executor, ExecutorFactory
+from seu_bench.hookspecs import hookimpl
+from seu_bench.installed import offered
+from seu_bench.options import Options
+
+if TYPE_CHECKING:
+    from seu_bench.interfaces import Register
+
+
+class SlurmOptions(Options):
+    """What each job is given, and where."""
+
+    partition: str | None = Field(None, min_length=1, description="else the cluster's default")
+    time: int = Field(240, ge=1, description="minutes of a job; a cell that is not finished by then goes on in another")
+    cpus: int = Field(1, ge=1, description="cores of each cell, which are its threads")
+    gpus: int | None = Field(None, ge=0, description="cards of each cell; else 1 with --device cuda, or 0")
+    memory: float | None = Field(None, gt=0, description="GiB of each cell; else the partition's default")
+    jobs: int | None = Field(None, ge=1, description="cells at once at most; else as many as Slurm lets run")
+    account: str | None = Field(None, min_length=1, description="whom the time is charged to")
+    qos: str | None = Field(None, min_length=1, description="quality of service")
+    constraint: str | None = Field(None, min_length=1, description="features that a node must have")
+    spare: float = Field(
+        60.0,
+        ge=0,
+        description="seconds before a job's time is over by which it must have stopped and queued itself again",
+    )
+    retries: int = Field(3, ge=0, description="how often a cell is submitted again whose job was lost")
+
+
+class SlurmFactory:
+    """Jobs of Slurm, in arrays."""
+
+    summary = "job arrays of Slurm; cells go on when the sweep's own process leaves"
+    options: type[Options] = SlurmOptions
+    detaches = True
+
+    def build(self, options: SlurmOptions, device: str) -> Executor:
+        """Look whether Slurm answers and has such a partition.
+
+        Raises:
+            RequestError: it does not, or has not.
+        """
+        from seu_bench_slurm.executor import SlurmExecutor
+        from seu_bench_slurm.queue import check_partition
+
+        check_partition(options.partition)
+        return SlurmExecutor(options, device)
+
+
+@hookimpl
+def register_executors(register: Register[ExecutorFactory]) -> None:
+    """Offer ``slurm``."""
+    register("slurm", offered(SlurmFactory(), "slurm", "submitit"))

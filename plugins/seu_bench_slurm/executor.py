@@ -1,0 +1,194 @@
+"""The executor: cells as elements of job arrays, which tell by files how they go on, whether or not anybody reads."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import submitit
+from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+from seu_bench.errors import RequestError
+from seu_bench.executors import Ended, Event, Noticed, Started, SweepCell
+from seu_bench.wording import printable
+from seu_bench_slurm import SlurmOptions
+from seu_bench_slurm.job import CellJob
+from seu_bench_slurm.notes import Note, jobs_folder, last_words, new_events, read_events, read_note, write_note
+from seu_bench_slurm.queue import JOB_NAME, cancel, living_jobs
+
+#: Seconds between two looks at the files of cells, and at Slurm's queue, which many may ask.
+_LOOK: Final = 0.5
+_ASK: Final = 5.0
+#: Seconds that a shared file system may keep the last lines of a job that is gone to itself.
+_LATE: Final = 15.0
+#: Elements of an array at most; clusters allow a thousand unless they were told otherwise.
+_ARRAY: Final = 1000
+
+
+@dataclass
+class _Job:
+    """A cell's present job.
+
+    Attributes:
+        attempts: submissions by this driver.
+        read: bytes of its events that were read.
+        missed: when Slurm did not know it any more for the first time.
+    """
+
+    cell: SweepCell
+    note: Note
+    attempts: int
+    read: int = 0
+    missed: float | None = None
+    has_begun: bool = False
+
+
+class SlurmExecutor:
+    """Cells as jobs.
+
+    Args:
+        options: what each is given.
+        device: what ``--device`` says.
+    """
+
+    slots: int | None = None  # nobody knows how many Slurm lets run
+
+    def __init__(self, options: SlurmOptions, device: str) -> None:
+        self._options = options
+        self._gpus = (1 if device.startswith("cuda") else 0) if options.gpus is None else options.gpus
+        self._jobs: dict[str, _Job] = {}
+        self._told: deque[Event] = deque()
+        self._asked = float("-inf")
+
+    def submit(self, cells: Sequence[SweepCell]) -> None:
+        """Submit those that have no job; take up those that have.
+
+        Raises:
+            RequestError: Slurm refuses.
+        """
+        living = living_jobs()
+        new: list[SweepCell] = []
+        for cell in cells:
+            known = read_note(cell)
+            if known is not None and known.job in living:
+                self._jobs[cell.run_id] = _Job(cell, known, 1)
+            else:
+                new.append(cell)
+        self._submit([(cell, 1) for cell in new])
+
+    def wait(self, seconds: float) -> Sequence[Event]:
+        """What cells told; those whose job was lost are submitted again."""
+        until = time.monotonic() + seconds
+        while True:
+            for job in list(self._jobs.values()):
+                self._read(job)
+            if time.monotonic() - self._asked >= _ASK and self._jobs:
+                self._asked = time.monotonic()
+                self._look_for_lost(living_jobs())
+            left = until - time.monotonic()
+            if self._told or left <= 0:
+                events = tuple(self._told)
+                self._told.clear()
+                return events
+            time.sleep(min(_LOOK, left))
+
+    def cancel(self) -> None:
+        """End all jobs; those that run write checkpoints first."""
+        cancel([job.note.job for job in self._jobs.values()])
+
+    def close(self) -> None:
+        """Jobs go on; the next driver takes them up."""
+        self._jobs.clear()
+
+    # ------------------------------------------------------------------ to Slurm
+
+    def _submit(self, asked: Sequence[tuple[SweepCell, int]]) -> None:
+        """Submit cells, with the number of the attempt."""
+        by_results: dict[Path, list[tuple[SweepCell, int]]] = {}
+        for cell, attempt in asked:
+            by_results.setdefault(cell.execution.results, []).append((cell, attempt))
+        for results, there in by_results.items():
+            for first in range(0, len(there), _ARRAY):
+                part = there[first : first + _ARRAY]
+                notes = self._submit_array(results, [cell for cell, _ in part])
+                for (cell, attempt), note in zip(part, notes, strict=True):
+                    self._jobs[cell.run_id] = _Job(cell, note, attempt)
+                    write_note(cell, note)
+
+    def _submit_array(self, results: Path, cells: Sequence[SweepCell]) -> list[Note]:
+        seconds = max(1.0, 60.0 * self._options.time - self._options.spare)
+        work = [CellJob(cell.to_json(), str(new_events(cell)), seconds, self._options.cpus) for cell in cells]
+        submitter: Any = submitit.SlurmExecutor(folder=jobs_folder(results))
+        try:
+            submitter.update_parameters(**self._parameters())
+            with submitter.batch():
+                jobs = [submitter.submit(job) for job in work]
+        except (FailedJobError, FailedSubmissionError, RuntimeError, OSError) as error:
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            raise RequestError(
+                f"Slurm refuses the jobs: {printable(lines[-1]) if lines else type(error).__name__}",
+                where="executor 'slurm'",
+                remedy="correct what it names with -o executor.KEY=VALUE (seu-bench list executors shows the keys)",
+            ) from error
+        return [Note(job.job_id, Path(made.events)) for job, made in zip(jobs, work, strict=True)]
+
+    def _parameters(self) -> dict[str, Any]:
+        options = self._options
+        given: dict[str, Any] = {
+            "job_name": JOB_NAME,
+            "partition": options.partition,
+            "time": options.time,
+            "cpus_per_task": options.cpus,
+            "gpus_per_node": self._gpus or None,
+            "mem": None if options.memory is None else f"{round(options.memory * 1024)}M",
+            "account": options.account,
+            "qos": options.qos,
+            "constraint": options.constraint,
+            "array_parallelism": options.jobs,
+            # A job looks at the time itself. This comes where it did not, and up to a minute earlier than is said.
+            "signal_delay_s": max(1, round(options.spare / 6)),
+            "additional_parameters": {"requeue": True},
+        }
+        return {key: value for key, value in given.items() if value is not None}
+
+    # ------------------------------------------------------------------ from jobs
+
+    def _read(self, job: _Job) -> None:
+        events, job.read = read_events(job.note.events, job.read)
+        for event in events:
+            if isinstance(event, Started):
+                if job.has_begun:
+                    continue  # it was queued again, and goes on
+                job.has_begun = True
+            if isinstance(event, Ended):
+                if event.status == "interrupted":
+                    continue  # by Slurm: whether the job is queued again is seen in the queue
+                del self._jobs[job.cell.run_id]
+                self._told.append(event)
+                return
+            self._told.append(event)
+
+    def _look_for_lost(self, living: set[str]) -> None:
+        again: list[tuple[SweepCell, int]] = []
+        now = time.monotonic()
+        for job in list(self._jobs.values()):
+            if job.note.job in living:
+                job.missed = None
+            elif job.missed is None:
+                job.missed = now
+            elif now - job.missed > _LATE:
+                del self._jobs[job.cell.run_id]
+                if job.attempts <= self._options.retries:
+                    told = f"its job {job.note.job} is gone; the cell is submitted again"
+                    self._told.append(Noticed(run_id=job.cell.run_id, message=told))
+                    again.append((job.cell, job.attempts + 1))
+                else:
+                    last = last_words(job.cell.execution.results, job.note.job)
+                    message = f"its jobs were lost {job.attempts} times, the last one with: {last}"
+                    self._told.append(Ended(run_id=job.cell.run_id, status="lost", message=message))
+        if again:
+            self._submit(again)

@@ -1,0 +1,74 @@
+"""What runs in a job: one cell, which is queued again when its time is over before it is finished."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from seu_bench.errors import Interruption
+from seu_bench.executors import Event, Noticed, Started, SweepCell
+from seu_bench.stopping import OUT_OF_TIME, StopRequest
+
+#: What submitit has Slurm send before a job's time is over.
+WARNING: Final = signal.SIGUSR2
+#: Seconds that Slurm takes to end a job that it was told to queue again.
+_TO_BE_ENDED: Final = 300.0
+
+
+@dataclass(frozen=True)
+class CellJob:
+    """The function that submitit calls.
+
+    Attributes:
+        cell: as JSON.
+        events: where events go, a line of JSON each.
+        seconds: until the run must have stopped and the job is queued again.
+        threads: to compute with.
+    """
+
+    cell: str
+    events: str
+    seconds: float
+    threads: int
+
+    def __call__(self) -> str:
+        """Make the cell; how it ended."""
+        stop = StopRequest(self.seconds)
+
+        def nearly_over(_number: int, _frame: FrameType | None) -> None:
+            stop.ask(Interruption("the time of its job is nearly over", OUT_OF_TIME))
+
+        # In place of submitit's own, which would give up the cell at once. Slurm sends it before a job's time is over.
+        signal.signal(WARNING, nearly_over)
+        import torch
+
+        from seu_bench.sweep_worker import make_cell
+
+        torch.set_num_threads(self.threads)
+        cell = SweepCell.from_json(self.cell)
+        self.tell(Started(run_id=cell.run_id, where=socket.gethostname()))
+        with stop.on_signals():  # Slurm ends jobs by SIGTERM, and kills them a little later
+            ended = make_cell(cell, self.tell, stop)
+        due = stop.due()
+        if ended.status == "interrupted" and due is not None and due.status == OUT_OF_TIME:
+            self._queue_again(cell)
+        self.tell(ended)
+        return ended.status
+
+    def tell(self, event: Event) -> None:
+        """Append a line; one write, so that no reader sees a part of it."""
+        with Path(self.events).open("ab", buffering=0) as file:
+            file.write(event.model_dump_json().encode() + b"\n")
+
+    def _queue_again(self, cell: SweepCell) -> None:
+        told = "its job's time is over; it is queued again, and goes on from its checkpoint"
+        self.tell(Noticed(run_id=cell.run_id, message=told))
+        subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=60)
+        time.sleep(_TO_BE_ENDED)  # Slurm ends this process; going on would tell of an end that is none

@@ -1,0 +1,88 @@
+"""What lies in ``<results>/slurm``: which job makes which cell, what it told, and what it printed."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from seu_bench.executors import Event, SweepCell, event_from_json
+from seu_bench.files import write_whole
+from seu_bench.wording import printable
+
+#: The folder in a results folder.
+FOLDER: Final = "slurm"
+
+
+@dataclass(frozen=True)
+class Note:
+    """Which job makes a cell.
+
+    Attributes:
+        job: its id, ``12_3`` for an element of an array.
+        events: the file of what it tells.
+    """
+
+    job: str
+    events: Path
+
+
+def jobs_folder(results: Path) -> Path:
+    """Where submitit keeps what it gives to jobs, and what they print."""
+    return results / FOLDER / "jobs"
+
+
+def new_events(cell: SweepCell) -> Path:
+    """A file for what a job of this cell will tell; no other job has it."""
+    folder = cell.execution.results / FOLDER / "events"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{cell.run_id}-{time.time_ns()}.jsonl"
+
+
+def write_note(cell: SweepCell, note: Note) -> None:
+    """Keep it for the next driver."""
+    text = json.dumps({"job": note.job, "events": note.events.name})
+    write_whole(_place(cell), text + "\n")
+
+
+def read_note(cell: SweepCell) -> Note | None:
+    """The last job that was made for a cell; ``None``: none, or nobody can say."""
+    try:
+        document = json.loads(_place(cell).read_text(encoding="utf-8"))
+        job, name = str(document["job"]), Path(str(document["events"])).name
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return Note(job, cell.execution.results / FOLDER / "events" / name)
+
+
+def read_events(file: Path, begin: int) -> tuple[list[Event], int]:
+    """The events from byte ``begin`` on, whole lines only, and where the next ones will begin."""
+    try:
+        with file.open("rb") as lines:
+            lines.seek(begin)
+            text = lines.read()
+    except FileNotFoundError:
+        return [], begin
+    whole = text[: text.rfind(b"\n") + 1]
+    found: list[Event] = []
+    for line in whole.splitlines():
+        try:
+            found.append(event_from_json(line))
+        except ValueError:
+            continue
+    return found, begin + len(whole)
+
+
+def last_words(results: Path, job: str) -> str:
+    """The last line that a job printed, and where the rest is."""
+    for file in sorted(jobs_folder(results).glob(f"{job}_*.err")):
+        lines = [line for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        if lines:
+            return f"{printable(lines[-1])[:500]} ({file})"
+    return f"it printed nothing (see {jobs_folder(results)})"
+
+
+def _place(cell: SweepCell) -> Path:
+    return cell.execution.results / FOLDER / "cells" / f"{cell.run_id}.json"
