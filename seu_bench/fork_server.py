@@ -8,6 +8,7 @@ its copies may do all of that.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -28,6 +29,18 @@ AVAILABLE: Final = sys.platform == "linux"
 
 #: Bytes of a message at the most: a number and a few variables of the environment.
 _MESSAGE: Final = 65536
+#: Modules that each cell imports sooner or later, and all that they import; the last for scikit-learn's digits.
+_NEEDED: Final = (
+    "seu_bench.keeping",
+    "seu_bench.logbook",
+    "seu_bench.model_file",
+    "seu_bench.opening",
+    "seu_bench.runner",
+    "seu_bench.strategy",
+    "seu_bench.streams",
+    "seu_bench.sweep_worker",
+    "sklearn.datasets",
+)
 #: Standard input, output and error.
 _FILES: Final = 3
 
@@ -199,10 +212,12 @@ def serve(channel: socket.socket) -> None:
 
 
 def import_all() -> None:
-    """What takes long and every cell needs, whatever it learns with."""
-    import seu_bench.strategy
-    import seu_bench.streams
-    import seu_bench.sweep_worker  # noqa: F401
+    """What takes long and cells need, whatever they learn with: ours, Avalanche's, and the outer modules of plugins."""
+    from seu_bench.registry import Registry
+
+    for name in _NEEDED:
+        importlib.import_module(name)
+    Registry()
 
 
 def _tell_ends(channel: socket.socket, children: dict[int, int]) -> None:
