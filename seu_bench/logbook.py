@@ -54,6 +54,9 @@ class Logbook:
         self._seconds_before = 0.0
         self._memory_before = 0
         self._features_before = 0
+        if device.type == "cuda":
+            # The most that this run holds, not an earlier one of the same process.
+            torch.cuda.reset_peak_memory_stats(device)
 
     @property
     def evaluated(self) -> int:
