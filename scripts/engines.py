@@ -87,9 +87,9 @@ def memory(pid: int) -> tuple[int, int]:
     """Bytes that a process has to itself, and those of it and all below it."""
     own = everything = 0
     try:
-        process = psutil.Process(pid)
-        own = everything = process.memory_full_info().uss
-        for below in process.children(recursive=True):
+        process = psutil.Process(pid)  # type: ignore[no-untyped-call]
+        own = everything = process.memory_full_info().uss  # type: ignore[no-untyped-call]
+        for below in process.children(recursive=True):  # type: ignore[no-untyped-call]
             try:
                 everything += below.memory_full_info().uss
             except psutil.Error:
