@@ -82,7 +82,7 @@ def sweep(
     """
     from seu_bench.options import parse_assignments
     from seu_bench.registry import Registry
-    from seu_bench.sweep_file import keep_spec, make_spec
+    from seu_bench.sweep_file import make_spec
     from seu_bench.sweep_plan import plan_sweep
     from seu_bench.sweep_spec import parse_axes
 
@@ -117,8 +117,6 @@ def sweep(
     if dry_run:
         executor.close()
         return
-    if plan.left:
-        keep_spec(spec)
     stop = StopRequest(grace=GRACE)
     with stop.on_signals():
         result = run_sweep(plan, executor, estimate, SweepDisplay(), stop)

@@ -14,6 +14,7 @@ from seu_bench.record import Record, read_record, record_path
 from seu_bench.registry import Registry
 from seu_bench.stopping import StopRequest
 from seu_bench.sweep_estimate import SweepEstimate
+from seu_bench.sweep_file import keep_spec
 from seu_bench.sweep_plan import PlannedCell, SweepPlan
 from seu_bench.sweep_spec import SweepSpec
 
@@ -166,6 +167,8 @@ def run_sweep(
 ) -> SweepResult:
     """Make what is left of a sweep; a cell that fails does not keep the others from being made.
 
+    What was asked for is kept in the results folder, for ``--attach``.
+
     Args:
         executor: is closed at the end, whatever happens.
         stop: whether to stop: then the cells are told to, and what they say of their end is still listened to.
@@ -173,6 +176,8 @@ def run_sweep(
     Raises:
         PluginError: the executor failed.
     """
+    if plan.left:
+        keep_spec(plan.spec)
     driver = _Driver(plan, executor, estimate, watcher, stop or StopRequest())
     interruption: Interruption | None = None
     try:

@@ -15,7 +15,7 @@ from seu_bench.errors import UnknownNameError
 from seu_bench.locks import RunLock
 from seu_bench.record import Record, read_record, read_records
 from seu_bench.registry import Registry
-from seu_bench.sweep_file import make_spec
+from seu_bench.sweep_file import kept_spec, make_spec
 from seu_bench.sweep_plan import plan_sweep
 
 IN_TURN = ("--executor", "in_turn", "--device", "cpu")
@@ -142,6 +142,7 @@ def test_from_python(tmp_path: Path) -> None:
     (failed,) = result.having("failed")
     assert failed.message.startswith("the loss became nan in stage 'training' of task 1, epoch 1")
     assert (tmp_path / "leaderboards").is_dir()
+    assert kept_spec(tmp_path).options == {"fault": ("none", "diverge"), "epochs": (1,)}  # --attach goes on with it
     again = seu_bench.sweep(
         strategy="tiny", options={"epochs": 1}, executor="in_turn", results=tmp_path, protocol="quick"
     )
