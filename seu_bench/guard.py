@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -17,6 +18,9 @@ from seu_bench.costing import component_passes
 from seu_bench.errors import RunError, SeuBenchError
 from seu_bench.interfaces import PATIENCE, Component, CreationTask, SearchTask
 from seu_bench.stages import EpochReport, Result, Stage, StageProgress
+
+#: Seconds until the clock rings again where nobody could hear it.
+_AT_ONCE = 0.01
 
 
 class GuardedStage(Stage[Result]):
@@ -202,11 +206,13 @@ class _StuckError(RunError):
 
 class _Clock:
     """Interrupts whoever takes too long without winding it up. Works in a process's main thread on Unix, where a timer
-    can interrupt any code; elsewhere it does nothing. It rings again and again: a plugin may swallow what it raises."""
+    can interrupt any code; elsewhere it does nothing. It rings again and again: a plugin may swallow what it raises.
+    So does Python itself in a finaliser or a callback of a weak reference, where the clock then rings again at once."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._before: Any = None
+        self._hook_before: Any = None
         self._timer_before: tuple[float, float] = (0.0, 0.0)
         self._runs = False
 
@@ -214,6 +220,7 @@ class _Clock:
         self._runs = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
         if self._runs:
             self._before = signal.signal(signal.SIGALRM, self._ring)
+            self._hook_before, sys.unraisablehook = sys.unraisablehook, self._swallowed
             self._timer_before = signal.getitimer(signal.ITIMER_REAL)
             self.wind()
 
@@ -222,6 +229,7 @@ class _Clock:
             self._runs = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._before)
+            sys.unraisablehook = self._hook_before
             # Somebody else's time limit goes on from where it stood.
             signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
 
@@ -229,6 +237,13 @@ class _Clock:
         """Begin to count anew."""
         if self._runs:
             signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
+
+    def _swallowed(self, unraisable: Any) -> None:
+        """What Python calls with an exception that it cannot raise."""
+        if not isinstance(unraisable.exc_value, _StuckError):
+            self._hook_before(unraisable)
+        elif self._runs:
+            signal.setitimer(signal.ITIMER_REAL, _AT_ONCE, self.seconds)
 
     def _ring(self, number: int, frame: object) -> None:
         raise _StuckError(

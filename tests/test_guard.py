@@ -6,8 +6,10 @@ import hashlib
 import io
 import math
 import signal
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -361,6 +363,35 @@ def test_clock_runs_wherever_the_plugin_computes(place: str) -> None:
         stage.load_state_dict(state)
         stage.run()
     assert time.monotonic() - began < 300
+
+
+def test_clock_rings_where_python_swallows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python drops what is raised in a weak reference's callback: the clock rings again at once, not a patience later,
+    and nobody else hears of it. Other exceptions that are dropped reach whoever listened before."""
+    heard: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda unraisable: heard.append(unraisable.exc_value))
+    before = sys.unraisablehook
+
+    class Thing:
+        pass
+
+    def fails_at_last(_: object) -> None:
+        raise ValueError("dropped")
+
+    def drop(_: object) -> None:
+        for last_words in (fails_at_last, lambda _: time.sleep(600)):
+            thing = Thing()
+            reference = weakref.ref(thing, last_words)
+            del thing
+            assert reference() is None
+        time.sleep(600)
+
+    began = time.monotonic()
+    with pytest.raises(RunError, match="it does not end"):
+        guarded(lambda: Plain(1, drop), patience=2).run()
+    assert time.monotonic() - began < 4
+    assert [str(error) for error in heard] == ["dropped"]
+    assert sys.unraisablehook is before
 
 
 def test_patience_is_long() -> None:
