@@ -30,6 +30,15 @@ STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
         "creation": {"epochs": 6, "batch_size": 16},
         "model": {"cells": 3, "channels": 8, "width": 0.25},
     },
+    # The proportions of `paper`: search and creation twice as long as training, search in larger batches.
+    "half_day": {
+        "summary": "half a day on a 2-core computer, for the five strategies of the paper",
+        "images": {"train": 2000, "valid": 500, "test": 1000},
+        "training": {"epochs": 10, "batch_size": 32},
+        "search": {"epochs": 20, "batch_size": 64, "cells": 3, "channels": 8},
+        "creation": {"epochs": 20, "batch_size": 32},
+        "model": {"cells": 4, "channels": 12, "width": 0.5},
+    },
     "smoke": {
         "summary": "seconds; for tests, never ranked",
         "ranked": False,

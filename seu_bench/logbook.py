@@ -73,6 +73,7 @@ class Logbook:
                     epochs=progress.epoch,
                     seconds=progress.seconds,
                     image_passes=progress.image_passes,
+                    cpu_seconds=progress.cpu_seconds,
                     losses=_curve([report.loss for report in progress.curve]),
                     accuracies=_curve([report.accuracy for report in progress.curve]),
                 )

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from seu_bench.record import Record
+    from seu_bench.record import Record, StageRecord
 
 AccuracyMatrix: TypeAlias = Sequence[Sequence[float | None]]
 
@@ -35,6 +35,7 @@ METRIC_DEFINITIONS: Final[dict[str, str]] = {
     "macs": "multiply-accumulates per image on the last task's path, forward",
     "mixed_score": "accuracy and size in one number in [0, 1], from acc and params_total (SEU paper, equation MS)",
     "train_seconds": "wall-clock seconds of all stages but evaluation, searching included",
+    "train_cpu_seconds": "seconds that the processors computed in the same stages, all threads together",
     "search_seconds": "wall-clock seconds of the search stages",
     "image_passes": "images passed forward in all stages but evaluation",
     "peak_memory_bytes": "largest memory held on the accelerator, in bytes",
@@ -246,11 +247,17 @@ def compute_metrics(record: Record) -> dict[str, float | int | None]:
         "macs": record.macs[-1] if record.macs else None,
         "mixed_score": score,
         "train_seconds": math.fsum(stage.seconds for stage in learning) if learning else None,
+        "train_cpu_seconds": _cpu_seconds(learning),
         "search_seconds": math.fsum(stage.seconds for stage in searching) if searching else None,
         "image_passes": sum(stage.image_passes for stage in learning) if learning else None,
         "peak_memory_bytes": None,
         "peak_feature_bytes": None,
     }
+
+
+def _cpu_seconds(stages: Sequence[StageRecord]) -> float | None:
+    measured = [stage.cpu_seconds for stage in stages if stage.cpu_seconds is not None]
+    return math.fsum(measured) if measured and len(measured) == len(stages) else None
 
 
 @dataclass(frozen=True)

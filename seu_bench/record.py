@@ -51,7 +51,9 @@ class StageRecord(Document):
 
     Attributes:
         task: 0-based.
+        seconds: wall clock.
         image_passes: images passed forward, whether to train or to evaluate.
+        cpu_seconds: of all threads of the process; ``None``: not measured, as in older records.
         losses, accuracies: what each epoch measured, mean loss per image and accuracy in [0, 1]; ``None`` where it did
             not, and empty where no epoch did.
     """
@@ -61,6 +63,7 @@ class StageRecord(Document):
     epochs: Integer
     seconds: Seconds
     image_passes: Integer
+    cpu_seconds: Seconds | None = None
     losses: tuple[Measurement | None, ...] = ()
     accuracies: tuple[Measurement | None, ...] = ()
 
@@ -147,8 +150,8 @@ class Record(Document):
         """What must be equal in two runs of one seed on one machine: all but clocks and measured memory."""
         document = self.model_dump(mode="json", exclude={"started", "seconds"})
         for stage in document["stages"]:
-            del stage["seconds"]
-        for name in ("train_seconds", "search_seconds", "peak_memory_bytes", "peak_feature_bytes"):
+            del stage["seconds"], stage["cpu_seconds"]
+        for name in ("train_seconds", "train_cpu_seconds", "search_seconds", "peak_memory_bytes", "peak_feature_bytes"):
             document["metrics"].pop(name, None)
         return document
 

@@ -74,7 +74,7 @@ class ResolvedRun:
     @property
     def shorter(self) -> str | None:
         """A shorter protocol than the run's, for whoever finds it too long."""
-        name = {"paper": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
+        name = {"paper": "quick", "half_day": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
         return name if name in self.spec.benchmark.protocols else None
 
     def load(self, name: str, data_root: Path | None) -> RawDataset:

@@ -6,10 +6,11 @@ on its inputs alone.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -45,6 +46,7 @@ class StageProgress:
         seconds: spent in this stage so far.
         done: whether this is the stage's last report.
         curve: with the last report, what every epoch measured; empty before.
+        cpu_seconds: with the last report, what all threads of the process computed meanwhile; ``None``: not measured.
     """
 
     stage: str
@@ -56,6 +58,7 @@ class StageProgress:
     seconds: float
     done: bool = False
     curve: tuple[EpochReport, ...] = ()
+    cpu_seconds: float | None = None
 
 
 Watcher: TypeAlias = Callable[[StageProgress], None]
@@ -81,6 +84,7 @@ class Stage(ABC, Generic[Result]):
         self.epoch = 0
         self.image_passes = 0
         self.seconds = 0.0
+        self.cpu_seconds: float | None = 0.0
         self.report = EpochReport()
         self.curve: list[EpochReport] = []
         self.randomness = RandomState(seed, device)
@@ -117,11 +121,9 @@ class Stage(ABC, Generic[Result]):
         Raises:
             RunError: the loss is not finite any more.
         """
-        self._began = time.perf_counter()
-        with self.randomness.active():
+        with self._timed(), self.randomness.active():
             self.report = self.run_epoch()
         self.epoch += 1
-        self.seconds += time.perf_counter() - self._began
         loss = self.report.loss
         if loss is not None and not math.isfinite(loss):
             raise RunError(
@@ -145,10 +147,8 @@ class Stage(ABC, Generic[Result]):
                 pause(self)
             if self.epoch < self.epochs:
                 self._tell()
-        began = time.perf_counter()
-        with self.randomness.active():
+        with self._timed(), self.randomness.active():
             result = self.result()
-        self.seconds += time.perf_counter() - began
         self._tell(done=True)
         self._watch = None
         return result
@@ -161,6 +161,7 @@ class Stage(ABC, Generic[Result]):
             "epoch": self.epoch,
             "image_passes": self.image_passes,
             "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
             "report": [self.report.loss, self.report.accuracy],
             "curve": [[report.loss, report.accuracy] for report in self.curve],
             "randomness": self.randomness.state_dict(),
@@ -181,17 +182,35 @@ class Stage(ABC, Generic[Result]):
         self.epoch = state["epoch"]
         self.image_passes = state["image_passes"]
         self.seconds = state["seconds"]
+        # A checkpoint of an earlier version has neither this nor the curve: they are not known any more.
+        self.cpu_seconds = state.get("cpu_seconds")
         self.report = EpochReport(*state["report"])
         curve = [EpochReport(*measured) for measured in state.get("curve", ())]
-        # A checkpoint of an earlier version has none: what those epochs measured is not known any more.
         self.curve = [EpochReport()] * (self.epoch - len(curve)) + curve
         self.randomness.load_state_dict(state["randomness"])
         self.load_own_state(state["own"])
 
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        self._began, computed = time.perf_counter(), time.process_time()
+        yield
+        self.seconds += time.perf_counter() - self._began
+        if self.cpu_seconds is not None:
+            self.cpu_seconds += time.process_time() - computed
+
     def _progress(self, seconds: float, done: bool = False) -> StageProgress:
-        curve = tuple(self.curve) if done else ()
+        """What the watcher is told; ``seconds`` holds those of an epoch that is not over."""
         return StageProgress(
-            self.name, self.task, self.epoch, self.epochs, self.report, self.image_passes, seconds, done, curve
+            self.name,
+            self.task,
+            self.epoch,
+            self.epochs,
+            self.report,
+            self.image_passes,
+            seconds,
+            done,
+            curve=tuple(self.curve) if done else (),
+            cpu_seconds=self.cpu_seconds if done else None,
         )
 
     def _tell(self, done: bool = False) -> None:

@@ -56,7 +56,7 @@ def test_every_file_is_whole(name: str) -> None:
     assert spec.name == name
     assert spec.version == 1
     assert spec.default_protocol == ("quick" if name in OURS else "paper")
-    assert set(spec.protocols) == {"paper", "quick", "smoke"}
+    assert set(spec.protocols) == {"paper", "half_day", "quick", "smoke"}
     assert not spec.protocols["smoke"].ranked and spec.protocols["paper"].ranked
     if name not in OURS:
         assert "arXiv:2003.08559" in spec.citation

@@ -179,8 +179,8 @@ class TestMatrix:
 
 class TestComputeMetrics:
     STAGES = (
-        StageRecord(name="search", task=0, epochs=1, seconds=2.0, image_passes=20),
-        StageRecord(name="training", task=0, epochs=1, seconds=3.5, image_passes=30),
+        StageRecord(name="search", task=0, epochs=1, seconds=2.0, image_passes=20, cpu_seconds=3.0),
+        StageRecord(name="training", task=0, epochs=1, seconds=3.5, image_passes=30, cpu_seconds=4.5),
         StageRecord(name="evaluation", task=0, epochs=1, seconds=100.0, image_passes=1000),
     )
 
@@ -208,6 +208,7 @@ class TestComputeMetrics:
             "macs": 7,
             "mixed_score": pytest.approx(mixed_score(100 * final, 3_750_000)),
             "train_seconds": 5.5,
+            "train_cpu_seconds": 7.5,
             "search_seconds": 2.0,
             "image_passes": 50,
             "peak_memory_bytes": None,
@@ -232,6 +233,11 @@ class TestComputeMetrics:
     def test_nothing_measured_is_none_and_never_zero(self) -> None:
         metrics = compute_metrics(a_record(()))
         assert all(value is None for value in metrics.values())
+
+    def test_processor_time_of_a_part_is_none_of_the_whole(self) -> None:
+        """Parts of older checkpoints have none."""
+        stages = (self.STAGES[0], self.STAGES[1].model_copy(update={"cpu_seconds": None}), self.STAGES[2])
+        assert compute_metrics(a_record(MATRIX, stages=stages))["train_cpu_seconds"] is None
 
     def test_only_evaluation_is_no_training_and_no_search(self) -> None:
         metrics = compute_metrics(a_record(MATRIX, stages=self.STAGES[2:]))

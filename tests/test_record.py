@@ -233,9 +233,24 @@ class TestMeaning:
         assert not a_record(**fields).may_be_ranked
 
     def test_without_times_equal_runs_are_equal(self) -> None:
-        metrics = {"acc": 0.5, "train_seconds": 1.0, "search_seconds": 0.5, "peak_memory_bytes": 10}
-        slower = {"acc": 0.5, "train_seconds": 9.0, "search_seconds": 9.5, "peak_memory_bytes": 11}
-        stages = [StageRecord(name="training", task=0, epochs=1, seconds=s, image_passes=7) for s in (1.0, 9.0)]
+        metrics = {
+            "acc": 0.5,
+            "train_seconds": 1.0,
+            "train_cpu_seconds": 2.0,
+            "search_seconds": 0.5,
+            "peak_memory_bytes": 10,
+        }
+        slower = {
+            "acc": 0.5,
+            "train_seconds": 9.0,
+            "train_cpu_seconds": 8.0,
+            "search_seconds": 9.5,
+            "peak_memory_bytes": 11,
+        }
+        stages = [
+            StageRecord(name="training", task=0, epochs=1, seconds=s, cpu_seconds=2 * s, image_passes=7)
+            for s in (1.0, 9.0)
+        ]
         one = a_record(started="a", seconds=1.0, metrics=metrics, stages=(stages[0],))
         other = a_record(started="b", seconds=9.0, metrics=slower, stages=(stages[1],))
         assert one != other

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import random
+import time
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -136,7 +137,7 @@ def test_resumes_bit_by_bit(make: Callable[..., Stage[Any]], epochs: int) -> Non
     second = make()
     disturb()
     second.load_state_dict(torch.load(file, weights_only=True))
-    assert (second.epoch, second.seconds) == (epochs, first.seconds)
+    assert (second.epoch, second.seconds, second.cpu_seconds) == (epochs, first.seconds, first.cpu_seconds)
     assert same(ending(second, second.run()), expected)
 
 
@@ -220,6 +221,30 @@ def test_reports(make: Callable[..., Stage[Any]]) -> None:
     assert seen[-1].image_passes == stage.image_passes and seen[-1].report == stage.report
     assert stage.report.loss is not None and stage.report.accuracy is not None
     assert stage.report.loss > 0 and 0 <= stage.report.accuracy <= 1
+
+
+def test_processor_time() -> None:
+    """What is computed counts, sleeping does not; what an earlier version's checkpoint does not tell is not known."""
+
+    class Sleeps(TrainingStage):
+        def run_epoch(self) -> EpochReport:
+            time.sleep(0.2)
+            return super().run_epoch()
+
+    seen: list[StageProgress] = []
+    stage = training()
+    stage.__class__ = Sleeps
+    began, computed = time.perf_counter(), time.process_time()
+    stage.run(seen.append)
+    assert stage.cpu_seconds is not None and 0 < stage.cpu_seconds <= time.process_time() - computed
+    assert 0.8 < stage.seconds <= time.perf_counter() - began
+    assert {report.cpu_seconds for report in seen} == {None, stage.cpu_seconds}
+    state = stage.state_dict()
+    del state["cpu_seconds"]
+    old = training()
+    old.load_state_dict(state)
+    old.advance()
+    assert old.cpu_seconds is None and old.seconds > stage.seconds
 
 
 @every_stage
