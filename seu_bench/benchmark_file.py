@@ -32,8 +32,8 @@ STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
     },
     # The proportions of `paper`: search and creation twice as long as training, search in larger batches.
     "half_day": {
-        "summary": "half a day on a 2-core computer, for the five strategies of the paper",
-        "images": {"train": 2000, "valid": 500, "test": 1000},
+        "summary": "half a day on a 2-core computer, for three seeds of the paper's strategies on three benchmarks",
+        "images": {"train": 1000, "valid": 250, "test": 1000},
         "training": {"epochs": 10, "batch_size": 32},
         "search": {"epochs": 20, "batch_size": 64, "cells": 3, "channels": 8},
         "creation": {"epochs": 20, "batch_size": 32},
