@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from conftest import Command, Install
 from tiny import class_stream, registry, same, setting, weights
 
+import seu_bench
 from seu_bench.backbones import AlexNetShape, alexnet, backbone_model
 from seu_bench.errors import RequestError, UnknownNameError
 from seu_bench.hookspecs import hookimpl
@@ -98,6 +100,42 @@ def test_mlp(factor: float, hidden: int) -> None:
     assert features.shape == (3, hidden) and bool((features >= 0).all())
 
 
+@pytest.mark.parametrize("factor", [1, 0.25])
+def test_linear(factor: float) -> None:
+    """No layer of its own: its features are the pixels, channel by channel and row by row, whatever the factor."""
+    backbone, width = registry().backbones.find("linear").factory.build(3, 5, 7, factor)
+    images = torch.randn(2, 3, 5, 7)
+    features = backbone(images)
+    assert (count_parameters(backbone), width, features.shape) == (0, 105, (2, 105))
+    for channel, row, column in ((0, 0, 0), (0, 1, 0), (2, 4, 6), (1, 2, 3)):
+        assert torch.equal(features[:, 35 * channel + 7 * row + column], images[:, channel, row, column])
+
+
+def test_linear_is_logistic_regression() -> None:
+    """What learns is one weight per pixel and class and one bias per class, by the gradient of softmax regression."""
+    network = model((1, 4, 5), backbone="linear").train()
+    images, labels = torch.randn(6, 1, 4, 5), torch.tensor([0, 2, 1, 0, 2, 2])
+    logits = network(images, 1)
+    weight, bias = (parameter for parameter in network.parameters() if len(parameter) == 3)
+    assert torch.allclose(logits, images.view(6, 20) @ weight.T + bias, atol=1e-6)
+    torch.nn.functional.cross_entropy(logits, labels).backward()
+    wrong = logits.softmax(dim=1).detach() - torch.eye(3)[labels]
+    assert weight.grad is not None and bias.grad is not None
+    assert torch.allclose(weight.grad, wrong.T @ images.view(6, 20) / 6, atol=1e-6)
+    assert torch.allclose(bias.grad, wrong.mean(dim=0), atol=1e-6)
+
+
+def test_linear_learns_and_forgets_nothing(tmp_path: Path) -> None:
+    """A real run: tasks share no weight, so that a task is known as well after all others as when it was learned."""
+    options = {"backbone": "linear"}
+    record = seu_bench.run("naive", "split_digits", protocol="smoke", options=options, results=tmp_path)
+    rows = record.accuracy_matrix
+    assert all(rows[-1][task] == rows[task][task] for task in range(5))
+    assert record.metrics["learning_acc"] is not None and record.metrics["learning_acc"] > 0.8
+    assert record.metrics["forgetting"] == 0
+    assert record.params_total == (5 * linear(64, 2),) * 5
+
+
 def residual(inputs: int, outputs: int, *, shortcut: bool) -> int:
     """Parameters of a block: two convolutions without bias, each with two vectors of batch normalisation."""
     size = convolution(inputs, outputs, bias=False) + convolution(outputs, outputs, bias=False) + 4 * outputs
@@ -125,7 +163,7 @@ def test_slim_resnet18(channels: int, factor: float, first: int) -> None:
         assert expected + linear(160, 100) == 1_109_240  # what is usually said of it, with a head for CIFAR-100
 
 
-@pytest.mark.parametrize("name", ["alexnet", "mlp", "resnet18"])
+@pytest.mark.parametrize("name", ["alexnet", "linear", "mlp", "resnet18"])
 @pytest.mark.parametrize("image", [(1, 8, 8), (3, 11, 13), (3, 32, 32)], ids=str)
 def test_models_of_any_stream(name: str, image: tuple[int, int, int]) -> None:
     """Each backbone takes images of any shape that is large enough, under heads of any width."""
@@ -171,10 +209,13 @@ def test_backbone_changes_the_size(command: Command) -> None:
     assert total(command, *paper, "-o", "backbone=alexnet") == total(command, *paper)
     perceptron = linear(3072, 400) + linear(400, 400) + 5 * linear(400, 2)
     assert total(command, *paper, "-o", "backbone=mlp") == perceptron
+    regression = 5 * linear(3072, 2)
+    assert total(command, *paper, "-o", "backbone=linear") == regression
+    assert total(command, "--protocol", "quick", "-o", "backbone=linear", "-o", "width=2") == regression
     assert total(command, *paper, "-o", "backbone=resnet18") == 1_109_240 - linear(160, 100) + 5 * linear(160, 2)
 
 
-@pytest.mark.parametrize("name", ["alexnet", "mlp", "resnet18"])
+@pytest.mark.parametrize("name", ["alexnet", "linear", "mlp", "resnet18"])
 def test_weights_depend_on_the_seed_alone(name: str) -> None:
     """The same seed gives the same bits whatever was drawn before, and draws nothing from the global generator."""
     torch.manual_seed(1)
@@ -192,12 +233,13 @@ def test_weights_depend_on_the_seed_alone(name: str) -> None:
 
 
 def test_list(command: Command) -> None:
-    """All three are listed with what they are."""
+    """All are listed with what they are."""
     answer = command("list", "backbones")
     assert (answer.status, answer.err) == (0, "")
     rows = [line.split()[:2] for line in answer.out.splitlines()]
     assert [row for row in rows if row[1] == "seu-bench"] == [
         ["alexnet", "seu-bench"],
+        ["linear", "seu-bench"],
         ["mlp", "seu-bench"],
         ["resnet18", "seu-bench"],
     ]
@@ -211,7 +253,7 @@ def test_unknown_backbone(command: Command, subcommand: str) -> None:
         answer = command(subcommand, "--strategy", "naive", "-o", f"backbone={name}")
         assert (answer.status, answer.out) == (2, "")
         assert f"no backbone is called '{name}'{near}" in answer.err
-        assert "the backbones are: alexnet, mlp, resnet18" in answer.err
+        assert "the backbones are: alexnet, linear, mlp, resnet18" in answer.err
 
 
 @pytest.mark.parametrize("width", ["0", "-1", "wide", "true"])
@@ -258,7 +300,7 @@ def test_unavailable() -> None:
     with pytest.raises(UnknownNameError) as error:
         backbones.find("huge")
     assert "'huge' cannot be used: it needs the package timm, which is not installed" in str(error.value)
-    assert "the backbones are: alexnet, mlp, resnet18" in str(error.value.remedy)
+    assert "the backbones are: alexnet, linear, mlp, resnet18" in str(error.value.remedy)
     with pytest.raises(UnknownNameError, match=r"no backbone is called 'hug'(?!.*cannot be used)"):
         backbones.find("hug")
 

@@ -1,4 +1,4 @@
-"""Backbones: the paper's AlexNet variant, a perceptron and a slim ResNet-18. Light to import."""
+"""Backbones: the paper's AlexNet variant, a perceptron, a slim ResNet-18, and none at all. Light to import."""
 
 from __future__ import annotations
 
@@ -45,9 +45,18 @@ def _resnet18(channels: int, _height: int, _width: int, factor: float) -> tuple[
     return slim_resnet18(channels, factor)
 
 
+def _linear(channels: int, height: int, width: int, _factor: float) -> tuple[nn.Module, int]:
+    # The pixels are the features, so that a strategy's linear heads are all there is. No hidden layer has a width that
+    # the factor could multiply; it is not refused, because the short protocols ask every network for a narrower one.
+    from torch import nn
+
+    return nn.Flatten(), channels * height * width
+
+
 @hookimpl
 def register_backbones(register: Register[BackboneFactory]) -> None:
-    """Offer ``alexnet``, ``mlp`` and ``resnet18``."""
+    """Offer ``alexnet``, ``linear``, ``mlp`` and ``resnet18``."""
     register("alexnet", Backbone("three convolutions, two linear layers, dropout (the paper's variant)", _alexnet))
+    register("linear", Backbone("pixels straight into the heads: logistic regression (width has no effect)", _linear))
     register("mlp", Backbone("two hidden layers of 400 (van de Ven & Tolias 2019)", _mlp))
     register("resnet18", Backbone("slim ResNet-18 with batch normalisation (Lopez-Paz & Ranzato 2017)", _resnet18))
