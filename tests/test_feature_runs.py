@@ -67,6 +67,7 @@ CASES = {
     "seu mdl": Case("seu", SEU, {"creator": "mdl"}),
     "seu reuse_first": Case("seu", SEU, {"creator": "reuse_first"}),
     "seu frugal": Case("seu", SEU, {"creator": "frugal"}),
+    "seu per_task": Case("seu", SEU | {"stem": "shared", "statistics": "per_task"}, {"creator": "reuse_first"}),
 }
 
 
@@ -207,6 +208,16 @@ def test_frozen_units_see_each_image_once() -> None:
     assert counts[0] >= EACH_EPOCH
 
 
+def test_own_statistics_are_computed_once() -> None:
+    """A path is kept with the units' statistics while it is created, and computed anew with the task's own: in the
+    pass that estimates them, and once for all epochs."""
+    options = {"creator__epochs": 1, "creator__old_share": 1.0, "epochs": EPOCHS, "stem": "shared"}
+    strategy = experienced_seu(None, "reuse_first", **options, statistics="per_task")
+    with counted(*strategy.model.layers[0]) as found:
+        learn_third(strategy)
+    assert sum(found.values()) == rounded_up(TRAIN) + TRAIN + ONCE
+
+
 def experienced_seu(cache: int | None, creator: str, **options: Any) -> Any:
     """SEU with a fixed genotype and a creator, two tasks learned."""
     from tiny import SMALL
@@ -247,6 +258,8 @@ class Stopper:
         ("pnn in half precision", "training", "all", "some"),
         ("ltg pre", "search", "all", "none"),
         ("seu mdl", "creation", "none", "all"),
+        ("seu per_task", "statistics", "some", "none"),
+        ("seu per_task", "training", "all", "some"),
     ],
 )
 def test_going_on_with_another_budget(tmp_path: Path, name: str, stage: str, before: str, after: str) -> None:
@@ -255,7 +268,8 @@ def test_going_on_with_another_budget(tmp_path: Path, name: str, stage: str, bef
     whole = case.run(tmp_path / "whole", None)
     budgets = {"none": 0, "some": peak(whole) // 2, "all": None}
     watched, stop = Registry(), StopRequest()
-    watched.manager.register(Stopper(stop, 2, stage, 1), name="watcher")
+    # A stage of one epoch is left after it, and is asked to while it runs.
+    watched.manager.register(Stopper(stop, 2, stage, int(stage != "statistics")), name="watcher")
     with pytest.raises(Interruption, match="stopped by the test"):
         case.run(tmp_path / "parts", budgets[before], watched, stop=stop, checkpoint_every=0.0)
     outcome = case.run(tmp_path / "parts", budgets[after], checkpoint_every=0.0)

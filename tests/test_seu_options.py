@@ -32,6 +32,8 @@ SINGLE: list[dict[str, Any]] = [
     {"lr_schedule": "constant"},
     {"restore": "last"},
     {"warm_start": False},
+    {"statistics": "per_task"},
+    {"warm_start": False, "stem": "shared", "statistics": "per_task"},
     {"tie_weight_decay": True},
     {"genotype": "darts_v2"},
     {"momentum": 0.0},

@@ -63,4 +63,5 @@ def build_seu(setting: Setting) -> Seu:
         creation_schedule=creation_schedule,
         genotype=named_genotype(options.genotype) if options.genotype else None,
         warm_start=options.warm_start,
+        statistics=options.statistics,
     )

@@ -61,6 +61,9 @@ def _stages(setting: Setting) -> tuple[StageCost, ...]:
         if index:
             train, score = component_passes(creator, protocol.creation, task.train)
             stages.append(StageCost("creation", index, train, score))
+            if options.statistics == "per_task":
+                # At most: a path that reuses nothing takes no pass.
+                stages.append(StageCost("statistics", index, 0, task.train))
     training = options.applied_to(protocol.training)
     stages += training_passes(plan, training, validate=options.restore == "best_valid")
     return tuple(stages + evaluation_passes(plan))

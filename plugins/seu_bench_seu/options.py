@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seu_bench.search_options import Cells, NetworkOptions
 from seu_bench.spec import ScheduleOptions
 from seu_bench.strategy_options import SelectingOptions
+
+#: With which running statistics a task computes the units that it reuses.
+Statistics: TypeAlias = Literal["frozen", "per_task"]
 
 
 class MdlOptions(ScheduleOptions):
@@ -57,6 +60,11 @@ class SeuOptions(SelectingOptions):
     )
     factorized_reduce_norm: bool = Field(True, description="whether FactorizedReduce applies its BatchNorm")
     warm_start: bool = Field(True, description="whether training goes on from the weights of the creation stage")
+    statistics: Statistics = Field(
+        "frozen",
+        description="running statistics of reused units' BatchNorm: those they were frozen with (code), or each "
+        "task's own, estimated in one more pass over its training images",
+    )
     tie_weight_decay: bool = Field(
         False, description="whether search and creation use the training stage's weight decay (paper)"
     )

@@ -15,6 +15,8 @@ from seu_bench.spec import CreationSchedule, SearchSchedule
 from seu_bench.stages import Stage
 from seu_bench.strategy import StagedStrategy, Step, TaskData
 from seu_bench.training import TrainingStage
+from seu_bench_seu.estimating import StatisticsStage
+from seu_bench_seu.options import Statistics
 from seu_bench_seu.super_model import SuperModel
 
 
@@ -28,6 +30,7 @@ class Seu(StagedStrategy):
         search_schedule, creation_schedule: the protocol's budgets, handed to searcher and creator.
         genotype: for every task, in place of a search.
         warm_start: whether training goes on from the weights of the creation stage.
+        statistics: whether a task keeps the running statistics of units that it reuses, or has its own.
         options: those of :class:`~seu_bench.strategy.StagedStrategy`.
     """
 
@@ -43,6 +46,7 @@ class Seu(StagedStrategy):
         creation_schedule: CreationSchedule,
         genotype: Genotype | None = None,
         warm_start: bool = True,
+        statistics: Statistics = "frozen",
         **options: Any,
     ) -> None:
         super().__init__(model=model, **options)
@@ -54,15 +58,21 @@ class Seu(StagedStrategy):
         self.creation_schedule = creation_schedule
         self.genotype = genotype
         self.warm_start = warm_start
+        self.statistics: Statistics = statistics
         self.genotypes: dict[int, Genotype] = {}
         #: Paths as they were chosen; the model's own change while a creator tries some.
         self.chosen: dict[int, tuple[int, ...]] = {}
 
     def steps(self, task: TaskData) -> Sequence[Step]:
-        """Search, creation (from the second task on) and training."""
+        """Search, creation and perhaps statistics of its own (from the second task on), and training."""
         creation = Step(lambda: self._creation(task), lambda path: self._keep(task, path))
         training = Step(lambda: self._training(task), lambda _: self.model.freeze())
-        steps = [creation, training] if task.index > 0 else [training]
+        statistics = Step(
+            lambda: self._estimation(task), lambda estimates: self.model.statistics.add(task.index, estimates)
+        )
+        steps = [training]
+        if task.index > 0:
+            steps = [creation, *([statistics] if self.statistics == "per_task" else []), training]
         if self.genotype is None:
             return [Step(lambda: self._search(task), lambda genotype: self._expand(task, genotype)), *steps]
         return [_after(partial(self._expand, task, self.genotype), steps[0]), *steps[1:]]
@@ -126,6 +136,10 @@ class Seu(StagedStrategy):
     def _keep(self, task: TaskData, path: tuple[int, ...]) -> None:
         self.model.keep(task.index, path)
         self.chosen[task.index] = self.model.paths[task.index]
+
+    def _estimation(self, task: TaskData) -> StatisticsStage:
+        seed = self.seed_for("statistics", task.index)
+        return StatisticsStage(self.model, task, self.schedule.batch_size, seed, self.device)
 
     def _training(self, task: TaskData) -> TrainingStage:
         if not self.warm_start:

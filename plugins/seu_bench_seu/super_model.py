@@ -14,6 +14,7 @@ from seu_bench.cells import ExtensionUnit, Stem, Unit
 from seu_bench.errors import RunError
 from seu_bench.multihead import MultiHeadModel
 from seu_bench.search_space import Genotype, SearchSpace, cell_plans
+from seu_bench_seu.statistics import TaskStatistics, UnitStatistics
 
 
 class SuperModel(MultiHeadModel):
@@ -28,6 +29,9 @@ class SuperModel(MultiHeadModel):
         cells, channels: L and C.
         space: how units are built.
         stem: whether each task brings a stem to choose from, or all share the first.
+
+    Attributes:
+        statistics: what tasks have of their own for units that they reuse; empty unless a strategy adds some.
     """
 
     has_frozen_layers = True
@@ -50,6 +54,7 @@ class SuperModel(MultiHeadModel):
         self.plans = cell_plans(cells, channels)
         self.layers = nn.ModuleList(nn.ModuleList() for _ in range(cells + 1))
         self.heads = nn.ModuleList(nn.Linear(self.plans[-1].output, width) for width in classes)
+        self.statistics = TaskStatistics()
         self.paths: dict[int, tuple[int, ...]] = {}
         self.unit_tasks: list[list[int]] = [[] for _ in range(cells + 1)]
         self.unit_genotypes: list[list[Genotype]] = [[] for _ in range(cells + 1)]
@@ -124,7 +129,8 @@ class SuperModel(MultiHeadModel):
         return None
 
     def frozen_state(self) -> dict[str, str]:
-        """SHA-256 of everything that no later task may change: units, heads and paths of the tasks learned."""
+        """SHA-256 of everything that no later task may change: units, heads, paths and statistics of the tasks
+        learned."""
         return {name: _checksum(tensor) for name, tensor in self._frozen()}
 
     def frozen_fault(self, before: Mapping[str, str]) -> str | None:
@@ -153,40 +159,57 @@ class SuperModel(MultiHeadModel):
                 f"task {task_label} has no path yet: it was not learned",
                 remedy="evaluate learned tasks only, e.g. strategy.eval(benchmark.test_stream[: task + 1])",
             )
-        logits: Tensor = self.heads[task_label](self.features(x, self.paths[task_label]))
+        logits: Tensor = self.heads[task_label](self.features(x, self.paths[task_label], task_label))
         return logits
 
-    def features(self, x: Tensor, path: Sequence[int]) -> Tensor:
-        """What a head sees of images ``[N, C, H, W]`` on ``path``: the last layer's output averaged, ``[N, F]``."""
+    def features(self, x: Tensor, path: Sequence[int], task: int | None = None) -> Tensor:
+        """What a head sees of images ``[N, C, H, W]`` on ``path``: the last layer's output averaged, ``[N, F]``.
+
+        Args:
+            task: whose own statistics are taken for units that it reuses; ``None``: those of the units.
+        """
         frozen = next((at for at, index in enumerate(path) if not self.unit(at, index).frozen), len(path))
         if frozen:
-            older, newer = self._frozen_outputs(x, tuple(path[:frozen]))
+            older, newer = self._frozen_outputs(x, tuple(path[:frozen]), task if self.statistics.of(task) else None)
         else:
-            older = newer = self.computed(self.unit(0, path[0]), x)
+            older = newer = self._unit_output(0, path[0], task, x)
         for layer in range(max(1, frozen), len(path)):
-            older, newer = newer, self.computed(self.unit(layer, path[layer]), older, newer)
+            older, newer = newer, self._unit_output(layer, path[layer], task, older, newer)
         averaged: Tensor = newer.mean(dim=(2, 3))
         return averaged
 
-    def _frozen_outputs(self, x: Tensor, prefix: tuple[int, ...], *, keep: bool = True) -> tuple[Tensor, Tensor]:
+    def _unit_output(self, layer: int, index: int, task: int | None, *inputs: Tensor) -> Tensor:
+        unit, own = self.unit(layer, index), self.statistics.of(task).get(layer)
+        if own is None:
+            return self.computed(unit, *inputs)
+        output: Tensor = own(unit, *inputs)  # never compiled: torch would have to see through the exchange of buffers
+        return output
+
+    def _frozen_outputs(
+        self, x: Tensor, prefix: tuple[int, ...], task: int | None, *, keep: bool = True
+    ) -> tuple[Tensor, Tensor]:
         """What comes out of the last two layers of a path's beginning, whose units are all frozen.
 
         It is kept for the beginnings that are asked for; those of them begin with the longest that is there.
+
+        Args:
+            task: as in :meth:`features`, and ``None`` where it has no statistics: what is kept is kept for all such.
         """
 
         def compute(x: Tensor) -> tuple[Tensor, ...]:
-            if len(prefix) == 1:
-                return (self.unit(0, prefix[0])(x),)
-            older, newer = self._frozen_outputs(x, prefix[:-1], keep=False)
-            return newer, self.unit(len(prefix) - 1, prefix[-1])(older, newer)
+            layer, index = len(prefix) - 1, prefix[-1]
+            if layer == 0:
+                return (self._unit_output(layer, index, task, x),)
+            older, newer = self._frozen_outputs(x, prefix[:-1], task, keep=False)
+            return newer, self._unit_output(layer, index, task, older, newer)
 
-        outputs = self.kept(x, ("prefix", *prefix), compute, keep=keep)
+        outputs = self.kept(x, ("prefix", task, *prefix), compute, keep=keep)
         return outputs[0], outputs[-1]
 
     def task_module(self, task: int) -> nn.Module:
-        """The units of the task's path and its head."""
+        """The units of the task's path, its own statistics for some of them, and its head."""
         units = [self.unit(layer, index) for layer, index in enumerate(self.paths[task])]
-        return nn.ModuleList([*units, self.heads[task]])
+        return nn.ModuleList([*units, *self.statistics.of(task).values(), self.heads[task]])
 
     def trainable_module(self, task: int) -> nn.Module:
         """The new units of the task's path and its head."""
@@ -196,7 +219,9 @@ class SuperModel(MultiHeadModel):
     # ------------------------------------------------------------------ the architecture as plain values
 
     def architecture(self) -> dict[str, Any]:
-        """Units with the tasks and genotypes they were made for, which of them are frozen, and the paths."""
+        """Units with the tasks and genotypes they were made for, which of them are frozen, the paths, and for which
+        layers a task has statistics of its own, if any has."""
+        statistics = self.statistics.layers()
         return {
             "unit_tasks": [list(tasks) for tasks in self.unit_tasks],
             "unit_genotypes": [[genotype.to_dict() for genotype in layer] for layer in self.unit_genotypes],
@@ -205,6 +230,7 @@ class SuperModel(MultiHeadModel):
                 for layer, count in enumerate(self.candidates)
             ],
             "paths": {str(task): list(path) for task, path in sorted(self.paths.items())},
+            **({"statistics": statistics} if statistics else {}),
         }
 
     def grow_to(self, architecture: Mapping[str, Any]) -> None:
@@ -225,6 +251,9 @@ class SuperModel(MultiHeadModel):
                     self.unit(layer, -1).freeze()
         for task, path in architecture["paths"].items():
             self.set_path(int(task), path)
+        for task, chosen in architecture.get("statistics", {}).items():
+            path = self.paths[int(task)]
+            self.statistics.add(int(task), {layer: UnitStatistics(self.unit(layer, path[layer])) for layer in chosen})
 
     def _frozen(self) -> Iterator[tuple[str, Tensor]]:
         for layer in range(len(self.layers)):
@@ -237,6 +266,9 @@ class SuperModel(MultiHeadModel):
             for name, tensor in self.heads[task].state_dict().items():
                 yield f"the head of task {task} ({name})", tensor
             yield f"the path of task {task}", torch.tensor(self.paths[task])
+            for layer, own in self.statistics.of(task).items():
+                for name, tensor in own.state_dict().items():
+                    yield f"the statistics of task {task} for layer {layer} ({name})", tensor
 
     @property
     def _device(self) -> torch.device:
