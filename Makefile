@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-cluster test-crash lint types perf audit format clean
+.PHONY: help demo test test-real test-cluster test-crash lint types perf evidence evidence-run audit format clean
 
 help: ## say what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -39,6 +39,12 @@ test-crash: $(READY) ## kill runs at many points of every stage and go on with t
 
 perf: $(READY) ## measure everything: half an hour on two cores that do nothing else; results/published/performance.md
 	$(BIN)/python -m scripts.perf measure
+
+evidence: $(READY) ## docs/reproduction.md and its figures from the published records
+	$(BIN)/python -m scripts.evidence
+
+evidence-run: $(READY) ## make the quick part of the evidence anew, in results/evidence; an hour on two cores
+	$(BIN)/seu-bench sweep scripts/evidence/sweeps/quick.toml --results results/evidence
 
 audit: $(READY) ## ask advisory services about every pinned version; says so where they cannot be reached
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audit]'

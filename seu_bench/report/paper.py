@@ -73,6 +73,13 @@ def published_points(benchmark: str, version: int, protocol: str) -> list[Publis
     ]
 
 
+def printed(benchmark: str) -> dict[str, dict[str, float]]:
+    """The paper's table of a benchmark as it is printed, by strategy: ``acc`` in percent, ``params`` in millions,
+    ``score``; empty where the paper has none."""
+    table: dict[str, dict[str, float]] = _document()["table"].get(benchmark, {})
+    return table
+
+
 def beside_ours(benchmark: str, version: int, protocol: str, configurations: Sequence[Configuration]) -> list[Beside]:
     """Every number of the paper of a benchmark beside those of our configurations of the same strategy.
 

@@ -1,0 +1,47 @@
+"""python -m scripts.evidence: docs/reproduction.md and its figures, from the published records."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+
+from scripts.evidence.page import KINDS, PAGE, SWEEPS, rendered
+from scripts.evidence.runs import EVIDENCE
+from seu_bench.leaderboard import write_leaderboards
+from seu_bench.report.writing import write_report
+
+
+def make_figures() -> None:
+    """The report's figures of the five strategies, as PNG."""
+    folder = EVIDENCE / "figures"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name in SWEEPS:
+        if not (EVIDENCE / name / "runs").is_dir():
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            # A report leaves far more figures than the page shows.
+            shutil.copytree(EVIDENCE / name / "runs", Path(scratch) / "runs")
+            written = write_report(Path(scratch))
+            for figure in written.figures:
+                if figure.suffix == ".png" and figure.stem.endswith(tuple(KINDS)):
+                    shutil.copy(figure, folder)
+
+
+def main() -> None:
+    """Leaderboards of each sweep, figures, then the page, which shows those that are there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-figures", action="store_true", help="leave the figures as they are")
+    without_figures = parser.parse_args().no_figures
+    for runs in sorted(EVIDENCE.glob("*/runs")):
+        write_leaderboards(runs.parent)
+    if not without_figures:
+        make_figures()
+    PAGE.write_text(rendered(), encoding="utf-8")
+    print(PAGE)
+
+
+if __name__ == "__main__":
+    main()

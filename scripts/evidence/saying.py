@@ -1,0 +1,81 @@
+"""Numbers and differences in words: always with their spread, and with what the seeds can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pandas
+
+from scripts.evidence.runs import by_seed
+from seu_bench.leaderboard.spread import spread, verdict
+
+#: How a metric is shown: a factor, decimals, the unit.
+SHOWN = {
+    "acc": (100.0, 1, " %"),
+    "forgetting": (100.0, 2, " %"),
+    "mixed_score": (1.0, 4, ""),
+    "params_total": (1.0, 0, ""),
+    "train_cpu_seconds": (1.0, 0, " s"),
+    "reused": (100.0, 0, " %"),
+    "score_per_cpu_minute": (1.0, 3, ""),
+}
+_VERDICTS = {"apart": "told apart", "within": "within the spread", "undecided": "too few seeds to tell"}
+
+
+def number(value: float, metric: str) -> str:
+    """A value of a metric in the unit that readers expect."""
+    factor, decimals, unit = SHOWN[metric]
+    return f"{value * factor:,.{decimals}f}{unit}"
+
+
+def _change(value: float, metric: str, *, unit: bool = False) -> str:
+    """A difference of two values: of percentages it is in points."""
+    factor, decimals, name = SHOWN[metric]
+    shown = {" %": " points"}.get(name, name) if unit else ""
+    return f"{value * factor:+,.{decimals}f}{shown}"
+
+
+def mean(values: Iterable[float], metric: str) -> str:
+    """Mean and deviation over seeds; ``-`` where nothing was measured, the value alone where there is one seed."""
+    found = spread(list(values))
+    if found is None:
+        return "-"
+    factor, decimals, unit = SHOWN[metric]
+    deviation = "" if found.std is None else f" ± {found.std * factor:,.{decimals}f}"
+    return f"{found.mean * factor:,.{decimals}f}{deviation}{unit}"
+
+
+def difference(one: pandas.DataFrame, other: pandas.DataFrame, metric: str) -> str:
+    """By how much ``one`` is above ``other`` on the seeds that both have: mean, 95 % interval, and whether the paired
+    t-test tells them apart (docs/leaderboards.md). ``-`` without a common seed."""
+    ours, theirs = by_seed(one, metric), by_seed(other, metric)
+    common = sorted(ours.keys() & theirs.keys())
+    found = spread([ours[seed] - theirs[seed] for seed in common])
+    if found is None:
+        return "-"
+    interval = ""
+    if found.low is not None and found.high is not None:
+        interval = f", {_change(found.low, metric)} to {_change(found.high, metric)}"
+    seeds = f"{found.number} seed{'s' if found.number != 1 else ''}"
+    told = _VERDICTS[verdict(ours, theirs)]
+    return f"{_change(found.mean, metric, unit=True)} ({seeds}{interval}; {told})"
+
+
+def counted(pairs: Iterable[tuple[pandas.DataFrame, pandas.DataFrame]], metric: str) -> str:
+    """In how many pairs the seeds tell the first side above, or below, the other; pairs of too few seeds are none."""
+    counts = dict.fromkeys(("above", "below", "not told apart"), 0)
+    for one, other in pairs:
+        ours, theirs = by_seed(one, metric), by_seed(other, metric)
+        found = verdict(ours, theirs)
+        if found == "apart":
+            common = ours.keys() & theirs.keys()
+            counts["above" if sum(ours[seed] - theirs[seed] for seed in common) > 0 else "below"] += 1
+        elif found == "within":
+            counts["not told apart"] += 1
+    return ", ".join(f"{name} in {count}" for name, count in counts.items())
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
+    """A table of Markdown; the first ``texts`` columns are texts, the others numbers."""
+    lines = ["| " + " | ".join(headings) + " |", "| --- " * texts + "| ---: " * (len(headings) - texts) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
