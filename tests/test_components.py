@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
 from seu_bench.registry import Registry
@@ -21,7 +24,17 @@ SEARCHERS = {
 CREATORS = ("mdl", "all_new", "reuse_first", "frugal")
 
 
-@pytest.mark.parametrize("case", SEARCHERS)
+#: One searcher that trains and one that does not, and the paper's creator, for ``make test``; the others hold to their
+#: contract in ``make test-long``.
+USUAL = ("mdl", "random")
+
+
+def each(cases: Iterable[str]) -> list[Any]:
+    """Parameters of a matrix."""
+    return [pytest.param(case, marks=[] if case in USUAL else pytest.mark.long) for case in cases]
+
+
+@pytest.mark.parametrize("case", each(SEARCHERS))
 class TestSearchers(SearcherContract):
     """All of ours, some of them in two ways."""
 
@@ -32,7 +45,7 @@ class TestSearchers(SearcherContract):
         return ComponentTrial("searcher", name, options)
 
 
-@pytest.mark.parametrize("name", CREATORS)
+@pytest.mark.parametrize("name", each(CREATORS))
 class TestCreators(CreatorContract):
     """All of ours."""
 

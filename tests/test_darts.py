@@ -293,6 +293,7 @@ def test_first_order_on_the_proxy() -> None:
     assert distance(found, expected) < 1e-12
 
 
+@pytest.mark.long
 def test_second_order_on_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The searcher's gradient of second order is that of autograd through the step that SGD would take.
 
@@ -617,7 +618,7 @@ def whole(order: int) -> tuple[bytes, dict[str, Tensor], list[tuple[float, float
     return file.getvalue(), ending(stage, stage.run()), rates
 
 
-@both_orders
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_resumes_bit_by_bit(order: int) -> None:
     """A new stage that loads the state after an epoch ends as the uninterrupted one does."""
     state, expected, _ = whole(order)

@@ -69,6 +69,10 @@ CASES = {
     "seu frugal": Case("seu", SEU, {"creator": "frugal"}),
 }
 
+#: What ``make test`` runs of them; ``make test-long`` runs the others.
+USUAL = ("pnn proper", "seu mdl")
+each = [pytest.param(case, id=name, marks=[] if name in USUAL else pytest.mark.long) for name, case in CASES.items()]
+
 
 def model_of(outcome: Outcome) -> bytes:
     """The file of its weights."""
@@ -82,7 +86,7 @@ def peak(outcome: Outcome) -> int:
     return value
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", each)
 def test_any_budget_gives_the_same_run(tmp_path: Path, case: Case) -> None:
     """Weights bit by bit, and everything in the record but times and memory; never more is kept than allowed."""
     ample = case.run(tmp_path / "ample", None)
@@ -244,9 +248,9 @@ class Stopper:
     ("name", "stage", "before", "after"),
     [
         ("pnn proper", "training", "some", "all"),
-        ("pnn in half precision", "training", "all", "some"),
-        ("ltg pre", "search", "all", "none"),
-        ("seu mdl", "creation", "none", "all"),
+        pytest.param("pnn in half precision", "training", "all", "some", marks=pytest.mark.long),
+        pytest.param("ltg pre", "search", "all", "none", marks=pytest.mark.long),
+        pytest.param("seu mdl", "creation", "none", "all", marks=pytest.mark.long),
     ],
 )
 def test_going_on_with_another_budget(tmp_path: Path, name: str, stage: str, before: str, after: str) -> None:

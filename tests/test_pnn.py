@@ -210,6 +210,7 @@ print(before, peak())
 SMALL_PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
 
 
+@pytest.mark.long
 def test_cost_needs_no_memory_for_weights(tmp_path: Path) -> None:
     """Counting 794 million parameters (3.2 GB) adds next to nothing to what importing torch and Avalanche takes."""
     answer = subprocess.run(

@@ -205,6 +205,7 @@ def test_synthetic_mixture(command: Command, tmp_path: Path) -> None:
     assert not (tmp_path / "leaderboards").exists()
 
 
+@pytest.mark.long
 def test_smallest_networks(tmp_path: Path) -> None:
     """SEU by the smoke protocol as it is; in a process of its own, which a fault in native code would end."""
     command = [*SEU_BENCH, "run", "--benchmark", "mixture", "--synthetic", "--protocol", "smoke", "--limit", "8"]
@@ -216,6 +217,7 @@ def test_smallest_networks(tmp_path: Path) -> None:
     assert len(record.genotypes) == 5
 
 
+@pytest.mark.long
 def test_interrupted_process(tmp_path: Path) -> None:
     """Ctrl-C in a terminal: exit status 130, one line, a record and a checkpoint of what was learned so far."""
     command = [*SEU_BENCH, "run", "--strategy", "naive", "--protocol", "quick"]

@@ -72,6 +72,7 @@ def test_swapping_is_one_word(environment: Environment, tmp_path: Path) -> None:
     assert len(record.genotypes or ()) == 5
 
 
+@pytest.mark.long
 def test_holds_to_the_contract(environment: Environment) -> None:
     """Its own tests pass, the contract's among them."""
     tests = environment.copy / "test_random_walk.py"
