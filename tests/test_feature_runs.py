@@ -289,7 +289,9 @@ def test_budgets_are_no_other_run(tmp_path: Path) -> None:
 COMMAND = ("run", "--strategy", "pnn", "--protocol", "smoke", "--limit", 8, "-o", "epochs=1", "-o", "width=0.02")
 
 
-@pytest.mark.parametrize("given", ["0", "7", "500M", "2G", "1.5g", "0.5 MiB"])
+@pytest.mark.parametrize(
+    "given", ["0", "1.5g", *(pytest.param(text, marks=pytest.mark.long) for text in ("7", "500M", "2G", "0.5 MiB"))]
+)
 def test_budgets_on_the_command_line(command: Command, tmp_path: Path, given: str) -> None:
     """Numbers with and without units, in large and small letters; the budget holds."""
     budget = {"0": 0, "7": 7}.get(given, 2**19)
@@ -335,7 +337,7 @@ class Noise(SupervisedPlugin):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("name", ["pnn", "seu"])
+@pytest.mark.parametrize("name", ["pnn", pytest.param("seu", marks=pytest.mark.long)])
 def test_noise(name: str, in_place: bool) -> None:
     """Features of images that a plugin has changed are those of the changed images, in every epoch."""
     found = []

@@ -131,7 +131,9 @@ def cost(command: Command, *arguments: object) -> dict[str, Any]:
 
 
 @both
-@pytest.mark.parametrize("benchmark", TOTALS)
+@pytest.mark.parametrize(
+    "benchmark", [pytest.param(name, marks=[] if name == "split_cifar10" else pytest.mark.long) for name in TOTALS]
+)
 def test_published_sizes(command: Command, benchmark: str, variant: Variant) -> None:
     """The four networks of the paper, column by column, to the unit."""
     document = cost(command, "--benchmark", benchmark, "--protocol", "paper", "-o", f"variant={variant}")

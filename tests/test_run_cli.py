@@ -113,6 +113,7 @@ def test_same_run_again(command: Command, naive: Answer, results: Path) -> None:
     assert record_of(forced).without_times() == record.without_times()
 
 
+@pytest.mark.long
 def test_same_seed_same_record(command: Command, seu: Answer, tmp_path: Path) -> None:
     """SEU on one seed gives the same record twice; on another seed another one."""
     record = record_of(seu)
