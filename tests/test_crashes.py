@@ -205,6 +205,7 @@ def killed_at_renames(server: Server, reference: Reference, learner: str, result
             assert is_clean(here)
 
 
+@LONG
 def test_killed_at_some_renames(server: Server, reference: Reference, tmp_path: Path) -> None:
     """Before and after a file takes its name; every tenth one."""
     killed_at_renames(server, reference, "naive", tmp_path, 10)
