@@ -70,7 +70,7 @@ CASES = {
 }
 
 #: What ``make test`` runs of them; ``make test-long`` runs the others.
-USUAL = ("pnn proper", "seu mdl")
+USUAL = ("pnn proper", "ltg pre")
 each = [pytest.param(case, id=name, marks=[] if name in USUAL else pytest.mark.long) for name, case in CASES.items()]
 
 
