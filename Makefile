@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-cluster test-crash lint types perf evidence evidence-run audit format clean
+.PHONY: help demo test test-long test-real test-cluster test-crash lint types perf evidence evidence-run audit format clean
 
 help: ## say what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -18,8 +18,8 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 demo: $(READY) ## SEU learns five tasks on scikit-learn's digits
 	$(BIN)/seu-bench run --strategy seu --benchmark split_digits
 
-test: lint types ## lint, types, then all tests but the slow ones
-	$(BIN)/python -m pytest -W error -m "not slow and not crash and not cluster" -n 2 --dist loadfile
+test: lint types ## lint, types, then all tests but the long ones; under ten minutes on two cores
+	$(BIN)/python -m pytest -W error -m "not long and not slow and not crash and not cluster" -n 2 --dist loadfile
 
 lint: $(READY) ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -27,6 +27,9 @@ lint: $(READY) ## ruff: rules and format
 
 types: $(READY) ## mypy, strict
 	$(BIN)/mypy
+
+test-long: $(READY) ## what takes seconds each and is much: contracts of all that comes along, processes, whole runs
+	$(BIN)/python -m pytest -W error -m "long and not slow and not crash and not cluster" -n 2 --dist worksteal
 
 test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minutes each
 	$(BIN)/python -m pytest -W error -m "slow" tests

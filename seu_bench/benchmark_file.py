@@ -79,8 +79,12 @@ class BenchmarkFile:
         if isinstance(own, dict):
             document["protocols"] = merged(STANDARD_PROTOCOLS, own)
         for definition in _tables(document.get("datasets")):
-            if isinstance(definition.get("path"), str):
-                definition["path"] = str((self.path.parent / Path(definition["path"]).expanduser()).resolve())
+            path = definition.get("path")
+            if isinstance(path, str):
+                try:
+                    definition["path"] = str((self.path.parent / Path(path).expanduser()).resolve())
+                except (OSError, RuntimeError, ValueError) as error:  # e.g. a null character, or "~nobody"
+                    faults.append(f"datasets: path {path!r:.100} cannot be a path: {error}")
         spec = _validated(document, faults)
         if faults or spec is None:
             count = f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"

@@ -81,18 +81,27 @@ def fixed_size_cost(setting: Setting, more: Sequence[StageCost] = ()) -> Cost:
     model = on_meta(lambda: backbone_model(setting))
     validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
     stages = training_passes(plan, options.applied_to(setting.protocol.training), validate=validate)
-    return fixed_cost(count_parameters(model), task_macs(model, plan), [*stages, *more, *evaluation_passes(plan)])
+    macs = task_macs(model, plan, one_path=True)
+    return fixed_cost(count_parameters(model), macs, [*stages, *more, *evaluation_passes(plan)])
 
 
-def task_macs(model: MultiHeadModel, plan: StreamPlan) -> tuple[int, ...]:
-    """Multiply-accumulates per image on each task's path, of a model on the meta device."""
+def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[int, ...]:
+    """Multiply-accumulates per image on each task's path, of a model on the meta device.
+
+    Args:
+        one_path: all tasks are computed by the same layers up to their heads, so that one of each number of classes
+            stands for the others; counting is most of what an estimate takes.
+    """
     import torch
 
     from seu_bench.sizes import count_macs
 
     model.eval()
     shape, meta = (plan.channels, plan.height, plan.width), torch.device("meta")
-    return tuple(
-        count_macs(functools.partial(model.forward_single_task, task_label=task), shape, meta)
-        for task in range(len(plan.tasks))
-    )
+    # Which task is counted for each.
+    standing = [plan.classes.index(classes) if one_path else task for task, classes in enumerate(plan.classes)]
+    counted = {
+        task: count_macs(functools.partial(model.forward_single_task, task_label=task), shape, meta)
+        for task in dict.fromkeys(standing)
+    }
+    return tuple(counted[task] for task in standing)

@@ -6,7 +6,8 @@ this loop names the plugin and the package in both cases.
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 
 import pluggy
 
@@ -14,8 +15,16 @@ from seu_bench import hookspecs
 from seu_bench.errors import PluginError
 
 
-def load_plugins() -> pluggy.PluginManager:
+def installed_points() -> EntryPoints:
+    """The entry points of every installed plugin: the metadata of each installed package is read for them."""
+    return entry_points(group=hookspecs.GROUP)
+
+
+def load_plugins(points: EntryPoints | None = None) -> pluggy.PluginManager:
     """Load every installed plugin of the entry-point group ``seu_bench``.
+
+    Args:
+        points: what :func:`installed_points` has found.
 
     Raises:
         PluginError: a plugin cannot be imported, two share a name, or one implements a hook that does not exist.
@@ -23,8 +32,10 @@ def load_plugins() -> pluggy.PluginManager:
     manager = pluggy.PluginManager(hookspecs.GROUP)
     manager.add_hookspecs(hookspecs)
     owners: dict[str, str] = {}
-    for point in sorted(entry_points(group=hookspecs.GROUP), key=lambda point: point.name):
-        package = package_of(point)
+    if points is None:
+        points = installed_points()
+    ordered = sorted(points, key=lambda point: point.name)
+    for point, package in zip(ordered, packages_of(ordered), strict=True):
         if point.name in owners:
             raise PluginError(
                 f"two plugins are called {point.name!r}: one from {owners[point.name]}, one from {package}",
@@ -59,6 +70,10 @@ def load_plugins() -> pluggy.PluginManager:
     return manager
 
 
-def package_of(point: EntryPoint) -> str:
-    """Name of the distribution an entry point comes from."""
-    return point.dist.name if point.dist is not None else "an unknown package"
+def packages_of(points: Sequence[EntryPoint]) -> list[str]:
+    """Names of the distributions that entry points come from; each distribution's metadata are read once."""
+    names: dict[int, str] = {}
+    for point in points:
+        if point.dist is not None and id(point.dist) not in names:
+            names[id(point.dist)] = point.dist.name
+    return [names.get(id(point.dist), "an unknown package") for point in points]

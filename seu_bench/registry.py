@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Any, Final, Generic, TypeVar
 
 import pluggy
 
 from seu_bench.errors import PluginError, UnknownNameError
 from seu_bench.executors import ExecutorFactory
-from seu_bench.hookspecs import GROUP
 from seu_bench.interfaces import (
     BackboneFactory,
     CreatorFactory,
@@ -26,7 +24,7 @@ from seu_bench.local_executor import LocalFactory
 from seu_bench.logger_interface import LoggerFactory
 from seu_bench.metrics import CURVES, METRIC_DEFINITIONS, KnownMetric
 from seu_bench.options import did_you_mean
-from seu_bench.plugins import load_plugins, package_of
+from seu_bench.plugins import installed_points, load_plugins, packages_of
 from seu_bench.spec import BenchmarkSource
 
 Factory = TypeVar("Factory")
@@ -109,8 +107,10 @@ class Registry:
     """
 
     def __init__(self, manager: pluggy.PluginManager | None = None) -> None:
-        self.manager = load_plugins() if manager is None else manager
-        self._packages = {point.name: package_of(point) for point in entry_points(group=GROUP)}
+        points = installed_points()
+        self.manager = load_plugins(points) if manager is None else manager
+        names = [point.name for point in points]
+        self._packages = dict(zip(names, packages_of(tuple(points)), strict=True))
         self.strategies: Kind[StrategyFactory] = self._collect("strategy", "strategies")
         self.backbones: Kind[BackboneFactory] = self._collect("backbone", "backbones")
         self.searchers: Kind[SearcherFactory] = self._collect("searcher", "searchers")

@@ -114,7 +114,9 @@ def check_resuming(name: str, images: int = 16, **options: Any) -> None:
         assert alike(strategy.own_state(), whole.own_state()), f"after {done} tasks"
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ("gem", "replay") else pytest.mark.long) for name in METHODS]
+)
 def test_goes_on_between_tasks(name: str) -> None:
     """Whatever was remembered is there again, whichever task is next."""
     check_resuming(name)

@@ -167,6 +167,7 @@ def test_runs_exporting_and_verifying(tiny: Path, tmp_path: Path, command: Comma
         assert what in drawn
 
 
+@pytest.mark.long
 def test_contracts() -> None:
     """How many checks are done of how many, and no bars of what the checks do."""
     registry = Registry()

@@ -233,6 +233,18 @@ path = "mine.npz"
     assert definition.kind == "npz" and definition.path == tmp_path.resolve() / "mine.npz"
 
 
+@pytest.mark.parametrize("path", [r"a\u0000b", "~nobody-is-called-this/a"])
+def test_path_that_cannot_be_one(tmp_path: Path, path: str) -> None:
+    """A null character, or the home of nobody: a fault of the file like any other."""
+    stream = 'kind = "classes"\ndataset = "digits"\nclasses_per_task = 5\n'
+    (tmp_path / "a.toml").write_text(
+        f'name = "a"\n[stream]\n{stream}[datasets.mine]\nkind = "npz"\npath = "{path}"\n', encoding="utf-8"
+    )
+    with pytest.raises(SpecError) as caught:
+        BenchmarkFile(tmp_path / "a.toml").load()
+    assert any("cannot be a path" in fault for fault in caught.value.faults)
+
+
 def test_examples_of_the_documentation_load(tmp_path: Path) -> None:
     text = (FOLDER.parent / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     examples = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)

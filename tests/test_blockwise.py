@@ -616,6 +616,7 @@ def test_loading_disturbs_nothing_outside(make: Callable[..., Any]) -> None:
     assert (torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()) == expected
 
 
+@pytest.mark.long
 @both_budgets
 @every_space
 def test_results_are_of_the_space(make: Callable[..., Any], space: SearchSpace) -> None:

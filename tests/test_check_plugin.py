@@ -61,6 +61,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Answer:
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.long
 def test_says_what_failed(checked: Answer) -> None:
     """Each failed check comes with a sentence that says what is wrong and what to do; the others are ok."""
     assert (checked.status, checked.err) == (1, "")
@@ -71,6 +72,7 @@ def test_says_what_failed(checked: Answer) -> None:
     assert "Traceback" not in checked.out
 
 
+@pytest.mark.long
 def test_counts_what_holds(checked: Answer) -> None:
     """The last line has both numbers, and they are those of the lines above."""
     outcomes = re.findall(r"^  (ok|FAILED) ", checked.out, re.MULTILINE)

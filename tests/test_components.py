@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import pytest
 
 from seu_bench.registry import Registry
@@ -21,7 +24,18 @@ SEARCHERS = {
 CREATORS = ("mdl", "all_new", "reuse_first", "frugal")
 
 
-@pytest.mark.parametrize("case", SEARCHERS)
+#: A searcher that draws and one that scores, for ``make test``. What trains holds to its contract in
+#: ``make test-long``.
+USUAL_SEARCHERS = ("random", "zero_cost")
+USUAL_CREATORS = ("mdl", "all_new")
+
+
+def each(cases: Iterable[str], usual: Sequence[str]) -> list[Any]:
+    """Parameters of a matrix."""
+    return [pytest.param(case, marks=[] if case in usual else pytest.mark.long) for case in cases]
+
+
+@pytest.mark.parametrize("case", each(SEARCHERS, USUAL_SEARCHERS))
 class TestSearchers(SearcherContract):
     """All of ours, some of them in two ways."""
 
@@ -32,7 +46,7 @@ class TestSearchers(SearcherContract):
         return ComponentTrial("searcher", name, options)
 
 
-@pytest.mark.parametrize("name", CREATORS)
+@pytest.mark.parametrize("name", each(CREATORS, USUAL_CREATORS))
 class TestCreators(CreatorContract):
     """All of ours."""
 

@@ -62,7 +62,10 @@ def test_unknown_precision() -> None:
         resolve(Registry(), Request(precision="half"))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("strategy", ["naive", "ewc", "pnn", "ltg", "seu", "lwf"])
+@pytest.mark.parametrize(
+    "strategy",
+    ["naive", "lwf", *(pytest.param(name, marks=pytest.mark.long) for name in ("ewc", "pnn", "ltg", "seu"))],
+)
 def test_bf16_learns_and_is_measured_in_float32(tmp_path: Path, strategy: str) -> None:
     """Products are rounded, weights are not; what the record says can be measured again from the weights."""
     plain, weights = made(tmp_path, strategy)
@@ -165,6 +168,7 @@ def gradients(model: SuperModel, images: Tensor) -> dict[str, Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
+@pytest.mark.long
 def test_without_a_compiler_it_goes_on(tmp_path: Path) -> None:
     """A compiler that is missing is told, and the unit is computed as it is."""
     unit = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.ReLU())

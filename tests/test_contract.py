@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from scipy.stats import binom
+from tiny import registry
 from torch import nn
 
 from seu_bench.backbones import backbone_model
@@ -22,7 +23,6 @@ from seu_bench.interfaces import Cost, Register, Setting, StrategyFactory
 from seu_bench.loading import BatchLoader, TaskImages, task_images
 from seu_bench.multihead import BackboneModel
 from seu_bench.options import Options
-from seu_bench.registry import Registry
 from seu_bench.strategy import StagedStrategy, Step, TaskData
 from seu_bench.strategy_options import BackboneOptions
 from seu_bench.testing import FrozenGrowthContract, StrategyContract, Trial
@@ -46,21 +46,30 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 #: Strategies whose image passes depend on what they meet.
 INEXACT = ("agem", "er_ace", "mir", "replay")
 
-ALL = sorted(Registry().strategies)
+ALL = sorted(registry().strategies)
+
+#: One of each sort, for ``make test``: plain, with a penalty, with a memory, trained on everything, and both that grow.
+#: ``make test-long`` tries the others.
+USUAL = ("ewc", "joint", "ltg", "naive", "replay", "seu")
 
 
 def tried(name: str) -> Trial:
     """A strategy of ours; where a backbone can be chosen, the quickest."""
     options = dict(OPTIONS.get(name, {}))
-    if issubclass(Registry().strategies.find(name).factory.options, BackboneOptions) and name != "naive":
+    if issubclass(registry().strategies.find(name).factory.options, BackboneOptions) and name != "naive":
         options.setdefault("backbone", "mlp")
     return Trial(name, options, exact_passes=name not in INEXACT)
+
+
+def each(names: Sequence[str]) -> list[Any]:
+    """Parameters of a matrix over strategies."""
+    return [pytest.param(name, marks=[] if name in USUAL else pytest.mark.long) for name in names]
 
 
 class TestEvery(StrategyContract):
     """The strategies that are trained on one network, or may change it."""
 
-    @pytest.fixture(params=[name for name in ALL if name not in FROZEN])
+    @pytest.fixture(params=each([name for name in ALL if name not in FROZEN]))
     def trial(self, request: pytest.FixtureRequest) -> Trial:
         """Each in turn."""
         return tried(request.param)
@@ -69,7 +78,7 @@ class TestEvery(StrategyContract):
 class TestFrozen(FrozenGrowthContract):
     """The strategies that cannot forget."""
 
-    @pytest.fixture(params=[name for name in ALL if name in FROZEN])
+    @pytest.fixture(params=each([name for name in ALL if name in FROZEN]))
     def trial(self, request: pytest.FixtureRequest) -> Trial:
         """Each in turn."""
         return tried(request.param)
@@ -343,6 +352,7 @@ def test_tiny_streams_are_fixed() -> None:
         Trial("naive", {"benchmark.stream.validation": 0.5}).resolved("tiny_two")
 
 
+@pytest.mark.long
 def test_pytest_is_asked_for() -> None:
     """Without pytest the contract cannot be imported, and the message has the command; the rest of us can."""
     code = "import sys; sys.modules['pytest'] = None\nimport seu_bench.runner\nimport seu_bench.testing"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 from conftest import Answer, Command
+from tiny import registry, setting
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from seu_bench.interfaces import Cost, StreamPlan, TaskPlan
 
 #: What both the paper's tasks and its split of images say: train, valid and test images of each task.
 SIZES = {
@@ -19,11 +23,16 @@ SIZES = {
 }
 
 
-def cost(command: Command, *arguments: object) -> dict[str, Any]:
+def asked_anew(command: Command, *arguments: object) -> dict[str, Any]:
+    """What the command says."""
     answer = command("cost", "--format", "json", *arguments)
     assert (answer.status, answer.err) == (0, "")
     document: dict[str, Any] = json.loads(answer.out)
     return document
+
+
+#: The same, asked once for the same arguments.
+cost = cache(asked_anew)
 
 
 def passes_of_evaluation(sizes: list[tuple[int, int, int]]) -> int:
@@ -125,6 +134,22 @@ def test_image_passes_of_seu(command: Command, benchmark: str) -> None:
     assert "search" not in given["stages"]
 
 
+@pytest.mark.parametrize("strategy", ["naive", "lwf", "ltg", "seu"])
+def test_heads_alike_are_counted_once(strategy: str) -> None:
+    """Each task has the multiply-accumulates that it has alone, whether or not another one has as many classes."""
+    tasks = tuple(TaskPlan(f"task {at}", classes, 8, 4, 4) for at, classes in enumerate((2, 4, 3, 4, 2)))
+
+    def macs(*planned: TaskPlan) -> tuple[int, ...]:
+        plan = StreamPlan(1, 8, 8, planned, tuple(range(len(planned))))
+        options = {"cells": 3, "channels": 2, "genotype": "darts_v1"} if strategy == "seu" else {"width": 0.1}
+        cost: Cost = registry().strategies.find(strategy).factory.cost(setting(plan, strategy, options))
+        return cost.macs_min
+
+    found = macs(*tasks)
+    assert found == tuple(macs(task)[0] for task in tasks)
+    assert len(set(found)) == 3
+
+
 def test_options_count(command: Command) -> None:
     """Epochs and limits change the image passes, and the size does not."""
     asked = ("--strategy", "naive", "--benchmark", "split_cifar10", "--protocol", "paper")
@@ -158,7 +183,7 @@ class Allocations(TorchDispatchMode):
 def test_no_weights_are_made(command: Command, strategy: str, benchmark: str) -> None:
     """Models of millions of parameters are counted without memory for them."""
     with Allocations() as made:
-        document = cost(command, "--strategy", strategy, "--benchmark", benchmark, "--protocol", "paper")
+        document = asked_anew(command, "--strategy", strategy, "--benchmark", benchmark, "--protocol", "paper")
     assert max(document["params_total"]) > 3_000_000
     assert made.seen > 0
     assert made.largest < 10_000
@@ -167,7 +192,7 @@ def test_no_weights_are_made(command: Command, strategy: str, benchmark: str) ->
 def test_random_numbers_are_left_alone(command: Command) -> None:
     """Asking for a cost changes nothing for whoever asks from a session of their own."""
     before = torch.get_rng_state()
-    cost(command, "--benchmark", "pmnist", "--protocol", "paper")
+    asked_anew(command, "--benchmark", "pmnist", "--protocol", "paper")
     assert torch.equal(torch.get_rng_state(), before)
 
 

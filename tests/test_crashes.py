@@ -75,6 +75,8 @@ LEARNERS: dict[str, tuple[str, ...]] = {
 STRATEGIES = ("naive", "seu", "pnn", "ltg", "ewc")
 #: What takes minutes: make test-crash.
 MANY = pytest.mark.crash
+#: What takes many seconds: make test-long.
+LONG = pytest.mark.long
 
 
 class Server:
@@ -177,7 +179,7 @@ def killed_often(
     return struck
 
 
-@pytest.mark.parametrize("learner", ["naive", "seu", "ltg"])
+@pytest.mark.parametrize("learner", ["naive", *(pytest.param(name, marks=LONG) for name in ("seu", "ltg"))])
 def test_killed_at_random_points(server: Server, reference: Reference, tmp_path: Path, learner: str) -> None:
     """``kill -9`` at batches drawn over all stages, and at any time; then the same command again."""
     killed_often(server, reference, learner, tmp_path, points=3, seed=learner)
@@ -203,6 +205,7 @@ def killed_at_renames(server: Server, reference: Reference, learner: str, result
             assert is_clean(here)
 
 
+@LONG
 def test_killed_at_some_renames(server: Server, reference: Reference, tmp_path: Path) -> None:
     """Before and after a file takes its name; every tenth one."""
     killed_at_renames(server, reference, "naive", tmp_path, 10)
@@ -216,7 +219,10 @@ def test_killed_at_every_rename(server: Server, reference: Reference, tmp_path: 
 
 
 @pytest.mark.parametrize(("kind", "status", "reason"), [("term", 143, "SIGTERM"), ("int", 130, "SIGINT")])
-@pytest.mark.parametrize("learner", [pytest.param(name, marks=MANY if name == "seu" else []) for name in STRATEGIES])
+@pytest.mark.parametrize(
+    "learner",
+    [pytest.param(name, marks={"naive": [], "seu": MANY}.get(name, LONG)) for name in STRATEGIES],
+)
 def test_signals(
     server: Server, reference: Reference, tmp_path: Path, learner: str, kind: str, status: int, reason: str
 ) -> None:
@@ -238,7 +244,7 @@ def test_signals(
     assert is_clean(tmp_path)
 
 
-@pytest.mark.parametrize("learner", [pytest.param(name, marks=MANY if name != "pnn" else []) for name in STRATEGIES])
+@pytest.mark.parametrize("learner", [pytest.param(name, marks=MANY if name != "pnn" else LONG) for name in STRATEGIES])
 def test_time_limit(server: Server, reference: Reference, tmp_path: Path, learner: str) -> None:
     """A limit too short for the run: it stops at a checkpoint each time, and is finished in the end."""
     expected, _ = reference.of(learner)

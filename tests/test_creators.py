@@ -182,7 +182,7 @@ def test_the_seed_alone_decides(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize("epochs", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_resumes_bit_by_bit(name: str, epochs: int) -> None:
     """A new stage that loads the state after k epochs from a safe checkpoint ends as the uninterrupted one does."""
     first = creation(name)
@@ -201,7 +201,7 @@ def test_resumes_bit_by_bit(name: str, epochs: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("epochs", [1, 2, 6, 20])
+@pytest.mark.parametrize("epochs", [1, 2, 6, pytest.param(20, marks=pytest.mark.long)])
 def test_budget(name: str, epochs: int) -> None:
     """As many epochs as the schedule has, and no more image passes than announced; reuse_first takes them all."""
     stage = creation(name, epochs=epochs, images=5)

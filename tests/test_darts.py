@@ -28,6 +28,8 @@ IMAGES = STREAM.tasks[1].train
 #: All eight images of the first half in one batch: a step of second order takes most of a second.
 SCHEDULE = SearchSchedule(epochs=3, batch_size=8, cells=3, channels=2, min_learning_rate=0.001)
 both_orders = pytest.mark.parametrize("order", [1, 2])
+#: Where a whole search is looked at, which takes seconds by the second order.
+each_searched = pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.long)])
 
 
 def search(seed: int = 3, space: SearchSpace | None = None, schedule: SearchSchedule = SCHEDULE, **more: Any) -> Any:
@@ -293,6 +295,7 @@ def test_first_order_on_the_proxy() -> None:
     assert distance(found, expected) < 1e-12
 
 
+@pytest.mark.long
 def test_second_order_on_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The searcher's gradient of second order is that of autograd through the step that SGD would take.
 
@@ -429,14 +432,14 @@ def test_steps_of_the_architecture_leave_the_network_alone(order: int) -> None:
     assert all(parameter.grad is None for parameter in [*stage.weights, *stage.architecture])
 
 
-@both_orders
+@each_searched
 def test_statistics_see_the_first_half_once(order: int) -> None:
     """Each BatchNorm counted the two batches of the first half, and no other."""
     buffers = watched(order).stage.network.named_buffers()
     assert {int(count) for name, count in buffers if name.endswith("num_batches_tracked")} == {2}
 
 
-@both_orders
+@each_searched
 def test_halves_are_kept_apart(order: int) -> None:
     """Weights learn from each image of the first half once per epoch, the architecture from as many others, drawn
     without replacement from the second half and anew for each batch; the second order sees through the coming step."""
@@ -453,6 +456,7 @@ def test_halves_are_kept_apart(order: int) -> None:
     assert run.steps[0][1] != run.steps[1][1]
 
 
+@pytest.mark.long
 def test_the_orders_differ() -> None:
     """The second order moves the architecture elsewhere than the first does, from the same beginning."""
     assert watched(1).before == watched(2).before
@@ -525,7 +529,9 @@ def test_genotype_is_that_of_the_softmax(edges: Any) -> None:
         assert {tuple(edge) for edge in form} == expected
 
 
-@pytest.mark.parametrize(("restore", "seed", "epochs"), [("best_valid", 5, 3), ("last", 3, 2)])
+@pytest.mark.parametrize(
+    ("restore", "seed", "epochs"), [pytest.param("best_valid", 5, 3, marks=pytest.mark.long), ("last", 3, 2)]
+)
 def test_architecture_of_the_best_epoch(restore: Any, seed: int, epochs: int) -> None:
     """The architecture is that of the epoch with the lowest loss on the second half, or the last one."""
     schedule = SCHEDULE.model_copy(update={"epochs": epochs, "learning_rate": 0.1, "min_learning_rate": 0.1})
@@ -555,7 +561,7 @@ def test_architecture_of_the_best_epoch(restore: Any, seed: int, epochs: int) ->
 # --- as a stage ---------------------------------------------------------------------------------------------------
 
 
-@both_orders
+@each_searched
 def test_passes(order: Any) -> None:
     """The factory predicts exactly what the stage counts, which is what the network is shown."""
     count = len(IMAGES)
@@ -617,7 +623,7 @@ def whole(order: int) -> tuple[bytes, dict[str, Tensor], list[tuple[float, float
     return file.getvalue(), ending(stage, stage.run()), rates
 
 
-@both_orders
+@each_searched
 def test_resumes_bit_by_bit(order: int) -> None:
     """A new stage that loads the state after an epoch ends as the uninterrupted one does."""
     state, expected, _ = whole(order)
@@ -645,9 +651,10 @@ def test_depends_on_the_seed_alone() -> None:
     assert not torch.equal(other.architecture[0], after_one["own"]["architecture"][0])
 
 
-def test_learning_rate_of_the_weights_falls() -> None:
+@each_searched
+def test_learning_rate_of_the_weights_falls(order: int) -> None:
     """The weights' rate is the schedule's cosine, the architecture's is constant."""
-    for _, _, rates in (whole(1), whole(2)):
-        expected = [0.001 + 0.012 * (1 + math.cos(math.pi * epoch / 2)) for epoch in range(2)]
-        assert [rate for rate, _ in rates] == pytest.approx(expected, abs=1e-15)
-        assert {rate for _, rate in rates} == {0.1}
+    _, _, rates = whole(order)
+    expected = [0.001 + 0.012 * (1 + math.cos(math.pi * epoch / 2)) for epoch in range(2)]
+    assert [rate for rate, _ in rates] == pytest.approx(expected, abs=1e-15)
+    assert {rate for _, rate in rates} == {0.1}

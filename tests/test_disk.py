@@ -260,6 +260,7 @@ except SystemExit as left:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["vanish", "fill"])
 def test_disk_fails_under_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """One error and exit status 2; no half-written file and no lock; the folder is not made anew."""

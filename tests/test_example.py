@@ -75,6 +75,7 @@ def test_smoke(folder: Path, command: Command, tmp_path: Path) -> None:
     assert (record.status, record.ranked, len(record.task_names)) == ("finished", False, 5)
 
 
+@pytest.mark.long
 def test_guide_leads_to_the_leaderboard(folder: Path, command: Command, tmp_path: Path) -> None:
     """Every command of the guide works; in the end there is a row of three seeds."""
     asked = commands()
@@ -123,6 +124,7 @@ def test_wrapped_plugin(folder: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     contract.test_depends_on_the_seed_alone(trial)
 
 
+@pytest.mark.long
 def test_its_own_contract(folder: Path) -> None:
     """The package's test file passes, and runs every check of the contract."""
     path = os.pathsep.join([str(folder / "site"), os.environ.get("PYTHONPATH", "")])

@@ -70,6 +70,10 @@ CASES = {
     "seu per_task": Case("seu", SEU | {"stem": "shared", "statistics": "per_task"}, {"creator": "reuse_first"}),
 }
 
+#: What ``make test`` runs of them; ``make test-long`` runs the others.
+USUAL = ("pnn proper", "ltg pre")
+each = [pytest.param(case, id=name, marks=[] if name in USUAL else pytest.mark.long) for name, case in CASES.items()]
+
 
 def model_of(outcome: Outcome) -> bytes:
     """The file of its weights."""
@@ -83,7 +87,7 @@ def peak(outcome: Outcome) -> int:
     return value
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", each)
 def test_any_budget_gives_the_same_run(tmp_path: Path, case: Case) -> None:
     """Weights bit by bit, and everything in the record but times and memory; never more is kept than allowed."""
     ample = case.run(tmp_path / "ample", None)
@@ -255,11 +259,11 @@ class Stopper:
     ("name", "stage", "before", "after"),
     [
         ("pnn proper", "training", "some", "all"),
-        ("pnn in half precision", "training", "all", "some"),
-        ("ltg pre", "search", "all", "none"),
-        ("seu mdl", "creation", "none", "all"),
-        ("seu per_task", "statistics", "some", "none"),
-        ("seu per_task", "training", "all", "some"),
+        pytest.param("pnn in half precision", "training", "all", "some", marks=pytest.mark.long),
+        pytest.param("ltg pre", "search", "all", "none", marks=pytest.mark.long),
+        pytest.param("seu mdl", "creation", "none", "all", marks=pytest.mark.long),
+        pytest.param("seu per_task", "statistics", "some", "none", marks=pytest.mark.long),
+        pytest.param("seu per_task", "training", "all", "some", marks=pytest.mark.long),
     ],
 )
 def test_going_on_with_another_budget(tmp_path: Path, name: str, stage: str, before: str, after: str) -> None:
@@ -299,7 +303,9 @@ def test_budgets_are_no_other_run(tmp_path: Path) -> None:
 COMMAND = ("run", "--strategy", "pnn", "--protocol", "smoke", "--limit", 8, "-o", "epochs=1", "-o", "width=0.02")
 
 
-@pytest.mark.parametrize("given", ["0", "7", "500M", "2G", "1.5g", "0.5 MiB"])
+@pytest.mark.parametrize(
+    "given", ["0", "1.5g", *(pytest.param(text, marks=pytest.mark.long) for text in ("7", "500M", "2G", "0.5 MiB"))]
+)
 def test_budgets_on_the_command_line(command: Command, tmp_path: Path, given: str) -> None:
     """Numbers with and without units, in large and small letters; the budget holds."""
     budget = {"0": 0, "7": 7}.get(given, 2**19)
@@ -345,7 +351,7 @@ class Noise(SupervisedPlugin):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("name", ["pnn", "seu"])
+@pytest.mark.parametrize("name", ["pnn", pytest.param("seu", marks=pytest.mark.long)])
 def test_noise(name: str, in_place: bool) -> None:
     """Features of images that a plugin has changed are those of the changed images, in every epoch."""
     found = []

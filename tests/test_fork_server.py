@@ -70,6 +70,7 @@ def test_killed(server: ForkServer, errors: IO[bytes]) -> None:
     os.close(end)
 
 
+@pytest.mark.long
 def test_server_that_is_gone(errors: IO[bytes]) -> None:
     """Nobody waits for ever: neither for a copy that it made nor for one that it will never make."""
     server = ForkServer({**os.environ})
@@ -91,6 +92,7 @@ def test_server_that_is_gone(errors: IO[bytes]) -> None:
         server.close()
 
 
+@pytest.mark.long
 def test_server_without_a_driver() -> None:
     """It ends when nobody can ask for copies any more."""
     code = (

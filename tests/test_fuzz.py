@@ -167,6 +167,7 @@ def test_records_with_other_bytes(folder: Path, content: bytes) -> None:
     read_in_every_way(folder, content)
 
 
+@pytest.mark.long
 @examples
 @given(content=mutated_document(WHOLE, json_of))
 def test_records_with_other_values(folder: Path, content: bytes) -> None:

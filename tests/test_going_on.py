@@ -135,6 +135,7 @@ def leaves(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [place, *(leaf for key, part in inner for leaf in leaves(part, (*place, key)))]
 
 
+@pytest.mark.long
 def test_states_of_strangers(tiny: Path, tmp_path: Path) -> None:
     """Any value of a state may be replaced and the checksum made to fit: a run then goes on from it, from the one
     before, or anew, or ends with an error of ours; nothing else is raised, and its record is whole."""

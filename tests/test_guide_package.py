@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import seu_bench
 
 GUIDE = Path(seu_bench.__file__).parent.parent / "docs" / "plugins.md"
@@ -32,6 +34,7 @@ def written(folder: Path) -> set[str]:
     return {name for name, _ in blocks}
 
 
+@pytest.mark.long
 def test_works_as_it_is_written(tmp_path: Path) -> None:
     """Without installing it: strategy, searcher, creator, data set, benchmark and metric, in two finished runs."""
     assert written(tmp_path) == FILES

@@ -96,6 +96,7 @@ def test_processes(tmp_path: Path) -> None:
     assert [cell.run_id for cell in cells(tmp_path, "0-2")] == [long.run_id]
 
 
+@pytest.mark.long
 def test_stopped(command: Command, gate: Path, tmp_path: Path) -> None:
     """Killed, a sweep's cells notice and stop; told to stop, they are listened to; the same command finishes."""
     asked = [

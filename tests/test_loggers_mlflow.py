@@ -30,6 +30,7 @@ def metrics(client: Any, run: Any) -> Log:
     return {name: [(metric.step, metric.value) for metric in values] for name, values in history.items()}
 
 
+@pytest.mark.long
 def test_local_store(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run with parameters, tags, metrics and status; one that goes on is the same run, and nothing is in it twice.
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 SWEEP = """
 import torch
 from seu_bench.operations import make_operation
@@ -42,6 +44,7 @@ print("whole")
 """
 
 
+@pytest.mark.long
 def test_operations_leave_memory_whole() -> None:
     """Both layouts give the same gradients, and the process survives."""
     done = subprocess.run([sys.executable, "-c", SWEEP], capture_output=True, text=True, timeout=300, check=False)

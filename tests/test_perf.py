@@ -215,6 +215,7 @@ def test_rounds_alternate() -> None:
     assert ratio({"a": [2.0, 9.0, 4.0], "b": [1.0, 3.0, 1.0]}, "a", "b") == 3.0
 
 
+@pytest.mark.long
 def test_predicted_passes() -> None:
     """The comparison itself, quickly: predicted and counted image passes are the same for all five strategies."""
     result = comparison("passes").measure(Size(quick=True))

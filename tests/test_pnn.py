@@ -131,7 +131,9 @@ def cost(command: Command, *arguments: object) -> dict[str, Any]:
 
 
 @both
-@pytest.mark.parametrize("benchmark", TOTALS)
+@pytest.mark.parametrize(
+    "benchmark", [pytest.param(name, marks=[] if name == "split_cifar10" else pytest.mark.long) for name in TOTALS]
+)
 def test_published_sizes(command: Command, benchmark: str, variant: Variant) -> None:
     """The four networks of the paper, column by column, to the unit."""
     document = cost(command, "--benchmark", benchmark, "--protocol", "paper", "-o", f"variant={variant}")
@@ -210,6 +212,7 @@ print(before, peak())
 SMALL_PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
 
 
+@pytest.mark.long
 def test_cost_needs_no_memory_for_weights(tmp_path: Path) -> None:
     """Counting 794 million parameters (3.2 GB) adds next to nothing to what importing torch and Avalanche takes."""
     answer = subprocess.run(

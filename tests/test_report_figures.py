@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -378,14 +378,17 @@ def test_files() -> None:
         assert to_png(picture.draw()) == to_png(picture.draw())
 
 
-def test_odd_numbers() -> None:
+@pytest.mark.parametrize(
+    "case", ["odd", *(pytest.param(name, marks=pytest.mark.long) for name in ("large", "not measured"))]
+)
+def test_odd_numbers(case: str) -> None:
     """Numbers of any size are drawn or left out, without a warning."""
     record = with_curves(published("seu", 0), training=3)
     stages = [stage.model_copy(update={"losses": (1e300, -1e300, 1e-300)}) for stage in record.stages]
-    odd = record.model_copy(
-        update={"stages": tuple(stages), "metrics": {"acc": 1e300, "params_total": 2**62}, "task_names": ("",)}
-    )
-    huge = record.model_copy(update={"metrics": {"acc": 0.5, "params_total": 2**62}})
-    for case in (odd, huge, record.model_copy(update={"accuracy_matrix": ((None,),)})):
-        for picture in every_picture(case):
-            assert to_svg(picture.draw()).endswith("</svg>\n")
+    update: Mapping[str, Any] = {
+        "odd": {"stages": tuple(stages), "metrics": {"acc": 1e300, "params_total": 2**62}, "task_names": ("",)},
+        "large": {"metrics": {"acc": 0.5, "params_total": 2**62}},
+        "not measured": {"accuracy_matrix": ((None,),)},
+    }[case]
+    for picture in every_picture(record.model_copy(update=update)):
+        assert to_svg(picture.draw()).endswith("</svg>\n")

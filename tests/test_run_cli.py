@@ -113,6 +113,7 @@ def test_same_run_again(command: Command, naive: Answer, results: Path) -> None:
     assert record_of(forced).without_times() == record.without_times()
 
 
+@pytest.mark.long
 def test_same_seed_same_record(command: Command, seu: Answer, tmp_path: Path) -> None:
     """SEU on one seed gives the same record twice; on another seed another one."""
     record = record_of(seu)
@@ -205,6 +206,7 @@ def test_synthetic_mixture(command: Command, tmp_path: Path) -> None:
     assert not (tmp_path / "leaderboards").exists()
 
 
+@pytest.mark.long
 def test_smallest_networks(tmp_path: Path) -> None:
     """SEU by the smoke protocol as it is; in a process of its own, which a fault in native code would end."""
     command = [*SEU_BENCH, "run", "--benchmark", "mixture", "--synthetic", "--protocol", "smoke", "--limit", "8"]
@@ -216,6 +218,7 @@ def test_smallest_networks(tmp_path: Path) -> None:
     assert len(record.genotypes) == 5
 
 
+@pytest.mark.long
 def test_interrupted_process(tmp_path: Path) -> None:
     """Ctrl-C in a terminal: exit status 130, one line, a record and a checkpoint of what was learned so far."""
     command = [*SEU_BENCH, "run", "--strategy", "naive", "--protocol", "quick"]

@@ -69,6 +69,7 @@ def test_no_runs(tmp_path: Path, command: Command) -> None:
     assert command("runs", "--results", tmp_path).out == f"no runs in {tmp_path}\n"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
 def test_an_epoch_that_takes_too_long(tmp_path: Path) -> None:
     """SIGTERM in the middle of a long epoch: the run is stopped within five seconds all the same, and goes on."""

@@ -61,6 +61,7 @@ def test_is_listed_with_its_options(environment: Environment) -> None:
     assert "random_walk" not in Registry().searchers
 
 
+@pytest.mark.long
 def test_swapping_is_one_word(environment: Environment, tmp_path: Path) -> None:
     """A run with it differs from another in the option --searcher alone."""
     asked = ["--benchmark", "split_digits", "--protocol", "smoke", "--limit", 8, "-o", "searcher.edges=2"]
@@ -72,6 +73,7 @@ def test_swapping_is_one_word(environment: Environment, tmp_path: Path) -> None:
     assert len(record.genotypes or ()) == 5
 
 
+@pytest.mark.long
 def test_holds_to_the_contract(environment: Environment) -> None:
     """Its own tests pass, the contract's among them."""
     tests = environment.copy / "test_random_walk.py"

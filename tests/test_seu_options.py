@@ -50,7 +50,13 @@ SINGLE: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", SINGLE, ids=str)
+#: Of these ``make test`` runs the ones that change what is built most; ``make test-long`` runs the others.
+USUAL = ({"preset": "code", "code_cells": 4}, {"stem": "shared"}, {"warm_start": False})
+
+
+@pytest.mark.parametrize(
+    "options", [pytest.param(each, id=str(each), marks=[] if each in USUAL else pytest.mark.long) for each in SINGLE]
+)
 def test_runs(options: dict[str, Any]) -> None:
     """A whole stream is learned and computed with it, and nothing is forgotten."""
     small = {"epochs": 1, "searcher__epochs": 1, "creator__epochs": 2, "searcher__batch_size": 8}

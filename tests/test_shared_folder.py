@@ -71,7 +71,10 @@ sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child i
 """
 
 
-@pytest.mark.parametrize(("processes", "runs"), [(4, 5), pytest.param(8, 25, marks=pytest.mark.crash)])
+@pytest.mark.parametrize(
+    ("processes", "runs"),
+    [pytest.param(4, 5, marks=pytest.mark.long), pytest.param(8, 25, marks=pytest.mark.crash)],
+)
 def test_many_processes_share_a_folder(tmp_path: Path, processes: int, runs: int) -> None:
     """Each makes the leaderboards after each of its runs, so the last one must have seen all records."""
     site = write_package(tmp_path / "site", "a-stranger", {"tiny": "tiny_plugin"}, {"tiny_plugin": TINY})

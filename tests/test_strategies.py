@@ -165,8 +165,8 @@ def test_never_touches_earlier_tasks(name: str) -> None:
     ("groups", "counts"),
     [
         ([[0], [1, 2, 3], [4, 5]], [16] * 6),
-        ([[0, 1]], [16] * 2),
-        ([[0, 1], [2, 3]], [17, 1, 1, 17]),
+        pytest.param([[0, 1]], [16] * 2, marks=pytest.mark.long),
+        pytest.param([[0, 1], [2, 3]], [17, 1, 1, 17], marks=pytest.mark.long),
         ([[0, 1], [2, 3]], [2, 2, 2, 2]),
     ],
     ids=["unequal", "single task", "class missing from validation", "four images"],
@@ -193,7 +193,9 @@ def test_three_channels_and_odd_sizes(name: str) -> None:
 # --- forgetting ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", ["default", "paper_literal", "code"])
+@pytest.mark.parametrize(
+    "preset", ["default", *(pytest.param(name, marks=pytest.mark.long) for name in ("paper_literal", "code"))]
+)
 def test_seu_forgets_exactly_nothing(preset: str) -> None:
     """The accuracy matrix's columns are constant from the diagonal on, and logits keep their bits."""
     source = class_stream([[0, 1], [2, 3, 4], [5, 6]], images=16)

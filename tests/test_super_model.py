@@ -246,7 +246,9 @@ def test_space_reaches_the_units() -> None:
 # --- learned by the real strategy ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"genotype": "mdenas_mixture"}, {"stem": "shared"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [pytest.param({}, marks=pytest.mark.long), {"genotype": "mdenas_mixture"}, {"stem": "shared"}], ids=str
+)
 def test_earlier_tasks_keep_their_bits(options: dict[str, Any]) -> None:
     """Learning two more tasks leaves the first one's logits, units and head as they were, bit by bit."""
     stream = class_stream([[0, 1], [2, 3, 4], [5, 6]], images=24)

@@ -37,6 +37,11 @@ CHECKS = [
 
 #: Our own strategies and, of Avalanche's, those that touch weights, freeze layers, distil, or learn everything at once.
 STRATEGIES = ["naive", "ewc", "pnn", "ltg", "seu", "lwf", "cwr", "rwalk", "gdumb", "joint"]
+#: What ``make test`` makes runs of; ``make test-long`` takes the others.
+USUAL = ("naive", "ltg", "seu")
+each_strategy = pytest.mark.parametrize(
+    "strategy", [pytest.param(name, marks=[] if name in USUAL else pytest.mark.long) for name in STRATEGIES]
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +50,27 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("results")
 
 
-@pytest.fixture(scope="module")
-def folders(command: Command, results: Path) -> dict[str, Path]:
-    """The folder of a finished run of each strategy."""
-    found = {}
-    for strategy in STRATEGIES:
+class Folders(dict[str, Path]):
+    """The folder of a finished run by strategy; made when it is asked for first."""
+
+    def __init__(self, command: Command, results: Path) -> None:
+        super().__init__()
+        self.command, self.results = command, results
+
+    def __missing__(self, strategy: str) -> Path:
         small = (*SMALL, *SMALL_SEU) if strategy == "seu" else SMALL
-        found[strategy] = folder_of_run(command, "--strategy", strategy, *small, "--results", results)
-    return found
+        self[strategy] = folder_of_run(self.command, "--strategy", strategy, *small, "--results", self.results)
+        return self[strategy]
+
+
+@pytest.fixture(scope="module")
+def folders(command: Command, results: Path) -> Folders:
+    """The folder of a finished run of each strategy."""
+    return Folders(command, results)
 
 
 @pytest.fixture
-def copy(folders: dict[str, Path], tmp_path: Path) -> Path:
+def copy(folders: Folders, tmp_path: Path) -> Path:
     """SEU's run in a folder of its own, to be changed."""
     return copied(folders["seu"], tmp_path)
 
@@ -90,8 +104,8 @@ def changed(folder: Path, **fields: Any) -> None:
     write_record(folder.parent.parent, read_record(folder).model_copy(update=fields))
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_all_comes_out(command: Command, folders: dict[str, Path], strategy: str) -> None:
+@each_strategy
+def test_all_comes_out(command: Command, folders: Folders, strategy: str) -> None:
     """A run that nobody touched, of every kind of model."""
     answer, checks = asked(command, folders[strategy])
     assert answer.status == 0
@@ -101,7 +115,7 @@ def test_all_comes_out(command: Command, folders: dict[str, Path], strategy: str
     assert checks["accuracy"]["detail"] == ["the last row on 60 test images of 5 tasks"]
 
 
-def test_table(command: Command, folders: dict[str, Path], results: Path, copy: Path) -> None:
+def test_table(command: Command, folders: Folders, results: Path, copy: Path) -> None:
     """A line per check, and a sentence; by run id and ``--results``."""
     name = folders["seu"].name
     answer = command("verify", name, "--results", results)
@@ -231,7 +245,7 @@ def test_changed_metric(command: Command, copy: Path) -> None:
     assert failed(command, copy)["metrics"].startswith("bwt: not recorded, found")
 
 
-def test_other_run_of_the_same_strategy(command: Command, folders: dict[str, Path], copy: Path) -> None:
+def test_other_run_of_the_same_strategy(command: Command, folders: Folders, copy: Path) -> None:
     """Another run's weights: wrong SHA-256, another run id, and no numbers of theirs are taken for this run's."""
     content = (folders["naive"] / MODEL_NAME).read_bytes()
     (copy / MODEL_NAME).write_bytes(content)
@@ -258,7 +272,7 @@ def test_cannot_be_done(command: Command, copy: Path) -> None:
     assert "to do: " in answer.err
 
 
-def test_data_absent(command: Command, folders: dict[str, Path], copy: Path) -> None:
+def test_data_absent(command: Command, folders: Folders, copy: Path) -> None:
     """A run on images that are not on this machine: where they were looked for, and status 2."""
     record = read_record(copy).model_copy(update={"benchmark": "split_cifar10"})
     write_record(copy.parent.parent, record)
@@ -304,8 +318,8 @@ def test_benchmark_of_a_file(command: Command, tmp_path: Path) -> None:
     assert not checks["data"]["passed"]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_request_of_a_record(folders: dict[str, Path], strategy: str) -> None:
+@each_strategy
+def test_request_of_a_record(folders: Folders, strategy: str) -> None:
     """What a record asks for is the run that it is of, option by option."""
     record = read_record(folders[strategy])
     run = resolve(Registry(), request_of(record))
@@ -313,7 +327,7 @@ def test_request_of_a_record(folders: dict[str, Path], strategy: str) -> None:
     assert run.options.model_dump(mode="json") == record.options
 
 
-def test_from_python(folders: dict[str, Path], copy: Path) -> None:
+def test_from_python(folders: Folders, copy: Path) -> None:
     """The same without the command line."""
     found = verify(Registry(), str(copy), device="cpu")
     assert found.passed

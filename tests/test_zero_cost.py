@@ -281,7 +281,9 @@ def test_best_is_chosen_and_of_equal_ones_the_first() -> None:
     assert chosen("both", naswot=[0.0, 0.0, 1.0], synflow=[9.0, 8.0, 7.0]) == 0
 
 
-@pytest.mark.parametrize("score", ["naswot", "synflow", "both"])
+@pytest.mark.parametrize(
+    "score", [*(pytest.param(name, marks=pytest.mark.long) for name in ("naswot", "synflow")), "both"]
+)
 def test_search_scores_each_and_takes_the_best(score: str) -> None:
     """Every genotype drawn is scored at the protocol's size, on one batch, and the best by the scores is the result."""
     stage = search(score=score, candidates=8)
@@ -367,7 +369,9 @@ def ending(stage: ZeroCostSearch, result: Genotype) -> list[Any]:
     return [result.to_dict(), own["genotypes"], own["scores"], own["images"].tolist(), counts]
 
 
-@pytest.mark.parametrize("score", ["naswot", "synflow", "both"])
+@pytest.mark.parametrize(
+    "score", [*(pytest.param(name, marks=pytest.mark.long) for name in ("naswot", "synflow")), "both"]
+)
 @pytest.mark.parametrize("epochs", [0, 2, 5])
 def test_resumes_bit_by_bit(epochs: int, score: str) -> None:
     """A new stage that loads the state after k genotypes ends as the uninterrupted one does."""

@@ -30,7 +30,7 @@ def avalanche_cost(name: str, setting: Setting) -> Cost:
     plan = setting.plan
     model = on_meta(lambda: backbone_model(setting))
     stages = [*STAGES.get(name, _plain)(setting), *evaluation_passes(plan)]
-    return fixed_cost(count_parameters(model), task_macs(model, plan), stages)
+    return fixed_cost(count_parameters(model), task_macs(model, plan, one_path=True), stages)
 
 
 def _schedule(setting: Setting) -> Schedule:

@@ -41,7 +41,7 @@ def _first_task(setting: Setting, genotype: Genotype) -> tuple[int, tuple[int, .
         model.expand(genotype, 0)
     for task in range(len(plan.tasks)):
         model.set_path(task, [0] * len(model.layers))
-    return count_parameters(model), task_macs(model, plan)
+    return count_parameters(model), task_macs(model, plan, one_path=True)
 
 
 def _heads(setting: Setting) -> int:
