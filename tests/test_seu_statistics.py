@@ -261,6 +261,7 @@ def made(command: Command, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return lambda *more: folder_of_run(command, *asked, *more)
 
 
+@pytest.mark.long
 def test_record_file_and_export(command: Command, made: Callable[..., Path]) -> None:
     """A run's record has the stage and no forgetting; its weights come back, verify, and go out as ONNX."""
     folder = made("-o", "stem=shared", "-o", "creator.epochs=2")
@@ -285,6 +286,7 @@ def test_record_file_and_export(command: Command, made: Callable[..., Path]) -> 
     assert norm.running_mean.numpy().tobytes() not in content
 
 
+@pytest.mark.long
 def test_record_where_all_is_new(made: Callable[..., Path]) -> None:
     """The stage is there with nothing done; ``cost`` told what it may take at most."""
     record = read_record(made("--creator", "all_new"))
