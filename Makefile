@@ -29,7 +29,7 @@ types: $(READY) ## mypy, strict
 	$(BIN)/mypy
 
 test-long: $(READY) ## what takes seconds each and is much: contracts of all that comes along, processes, whole runs
-	$(BIN)/python -m pytest -W error -m "long and not slow and not crash and not cluster" -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W error -m "long and not slow and not crash and not cluster" -n 2 --dist worksteal
 
 test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minutes each
 	$(BIN)/python -m pytest -W error -m "slow" tests

@@ -22,14 +22,6 @@ Place: TypeAlias = tuple[int | str, ...]
 #: The protocols that every benchmark has; a file's own tables are laid over these.
 STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
     "paper": {"summary": "the published schedule"},
-    "quick": {
-        "summary": "minutes on a 2-core laptop",
-        "images": {"train": 400, "valid": 100, "test": 500},
-        "training": {"epochs": 8, "batch_size": 16},
-        "search": {"epochs": 6, "batch_size": 32, "cells": 3, "channels": 4},
-        "creation": {"epochs": 6, "batch_size": 16},
-        "model": {"cells": 3, "channels": 8, "width": 0.25},
-    },
     # The proportions of `paper`: search and creation twice as long as training, search in larger batches.
     "half_day": {
         "summary": "half a day on a 2-core computer, for three seeds of the paper's strategies on three benchmarks",
@@ -38,6 +30,14 @@ STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
         "search": {"epochs": 20, "batch_size": 64, "cells": 3, "channels": 8},
         "creation": {"epochs": 20, "batch_size": 32},
         "model": {"cells": 4, "channels": 12, "width": 0.5},
+    },
+    "quick": {
+        "summary": "minutes on a 2-core laptop",
+        "images": {"train": 400, "valid": 100, "test": 500},
+        "training": {"epochs": 8, "batch_size": 16},
+        "search": {"epochs": 6, "batch_size": 32, "cells": 3, "channels": 4},
+        "creation": {"epochs": 6, "batch_size": 16},
+        "model": {"cells": 3, "channels": 8, "width": 0.25},
     },
     "smoke": {
         "summary": "seconds; for tests, never ranked",

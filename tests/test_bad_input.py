@@ -47,7 +47,7 @@ def refused(command: Command, *arguments: object, said: tuple[str, ...]) -> str:
 REQUESTS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "strategy": (["--strategy", "naiv"], ("'naiv'", "did you mean 'naive'?", "seu-bench list strategies")),
     "benchmark": (["--benchmark", "split_digit"], ("'split_digit'", "did you mean 'split_digits'?", "mixture, pmnist")),
-    "protocol": (["--protocol", "papr"], ("'papr'", "did you mean 'paper'?", "paper, quick, smoke")),
+    "protocol": (["--protocol", "papr"], ("'papr'", "did you mean 'paper'?", "paper, half_day, quick, smoke")),
     "searcher": (["--searcher", "mld"], ("'mld'", "did you mean 'mdl'?", "seu-bench list searchers")),
     "creator": (["--creator", "xyz"], ("no creator is called 'xyz'", "the creators are: ")),
     "searcher of a strategy without": (
