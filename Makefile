@@ -18,8 +18,9 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 demo: $(READY) ## SEU learns five tasks on scikit-learn's digits
 	$(BIN)/seu-bench run --strategy seu --benchmark split_digits
 
+# Two processes of one thread each: more threads would only take the cores from each other.
 test: lint types ## lint, types, then all tests but the long ones; under ten minutes on two cores
-	$(BIN)/python -m pytest -W error -m "not long and not slow and not crash and not cluster" -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W error -m "not long and not slow and not crash and not cluster" -n 2 --dist loadfile
 
 lint: $(READY) ## ruff: rules and format
 	$(BIN)/ruff check .
