@@ -7,26 +7,27 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence.page import KINDS, PAGE, SWEEPS, rendered
+from scripts.evidence.page import CONFIGURATIONS, FIGURES, PAGE, rendered
 from scripts.evidence.runs import EVIDENCE
 from seu_bench.leaderboard import write_leaderboards
+from seu_bench.report.plan import Limits
 from seu_bench.report.writing import write_report
 
 
 def make_figures() -> None:
-    """The report's figures of the five strategies, as PNG."""
-    folder = EVIDENCE / "figures"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for name in SWEEPS:
+    """The report's figures that the page shows, as PNG, by folder of records."""
+    for name, kinds in FIGURES.items():
+        folder = EVIDENCE / "figures" / name
+        shutil.rmtree(folder, ignore_errors=True)
         if not (EVIDENCE / name / "runs").is_dir():
             continue
+        folder.mkdir(parents=True)
         with tempfile.TemporaryDirectory() as scratch:
             # A report leaves far more figures than the page shows.
             shutil.copytree(EVIDENCE / name / "runs", Path(scratch) / "runs")
-            written = write_report(Path(scratch))
+            written = write_report(Path(scratch), limits=Limits(configurations=CONFIGURATIONS))
             for figure in written.figures:
-                if figure.suffix == ".png" and figure.stem.endswith(tuple(KINDS)):
+                if figure.suffix == ".png" and figure.stem.endswith(kinds):
                     shutil.copy(figure, folder)
 
 

@@ -12,14 +12,18 @@ from scripts.evidence.runs import EVIDENCE, ROOT, chosen, finished
 from scripts.evidence.saying import mean, table
 
 PAGE = ROOT / "docs" / "reproduction.md"
-#: Of the report's figures of each group, those that the page shows, with their titles.
+#: Kinds of figures of the report that the page shows, with their titles.
 KINDS = {
     "accuracy-parameters": "Accuracy against parameters",
     "average-accuracy": "Average accuracy of the tasks learned",
     "original-retained": "Original against retained accuracy",
 }
-#: Folders of records that hold the five strategies.
+#: Folders of records that hold the five strategies, called by their protocols.
 SWEEPS = ("quick", "half_day")
+#: Which kinds of each folder.
+FIGURES = {**dict.fromkeys(SWEEPS, tuple(KINDS)), "questions": ("accuracy-parameters",)}
+#: As many as a figure can draw.
+CONFIGURATIONS = 24
 
 
 def rendered() -> str:
@@ -51,15 +55,14 @@ def rendered() -> str:
     )
 
 
-def _figures(benchmark: str, protocol: str) -> list[tuple[str, str]]:
-    """Title and place, from the page's folder, of the figures that there are."""
-    names = {kind: f"{benchmark}-v1-{protocol}-{kind}.png" for kind in KINDS}
-    folder = EVIDENCE / "figures"
-    return [
-        (title, f"../{(folder / names[kind]).relative_to(ROOT).as_posix()}")
-        for kind, title in KINDS.items()
-        if (folder / names[kind]).is_file()
-    ]
+def _figures(name: str, benchmark: str, protocol: str) -> list[tuple[str, str]]:
+    """Title and place, from the page's folder, of the figures of a folder of records that there are."""
+    found = []
+    for kind in FIGURES[name]:
+        path = EVIDENCE / "figures" / name / f"{benchmark}-v1-{protocol}-{kind}.png"
+        if path.is_file():
+            found.append((KINDS[kind], f"../{path.relative_to(ROOT).as_posix()}"))
+    return found
 
 
 def _probes() -> str:
