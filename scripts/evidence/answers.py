@@ -120,11 +120,8 @@ def what_frozen_statistics_cost(runs: pandas.DataFrame) -> Answer:
     for creator in ("mdl", "reuse_first"):
         sides = {}
         for kind in ("frozen", "per_task"):
-            here = chosen(runs, searcher="mdl", creator=creator)
-            # Records from before there was the option have none: they are frozen.
-            known = here["options.statistics"].fillna("frozen") if "options.statistics" in here else "frozen"
-            found = _unchanged(here[known == kind] if isinstance(known, pandas.Series) else here)
-            if len(found) and (kind == "frozen" or isinstance(known, pandas.Series)):
+            found = _unchanged(_computed_with(kind, chosen(runs, searcher="mdl", creator=creator)))
+            if len(found):
                 sides[kind] = found.assign(reused=reused_share(found))
                 cells = [mean(sides[kind][metric], metric) for metric in ("acc", "reused", "mixed_score")]
                 rows.append((f"`{creator}`", f"`{kind}`", str(len(found)), *cells))
@@ -186,12 +183,19 @@ def without_training(normalisation: Normalisation) -> tuple[float, float]:
 
 def plain(runs: pandas.DataFrame) -> pandas.DataFrame:
     """SEU as the protocol has it, but for searcher and creator."""
-    return _unchanged(chosen(runs, strategy="seu", **{"options.statistics": None})) if len(runs) else runs
+    return _unchanged(_computed_with("frozen", chosen(runs, strategy="seu"))) if len(runs) else runs
 
 
 def configured(runs: pandas.DataFrame, **options: Any) -> pandas.DataFrame:
     """SEU with the paper's searcher and creator, and these options."""
-    return chosen(runs, strategy="seu", searcher="mdl", creator="mdl", **options)
+    return _computed_with("frozen", chosen(runs, strategy="seu", searcher="mdl", creator="mdl", **options))
+
+
+def _computed_with(statistics: str, runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Records from before there was the option have none: their statistics are frozen."""
+    if "options.statistics" not in runs:
+        return runs if statistics == "frozen" else runs.iloc[:0]
+    return runs[runs["options.statistics"].fillna("frozen") == statistics]
 
 
 def _unchanged(runs: pandas.DataFrame) -> pandas.DataFrame:
