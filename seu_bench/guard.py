@@ -118,6 +118,7 @@ class GuardedStage(Stage[Result]):
     def _copy_progress(self) -> None:
         self.image_passes = self.inner.image_passes
         self.seconds = self.inner.seconds
+        self.cpu_seconds = self.inner.cpu_seconds
         self.report = self.inner.report
 
     def _watched(self, progress: StageProgress) -> None:

@@ -299,6 +299,21 @@ def handler() -> Iterator[Callable[..., None]]:
     signal.signal(signal.SIGALRM, before)
 
 
+def test_processor_time_is_the_plugins() -> None:
+    """What the plugin computes in its epochs counts, and what it computes for its result; told with the last report."""
+
+    def compute(_: object) -> None:
+        began = time.process_time()
+        while time.process_time() - began < 0.2:
+            sum(range(1000))
+
+    seen: list[StageProgress] = []
+    stage = guarded(lambda: Plain(3, compute))
+    stage.run(seen.append)
+    assert stage.inner.cpu_seconds is not None and stage.cpu_seconds is not None
+    assert 0.6 <= stage.inner.cpu_seconds <= stage.cpu_seconds == seen[-1].cpu_seconds
+
+
 def test_alarm_is_put_back(handler: Callable[..., None]) -> None:
     """Between epochs, at the end and after a failure the earlier handler is there, and no alarm is set."""
     seen: list[Any] = []
