@@ -16,9 +16,9 @@ from seu_bench.report.writing import write_report
 
 def make_figures() -> None:
     """The report's figures that the page shows, as PNG, by folder of records."""
+    shutil.rmtree(EVIDENCE / "figures", ignore_errors=True)
     for name, kinds in FIGURES.items():
         folder = EVIDENCE / "figures" / name
-        shutil.rmtree(folder, ignore_errors=True)
         if not (EVIDENCE / name / "runs").is_dir():
             continue
         folder.mkdir(parents=True)
