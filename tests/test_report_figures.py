@@ -24,7 +24,7 @@ from seu_bench.report.draw_size import accuracy_against_size, in_short
 from seu_bench.report.draw_units import genotypes, paths
 from seu_bench.report.paper import published_points
 from seu_bench.report.picture import Configuration, Picture
-from seu_bench.report.styles import STYLES, style, styles_of
+from seu_bench.report.styles import STYLES, legend_label, style, styles_of
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype, uniform_genotype
 
 
@@ -173,6 +173,12 @@ def test_heat_maps() -> None:
     assert bar.get_ylabel() == "accuracy (%)"
     assert naive.collections[0].get_clim() == (0, 100)
     assert f"{statistics.fmean(entry('naive', 4, 0)):.1f}" in picture.alt
+
+
+def test_legends_say_what_differs() -> None:
+    """Configurations of a sweep over options differ at the end of their titles."""
+    changes = "statistics=frozen, creator.epochs=40, creator.old_unit_epochs=30, creator.normalisation=softmax"
+    assert legend_label(f"seu + mdl + mdl ({changes})").replace("\n", " ") == f"seu + mdl + mdl ({changes})"
 
 
 class TestSize:

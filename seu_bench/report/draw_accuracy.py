@@ -10,7 +10,7 @@ import numpy as np
 
 from seu_bench.report.canvas import Margins, label_outer, legend_below, legend_height, panels, whole_numbers
 from seu_bench.report.picture import Configuration, Numbers, Picture, over, sentences
-from seu_bench.report.styles import INK, MUTED, short
+from seu_bench.report.styles import INK, MUTED, legend_label, short
 from seu_bench.report.summary import (
     Spread,
     accuracies,
@@ -194,7 +194,7 @@ def _common_scale(axes: Sequence[Axes], spreads: Sequence[Spread]) -> None:
 
 
 def _labels(configurations: Sequence[Configuration]) -> list[str]:
-    return [short(configuration.title, 44) for configuration in configurations]
+    return [legend_label(configuration.title) for configuration in configurations]
 
 
 def _handles(configurations: Sequence[Configuration]) -> list[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from seu_bench.metrics import mixed_score
 from seu_bench.report.canvas import Margins, legend_below, legend_height, panels
 from seu_bench.report.picture import Configuration, Numbers, Picture, over, sentences
-from seu_bench.report.styles import MUTED, Style, short
+from seu_bench.report.styles import MUTED, Style, legend_label
 from seu_bench.report.summary import Spread, metric, said
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def accuracy_against_size(configurations: Sequence[Configuration], published: Se
     drawn = [(c, a, n) for c, a, n in points if math.isfinite(float(a.mean)) and float(n.mean) > 0]
 
     def draw() -> Figure:
-        labels = [short(c.title, 44) for c, _, _ in drawn] + [f"the paper's {known.label}" for known in published]
+        labels = [legend_label(c.title) for c, _, _ in drawn] + [f"the paper's {known.label}" for known in published]
         below = legend_height(labels, 2)
         figure, (axes,) = panels(1, 1, (6.6, 3.8), Margins(top=0.12, bottom=0.46), below)
         axes.set_xscale("log")
@@ -94,7 +94,7 @@ def _point(axes: Axes, configuration: Configuration, accuracy: Spread, size: Spr
         capsize=3,
     )
     look = style.plotted() | {"linestyle": "none", "markersize": 9}
-    (point,) = axes.plot([float(size.mean)], [float(accuracy.mean)], label=short(configuration.title, 44), **look)
+    (point,) = axes.plot([float(size.mean)], [float(accuracy.mean)], label=legend_label(configuration.title), **look)
     return point
 
 

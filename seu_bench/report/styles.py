@@ -103,3 +103,8 @@ def short(text: str, width: int = 34, lines: int = 2) -> str:
     text = printable(text)
     wrapped = textwrap.wrap(text, width, max_lines=lines, placeholder=" …", break_on_hyphens=False)
     return "\n".join(wrapped)
+
+
+def legend_label(title: str) -> str:
+    """A configuration's title for a legend: with room for what makes it differ from the others, which is at its end."""
+    return short(title, 44, 4)
