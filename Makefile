@@ -47,7 +47,7 @@ perf: $(READY) ## measure everything: half an hour on two cores that do nothing 
 evidence: $(READY) ## docs/reproduction.md and its figures from the published records
 	$(BIN)/python -m scripts.evidence
 
-evidence-run: $(READY) ## make the quick part of the evidence anew, in results/evidence; an hour on two cores
+evidence-run: $(READY) ## make the quick part of the evidence anew, in results/evidence
 	$(BIN)/seu-bench sweep scripts/evidence/sweeps/quick.toml --results results/evidence
 
 audit: $(READY) ## ask advisory services about every pinned version; says so where they cannot be reached

@@ -44,6 +44,7 @@ def rendered() -> str:
         order=lambda *group: beside_paper.order(five, *group),
         forgetting_of_seu=beside_paper.forgetting_of_seu(pandas.concat([five, asked], ignore_index=True)),
         has_half_day="half_day" in set(five["protocol"]),
+        quick_hours=float(chosen(five, protocol="quick")["seconds"].sum()) / 3600,
         figures=_figures,
         search=answers.is_search_worth_it(asked),
         reuse=answers.how_much_is_reused(asked),
