@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Final
 
 from seu_bench.errors import RequestError
 from seu_bench.record import Environment
+
+#: A variable of the environment: the revision of the code, where the code's own folder cannot tell it, or not any more.
+REVISION: Final = "SEU_BENCH_REVISION"
 
 PACKAGES = ("seu-bench", "torch", "torchvision", "avalanche-lib", "numpy")
 
@@ -18,14 +23,30 @@ def describe_environment(device: str) -> Environment:
     """Versions, device, platform and the git revision of the code where it runs from a checkout."""
     import torch
 
-    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else _processor()
     return Environment(
         versions=installed_versions(),
         device=f"{device} ({name})",
-        git_revision=_git_revision(),
+        git_revision=code_revision(),
         platform=platform.platform(),
         threads=torch.get_num_threads(),
     )
+
+
+def processor_name() -> str | None:
+    """As Linux calls it; ``None`` elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+
+
+def _processor() -> str:
+    """The processor and what torch uses of its instructions: with others floats are rounded in other places."""
+    import torch
+
+    return f"{processor_name() or platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def installed_versions() -> dict[str, str]:
@@ -58,8 +79,14 @@ def choose_device(name: str) -> str:
     return name
 
 
-def _git_revision() -> str | None:
-    """The commit, with ``-dirty`` behind it where tracked files differ from it; ``None`` outside of a checkout."""
+def code_revision() -> str | None:
+    """The revision of this code: what ``SEU_BENCH_REVISION`` says, else the commit of the checkout that it runs from.
+
+    Returns:
+        The commit, with ``-dirty`` behind it where tracked files differ from it; ``None`` outside of a checkout.
+    """
+    if told := os.environ.get(REVISION, "").strip():
+        return told
     folder = Path(__file__).resolve().parent.parent
     if not (folder / ".git").exists():
         return None

@@ -180,6 +180,7 @@ class ForkServer:
 
 def serve(channel: socket.socket) -> None:
     """Make copies as they are asked for, and tell how they end, until nobody can ask any more."""
+    _note_revision()
     import_all()
     children: dict[int, int] = {}
     awake, wake = os.pipe()
@@ -209,6 +210,14 @@ def serve(channel: socket.socket) -> None:
             os.close(file)
         children[pid] = asked["number"]
         channel.send(json.dumps({"number": asked["number"], "pid": pid}).encode())
+
+
+def _note_revision() -> None:
+    """Records of copies name the code that is imported here, even if the checkout is changed while they are made."""
+    from seu_bench.environment import REVISION, code_revision
+
+    if revision := code_revision():
+        os.environ[REVISION] = revision
 
 
 def import_all() -> None:

@@ -91,7 +91,8 @@ def configuration_label(record: Record, others: Sequence[Record]) -> str:
     """What was chosen, in words: strategy, searcher and creator, then the options that tell it from ``others``.
 
     Args:
-        others: the records beside it in a leaderboard; an option is named where those of the same choice differ in it.
+        others: the records beside it in a leaderboard; an option is named where those of the same choice differ in it,
+            and not where it is ``None``, left to the protocol.
     """
     return configuration_labels([record, *others])[0]
 
@@ -132,7 +133,7 @@ def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: M
         f"{group[0]}{key}={format_option(value)}"
         for group, own in parts.items()
         for key, value in sorted(own.items())
-        if key in telling[group]
+        if key in telling[group] and value is not None
     ]
     # What was changed in the benchmark is told always: it is not what the leaderboard's heading says.
     shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(record.benchmark_overrides.items())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from conftest import Command, Install
 from sweeping import MODULES, POINTS
 
+import seu_bench
 from seu_bench.cores import usable_cores
 from seu_bench.executors import Ended, Event, Noticed, Progressed, Started, SweepCell
 from seu_bench.local_executor import LocalExecutor, LocalFactory, LocalOptions, visible_cards, with_share
@@ -94,6 +96,35 @@ def test_processes(tmp_path: Path) -> None:
     assert (last.task, last.tasks, last.stage, last.passed - last.planned) == (4, 5, "evaluation", 0)
     # The next sweep goes on with the one that was killed.
     assert [cell.run_id for cell in cells(tmp_path, "0-2")] == [long.run_id]
+
+
+@pytest.mark.long
+def test_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Records name the code that was imported, even where the checkout is changed between cells."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(
+        Path(seu_bench.__file__).parent, checkout / "seu_bench", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    git = ("git", "-C", str(checkout), "-c", "user.name=A", "-c", "user.email=a@example.org")
+    for arguments in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "as imported")):
+        subprocess.run((*git, *arguments), check=True)
+    asked = subprocess.run((*git, "rev-parse", "HEAD"), check=True, capture_output=True, text=True)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(checkout), os.environ["PYTHONPATH"]]))
+    made = cells(tmp_path, "1-2")
+    executor = LocalExecutor(jobs=1, threads=1)
+    executor.submit(made)
+    left = len(made)
+    try:
+        while left:
+            ended = sum(isinstance(event, Ended) for event in executor.wait(1.0))
+            if ended:
+                with (checkout / "seu_bench" / "runner.py").open("a") as code:
+                    code.write("# changed\n")
+            left -= ended
+    finally:
+        executor.close()
+    records = [read_record(tmp_path / "runs" / cell.run_id) for cell in made]
+    assert [record.environment.git_revision for record in records] == [asked.stdout.strip()] * 2
 
 
 @pytest.mark.long

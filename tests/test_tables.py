@@ -271,6 +271,11 @@ class TestWords:
         assert configuration_label(one, [one, other]) == "seu + mdl + mdl (rule=sum)"
         assert configuration_label(other, [one, other]) == "seu + mdl + mdl"
 
+    def test_label_without_what_is_left_to_the_protocol(self) -> None:
+        one, other = (a_record(options={"rule": "sum", "epochs": epochs}) for epochs in (None, 40))
+        assert configuration_label(one, [one, other]) == "seu + mdl + mdl"
+        assert configuration_label(other, [one, other]) == "seu + mdl + mdl (epochs=40)"
+
     def test_why_not_ranked_agrees_with_the_record(self) -> None:
         assert why_not_ranked(a_record()) is None
         for fields in ({"status": "running"}, {"ranked": False}, {"synthetic": True}, {"limit": 0}):

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench.report.styles import DARK, FAINT, INK, MUTED, PAPER
@@ -172,10 +173,11 @@ def legend_below(figure: Figure, handles: list[Any], columns: int) -> None:
 
 
 def legend_height(labels: Sequence[str], columns: int) -> float:
-    """Inches of a legend of these labels."""
-    rows = math.ceil(len(labels) / columns)
-    lines = max([label.count("\n") for label in labels], default=0) + 1
-    return 0.12 + rows * (0.065 + 0.145 * lines)
+    """Inches of a legend of these labels: of its highest column; the first labels fill the first one."""
+    rows, longer = divmod(len(labels), columns)
+    heights = [0.065 + 0.145 * (label.count("\n") + 1) for label in labels]
+    starts = [column * rows + min(column, longer) for column in range(columns + 1)]
+    return 0.12 + max(sum(heights[start:end]) for start, end in pairwise(starts))
 
 
 def to_png(figure: Figure) -> bytes:

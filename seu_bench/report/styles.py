@@ -107,4 +107,4 @@ def short(text: str, width: int = 34, lines: int = 2) -> str:
 
 def legend_label(title: str) -> str:
     """A configuration's title for a legend: with room for what makes it differ from the others, which is at its end."""
-    return short(title, 44, 4)
+    return short(title, 44, 6)
