@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the scripts are no installed package
 
-from scripts.evidence import answers, beside_paper, saying
+from scripts.evidence import answers, beside_paper, elsewhere, saying
 from scripts.evidence.page import PAGE, rendered
 from scripts.evidence.runs import EVIDENCE, ROOT, STRATEGIES, by_seed, chosen, finished, reused_share
 
@@ -56,7 +56,8 @@ def test_every_strategy_three_times_on_whole_data(quick: pandas.DataFrame, bench
 
 def test_seu_forgets_exactly_nothing(quick: pandas.DataFrame) -> None:
     """In no run of the evidence: each entry of a column of the accuracy matrix is the same number."""
-    ours = pandas.concat([quick, answers.asked()], ignore_index=True)
+    others = (finished(EVIDENCE / name) for name in ("half_day", "quick_elsewhere", "questions"))
+    ours = pandas.concat([quick, *others], ignore_index=True)
     ours = chosen(ours, strategy="seu")
     assert len(ours) >= 9
     for matrix in ours["accuracy_matrix"]:
@@ -122,6 +123,15 @@ def test_what_differs_is_said(quick: pandas.DataFrame, benchmark: str) -> None:
     assert "0.25 of the width" in said["pnn"] and "cells" not in said["pnn"] and "search" not in said["pnn"]
     assert "6 of 100 epochs of creation" in said["seu"] and "width" not in said["seu"]
     assert "8 of 36 channels" in said["seu"]
+
+
+def test_equal_runs() -> None:
+    """Those of one seed, to the last bit; what was not measured equals what was not measured."""
+    ours = pandas.DataFrame({"seed": [0, 1, 2], "accuracy_matrix": [((0.5, None),), ((0.6, None),), ((0.7, None),)]})
+    theirs = pandas.DataFrame(
+        {"seed": [1, 0, 3], "accuracy_matrix": [((0.6, None),), ((0.5 + 1e-9, None),), ((0.7, None),)]}
+    )
+    assert elsewhere.equal_runs(ours, theirs) == 1
 
 
 def test_rule_by_itself() -> None:

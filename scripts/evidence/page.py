@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 import pandas
 
-from scripts.evidence import answers, beside_paper
+from scripts.evidence import answers, beside_paper, elsewhere
 from scripts.evidence.runs import EVIDENCE, ROOT, chosen, finished
 from scripts.evidence.saying import mean, table
 
@@ -20,6 +20,8 @@ KINDS = {
 }
 #: Folders of records that hold the five strategies, called by their protocols.
 SWEEPS = ("quick", "half_day")
+#: The quick part, made on another machine.
+ELSEWHERE = "quick_elsewhere"
 #: Which kinds of each folder.
 FIGURES = {**dict.fromkeys(SWEEPS, tuple(KINDS)), "questions": ("accuracy-parameters",)}
 #: As many as a figure can draw.
@@ -30,6 +32,7 @@ def rendered() -> str:
     """The page as the published records have it."""
     five = pandas.concat([finished(EVIDENCE / name) for name in SWEEPS], ignore_index=True)
     asked = answers.asked()
+    quick, again = chosen(five, protocol="quick"), finished(EVIDENCE / ELSEWHERE)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
@@ -42,10 +45,11 @@ def rendered() -> str:
         score_of_seu=lambda *group: list(beside_paper.score_of_seu(five, *group)),
         most_accurate=lambda *group: beside_paper.most_accurate(five, *group),
         order=lambda *group: beside_paper.order(five, *group),
-        forgetting_of_seu=beside_paper.forgetting_of_seu(pandas.concat([five, asked], ignore_index=True)),
+        forgetting_of_seu=beside_paper.forgetting_of_seu(pandas.concat([five, again, asked], ignore_index=True)),
         has_half_day="half_day" in set(five["protocol"]),
-        quick_hours=float(chosen(five, protocol="quick")["seconds"].sum()) / 3600,
+        quick=_minutes(quick),
         figures=_figures,
+        elsewhere=_elsewhere(quick, again),
         search=answers.is_search_worth_it(asked),
         reuse=answers.how_much_is_reused(asked),
         softmax=answers.what_softmax_does(asked),
@@ -64,6 +68,24 @@ def _figures(name: str, benchmark: str, protocol: str) -> list[tuple[str, str]]:
         if path.is_file():
             found.append((KINDS[kind], f"../{path.relative_to(ROOT).as_posix()}"))
     return found
+
+
+def _minutes(runs: pandas.DataFrame) -> dict[str, float]:
+    """Of all cells together, and from the start of the first to the end of the last."""
+    started = pandas.to_datetime(runs["started"])
+    ended = started + pandas.to_timedelta(runs["seconds"], unit="s")
+    return {"cells": float(runs["seconds"].sum()) / 60, "whole": (ended.max() - started.min()).total_seconds() / 60}
+
+
+def _elsewhere(here: pandas.DataFrame, there: pandas.DataFrame) -> dict[str, str]:
+    if not len(there):
+        return {}
+    return {
+        "table": elsewhere.beside_each_other(here, there),
+        "apart": elsewhere.told_apart(here, there),
+        "ours": elsewhere.seu_against_others(here),
+        "theirs": elsewhere.seu_against_others(there),
+    }
 
 
 def _probes() -> str:
