@@ -110,6 +110,7 @@ def test_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         subprocess.run((*git, *arguments), check=True)
     asked = subprocess.run((*git, "rev-parse", "HEAD"), check=True, capture_output=True, text=True)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(checkout), os.environ["PYTHONPATH"]]))
+    monkeypatch.delenv("SEU_BENCH_REVISION", raising=False)
     made = cells(tmp_path, "1-2")
     executor = LocalExecutor(jobs=1, threads=1)
     executor.submit(made)

@@ -1,4 +1,4 @@
-"""The quick part made twice, on machines with different processors: which differences a seed does not decide."""
+"""The quick part made twice, on machines with different processors: what comes of rounding alone."""
 
 from __future__ import annotations
 
