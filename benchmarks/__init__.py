@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seu_bench.benchmark_file import BenchmarkFile
+from seu_bench.config.benchmark_file import BenchmarkFile
 from seu_bench.hookspecs import hookimpl
 
 from .datasets import DATASETS
 
 if TYPE_CHECKING:
-    from seu_bench.interfaces import DatasetSource, Register
-    from seu_bench.spec import BenchmarkSource
+    from seu_bench.config.benchmark import BenchmarkSource
+    from seu_bench.data.dataset import DatasetSource
+    from seu_bench.plugin.registration import Register
 
 
 @hookimpl

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seu_bench.data import DatasetInfo, DatasetState, RawDataset
-    from seu_bench.interfaces import DatasetSource
+    from seu_bench.data.dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,8 @@ class Official:
 
     def __call__(self) -> DatasetSource:
         """The source that reads it."""
-        from seu_bench.data import DatasetInfo
-        from seu_bench.sources.official import TorchvisionSource
+        from seu_bench.data.dataset import DatasetInfo
+        from seu_bench.data.sources.official import TorchvisionSource
 
         known = DatasetInfo(
             self.name, *self.shape, len(self.train), sum(self.train), sum(self.test), self.train, self.test
@@ -48,7 +47,7 @@ class Official:
 
 def digits() -> DatasetSource:
     """scikit-learn's digits."""
-    from seu_bench.sources import DigitsSource
+    from seu_bench.data.sources import DigitsSource
 
     return DigitsSource()
 
@@ -61,19 +60,19 @@ class LightSource:
     build: Callable[[], DatasetSource]
 
     def info(self, root: Path | None) -> DatasetInfo:
-        """See :class:`seu_bench.interfaces.DatasetSource`."""
+        """See :class:`seu_bench.data.dataset.DatasetSource`."""
         return self.build().info(root)
 
     def state(self, root: Path | None) -> DatasetState:
-        """See :class:`seu_bench.interfaces.DatasetSource`."""
+        """See :class:`seu_bench.data.dataset.DatasetSource`."""
         return self.build().state(root)
 
     def load(self, root: Path | None) -> RawDataset:
-        """See :class:`seu_bench.interfaces.DatasetSource`."""
+        """See :class:`seu_bench.data.dataset.DatasetSource`."""
         return self.build().load(root)
 
     def fetch(self, root: Path) -> None:
-        """See :class:`seu_bench.interfaces.DatasetSource`."""
+        """See :class:`seu_bench.data.dataset.DatasetSource`."""
         self.build().fetch(root)
 
 

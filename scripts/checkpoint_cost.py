@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from seu_bench.execution import Execution
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.runner import execute
+from seu_bench.config.run import Execution, Request
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.runner import execute
+from seu_bench.plugin.registry import Registry
 
 #: Our own strategies, and two of Avalanche's, whose checkpoints are between tasks.
 STRATEGIES: Final = ("naive", "ewc", "pnn", "ltg", "seu", "lwf", "replay")

@@ -25,9 +25,9 @@ from typing import Any, Final
 
 import psutil
 
-from seu_bench.environment import describe_environment
-from seu_bench.files import write_whole
-from seu_bench.record import Record, read_records
+from seu_bench.engine.environment import describe_environment
+from seu_bench.results.record import Record, read_records
+from seu_bench.utils.files import write_atomic
 
 PUBLISHED: Final = Path(__file__).resolve().parent.parent / "results" / "published" / "engines.json"
 #: A run of a fraction of a second.
@@ -111,7 +111,7 @@ def swept(engine: str, cells: int, more: Sequence[str] = ()) -> tuple[float, lis
 
 def command(engine: str, cells: int, results: Path) -> list[str]:
     """The sweep of so many cells."""
-    program = [sys.executable, "-m", "seu_bench.cli", "sweep", *CELL, "--seeds", f"0-{cells - 1}"]
+    program = [sys.executable, "-m", "seu_bench.cli.main", "sweep", *CELL, "--seeds", f"0-{cells - 1}"]
     return [*program, "--executor", engine, "--results", str(results)]
 
 
@@ -121,8 +121,8 @@ def merge(part: str, engine: str, found: dict[str, Any]) -> None:
     environment = describe_environment("cpu")
     made = {"date": datetime.now(UTC).date().isoformat(), "revision": environment.git_revision, "cores": os.cpu_count()}
     known.setdefault(part, {})[engine] = found | made
-    write_whole(PUBLISHED, json.dumps(known, indent=1, sort_keys=True) + "\n")
-    write_whole(PUBLISHED.with_suffix(".md"), page(known))
+    write_atomic(PUBLISHED, json.dumps(known, indent=1, sort_keys=True) + "\n")
+    write_atomic(PUBLISHED.with_suffix(".md"), page(known))
 
 
 def page(known: dict[str, Any]) -> str:
@@ -193,7 +193,7 @@ def main() -> None:
     verbs.add_parser("page", help="make the page from the JSON file")
     given = parser.parse_args()
     if given.verb == "page":
-        write_whole(PUBLISHED.with_suffix(".md"), page(json.loads(PUBLISHED.read_text(encoding="utf-8"))))
+        write_atomic(PUBLISHED.with_suffix(".md"), page(json.loads(PUBLISHED.read_text(encoding="utf-8"))))
         return
     for engine in given.engines:
         if given.verb == "measure":

@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from seu_bench.files import write_whole
-from seu_bench.metrics import compute_metrics
-from seu_bench.record import Record, read_records, record_path
+from seu_bench.results.record import Record, read_records, record_path
+from seu_bench.results.record_metrics import compute_metrics
+from seu_bench.utils.files import write_atomic
 
 PUBLISHED: Final = Path(__file__).resolve().parent.parent / "results" / "published"
 #: Seeds of each configuration.
@@ -45,7 +45,7 @@ def make(folder: Path, number: int) -> None:
         variant, which = divmod(configuration, len(bases))
         record = varied(bases[which], variant, seed)
         text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
-        write_whole(record_path(folder, record.run_id), text + "\n", durable=False)
+        write_atomic(record_path(folder, record.run_id), text + "\n", durable=False)
 
 
 def varied(base: Record, variant: int, seed: int) -> Record:
@@ -79,7 +79,7 @@ def varied(base: Record, variant: int, seed: int) -> Record:
 def measure(command: list[str]) -> dict[str, float | int]:
     """Wall-clock seconds and the largest memory of ``seu-bench`` with these words; its output is thrown away."""
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "seu_bench.cli", *command], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "seu_bench.cli.main", *command], check=True, stdout=subprocess.DEVNULL)
     seconds = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {"seconds": round(seconds, 2), "peak_memory_bytes": peak}

@@ -16,9 +16,10 @@ import statistics
 from pathlib import Path
 from typing import Final
 
-from seu_bench.record import Record, read_records
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
+from seu_bench.config.run import Request
+from seu_bench.engine.resolve import resolve
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record, read_records
 
 PUBLISHED: Final = Path(__file__).resolve().parent.parent / "results" / "published"
 STRATEGIES: Final = ("naive", "ewc", "pnn", "ltg", "seu")
@@ -40,7 +41,7 @@ COPIES: Final = 1 + 2 * 3
 def row(registry: Registry, strategy: str, benchmark: str, speeds: dict[str, float]) -> dict[str, float]:
     """One cell: operations, hours, and bytes."""
     run = resolve(registry, Request(strategy, benchmark, protocol="paper", synthetic=True))
-    cost = run.strategy.cost(run.setting(run.plan(None)))
+    cost = run.strategy.cost(run.context(run.plan(None)))
     operations = OPERATIONS * sum(
         (TRAINING * stage.train + stage.evaluate) * cost.macs[stage.task] for stage in cost.stages
     )

@@ -17,8 +17,8 @@ from seu_bench._version import __version__
 
 if TYPE_CHECKING:
     from seu_bench.api import run, sweep
-    from seu_bench.leaderboard import load_records
-    from seu_bench.learned_model import load_model
+    from seu_bench.engine.saved_model.load import load_model
+    from seu_bench.results.leaderboard import load_records
 
 __all__ = ["__version__", "load_model", "load_records", "run", "sweep"]
 
@@ -34,11 +34,11 @@ def __getattr__(name: str) -> Any:
 
         return sweep
     if name == "load_records":
-        from seu_bench.leaderboard import load_records
+        from seu_bench.results.leaderboard import load_records
 
         return load_records
     if name == "load_model":
-        from seu_bench.learned_model import load_model
+        from seu_bench.engine.saved_model.load import load_model
 
         return load_model
     raise AttributeError(f"module 'seu_bench' has no attribute {name!r}")

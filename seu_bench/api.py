@@ -6,19 +6,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seu_bench import bars
-from seu_bench.computing import Precision
-from seu_bench.execution import Execution
-from seu_bench.interfaces import PATIENCE
-from seu_bench.loggers import add_loggers
-from seu_bench.record import Record
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.runner import execute
-from seu_bench.stopping import StopRequest
+from seu_bench.config.run import PATIENCE, Execution, Precision, Request
+from seu_bench.engine.loggers import add_loggers
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.runner import execute
+from seu_bench.engine.stopping import StopRequest
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record
+from seu_bench.utils import progress as bars
 
 if TYPE_CHECKING:
-    from seu_bench.sweep_run import SweepResult
+    from seu_bench.sweeps.driver import SweepResult
 
 
 def run(
@@ -42,7 +40,7 @@ def run(
     keep_weights: bool = True,
     feature_cache: int | None = None,
     precision: Precision = "float32",
-    compiles: bool = False,
+    compile: bool = False,
     progress: bool = False,
     log: Iterable[str] = (),
     log_options: Mapping[str, Any] | None = None,
@@ -58,7 +56,7 @@ def run(
         keep_weights: what ``--no-weights`` switches off.
         feature_cache: bytes, at most, for outputs of frozen layers; ``None``: half of what is free; 0: none.
         precision: what learning computes in; accuracies are measured in float32.
-        compiles: what ``--compile`` switches on.
+        compile: what ``--compile`` switches on.
         progress: whether to draw progress bars.
         log: names of loggers, e.g. ``["tensorboard"]``.
         log_options: what ``--log-option key=value`` sets, by key.
@@ -75,7 +73,7 @@ def run(
     resolved = resolve(registry, request)
     add_loggers(registry, log, log_options, Path(results))
     if progress:
-        from seu_bench.progress import ProgressDisplay
+        from seu_bench.cli.progress import ProgressDisplay
 
         registry.manager.register(ProgressDisplay(shorter=resolved.shorter), name="progress")
     execution = Execution(
@@ -87,7 +85,7 @@ def run(
         checkpoint_every=checkpoint_every,
         keep_weights=keep_weights,
         feature_cache=feature_cache,
-        compiles=compiles,
+        compile=compile,
     )
     with bars.shown() if progress else bars.hidden():
         return execute(registry, resolved, execution, stop=stop).record
@@ -110,12 +108,12 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     Raises:
         SeuBenchError: the sweep was refused, and nothing was begun; or its executor failed.
     """
-    from seu_bench.leaderboard import write_leaderboards
-    from seu_bench.sweep_display import SweepDisplay
-    from seu_bench.sweep_estimate import SweepEstimate, estimate_plan
-    from seu_bench.sweep_file import make_spec
-    from seu_bench.sweep_plan import plan_sweep
-    from seu_bench.sweep_run import GuardedExecutor, SweepWatcher, run_sweep
+    from seu_bench.cli.sweep_display import SweepDisplay
+    from seu_bench.results.leaderboard import write_leaderboards
+    from seu_bench.sweeps.driver import GuardedExecutor, SweepWatcher, run_sweep
+    from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
+    from seu_bench.sweeps.file import make_spec
+    from seu_bench.sweeps.plan import plan_sweep
 
     spec = make_spec(given, Path(file) if file is not None else None)
     registry = Registry()

@@ -8,12 +8,12 @@
     │   ├── OptionError           an option is unknown or its value does not fit
     │   └── SpecError             a benchmark file is missing or has faults (all of them are listed)
     ├── DataError                 a data set cannot be used
-    │   ├── DataAbsentError       it is not where it was looked for
-    │   └── DataDamagedError      it is there and is not what it should be
+    │   ├── DataMissingError       it is not where it was looked for
+    │   └── DataCorruptError      it is there and is not what it should be
     ├── PluginError               an installed plugin is broken
     ├── ResultsError              the results folder or a record in it cannot be used
     │   ├── RunHeldError          another process is making this run
-    │   ├── LaterRecordError      a later version of seu-bench wrote the record
+    │   ├── NewerRecordError      a later version of seu-bench wrote the record
     │   └── CheckpointError       a checkpoint is damaged, another run's, or does not fit
     └── RunError                  a run began and could not be finished
 
@@ -79,11 +79,11 @@ class DataError(SeuBenchError):
     """A data set cannot be used."""
 
 
-class DataAbsentError(DataError):
+class DataMissingError(DataError):
     """A data set is not in the folder that was looked in."""
 
 
-class DataDamagedError(DataError):
+class DataCorruptError(DataError):
     """A data file is there but is not what it should be."""
 
 
@@ -99,7 +99,7 @@ class RunHeldError(ResultsError):
     """Another process is making this run; two at once would write over each other."""
 
 
-class LaterRecordError(ResultsError):
+class NewerRecordError(ResultsError):
     """A record has a schema that only a later version of seu-bench knows; it may be read by that, not replaced."""
 
 

@@ -2,7 +2,8 @@
 
 A plugin is an installed package with an entry point in the group ``seu_bench`` whose target (a module or an object)
 implements some of these hooks. ``register`` is called as ``register(name, factory)``; what a factory must offer is the
-protocol of :mod:`seu_bench.interfaces` named in each hook. Factories are light: they import torch when they build.
+protocol of :mod:`seu_bench.training.interfaces` named in each hook. Factories are light: they
+import torch when they build.
 """
 
 from __future__ import annotations
@@ -12,21 +13,16 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from seu_bench.executors import ExecutorFactory
-    from seu_bench.interfaces import (
-        BackboneFactory,
-        Cost,
-        CreatorFactory,
-        DatasetSource,
-        MetricFunction,
-        Register,
-        SearcherFactory,
-        StrategyFactory,
-    )
-    from seu_bench.logger_interface import LoggerFactory
-    from seu_bench.record import Record
-    from seu_bench.spec import BenchmarkSource
-    from seu_bench.stages import StageProgress
+    from seu_bench.config.benchmark import BenchmarkSource
+    from seu_bench.data.dataset import DatasetSource
+    from seu_bench.models.alexnet import BackboneFactory
+    from seu_bench.plugin.executors import ExecutorFactory
+    from seu_bench.plugin.loggers import LoggerFactory
+    from seu_bench.plugin.registration import Register
+    from seu_bench.results.record import Record
+    from seu_bench.results.record_metrics import MetricFunction
+    from seu_bench.training.interfaces import Cost, CreatorFactory, SearcherFactory, StrategyFactory
+    from seu_bench.training.stage import StageProgress
 
 #: The group of entry points that plugins are found by, and the name pluggy knows the project by.
 GROUP = "seu_bench"
@@ -37,47 +33,47 @@ hookimpl = pluggy.HookimplMarker(GROUP)
 
 @hookspec
 def register_strategies(register: Register[StrategyFactory]) -> None:
-    """Offer strategies: who learns a stream (:class:`~seu_bench.interfaces.StrategyFactory`)."""
+    """Offer strategies: who learns a stream (:class:`~seu_bench.training.interfaces.StrategyFactory`)."""
 
 
 @hookspec
 def register_backbones(register: Register[BackboneFactory]) -> None:
-    """Offer networks for strategies that take any (:class:`~seu_bench.interfaces.BackboneFactory`)."""
+    """Offer networks for strategies that take any (:class:`~seu_bench.models.alexnet.BackboneFactory`)."""
 
 
 @hookspec
 def register_searchers(register: Register[SearcherFactory]) -> None:
-    """Offer extension-unit searchers (:class:`~seu_bench.interfaces.SearcherFactory`)."""
+    """Offer extension-unit searchers (:class:`~seu_bench.training.interfaces.SearcherFactory`)."""
 
 
 @hookspec
 def register_creators(register: Register[CreatorFactory]) -> None:
-    """Offer task-model creators (:class:`~seu_bench.interfaces.CreatorFactory`)."""
+    """Offer task-model creators (:class:`~seu_bench.training.interfaces.CreatorFactory`)."""
 
 
 @hookspec
 def register_benchmarks(register: Register[BenchmarkSource]) -> None:
-    """Offer benchmarks: TOML files by name (:class:`~seu_bench.spec.BenchmarkSource`)."""
+    """Offer benchmarks: TOML files by name (:class:`~seu_bench.config.benchmark.BenchmarkSource`)."""
 
 
 @hookspec
 def register_datasets(register: Register[DatasetSource]) -> None:
-    """Offer data sets that benchmarks can name (:class:`~seu_bench.interfaces.DatasetSource`)."""
+    """Offer data sets that benchmarks can name (:class:`~seu_bench.data.dataset.DatasetSource`)."""
 
 
 @hookspec
 def register_metrics(register: Register[MetricFunction]) -> None:
-    """Offer metrics computed from a finished record (:class:`~seu_bench.interfaces.MetricFunction`)."""
+    """Offer metrics computed from a finished record (:class:`~seu_bench.results.record_metrics.MetricFunction`)."""
 
 
 @hookspec
 def register_executors(register: Register[ExecutorFactory]) -> None:
-    """Offer executors: what makes the cells of sweeps (:class:`~seu_bench.executors.ExecutorFactory`)."""
+    """Offer executors: what makes the cells of sweeps (:class:`~seu_bench.plugin.executors.ExecutorFactory`)."""
 
 
 @hookspec
 def register_loggers(register: Register[LoggerFactory]) -> None:
-    """Offer loggers: who writes a run down for another program (:class:`~seu_bench.logger_interface.LoggerFactory`)."""
+    """Offer loggers: who writes a run down for another program (:class:`~seu_bench.plugin.loggers.LoggerFactory`)."""
 
 
 @hookspec

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from seu_bench.config.options import did_you_mean
 from seu_bench.errors import OptionError
-from seu_bench.options import did_you_mean
 
 #: The eight operations in the order of their indices (paper, section II-D).
 OPERATIONS = (

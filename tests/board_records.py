@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from seu_bench.metrics import mixed_score
-from seu_bench.record import Record, write_record
+from seu_bench.results.record import Record, write_record
 
 #: Two data fingerprints.
 DATA, OTHER_DATA = "a1" * 32, "b2" * 32

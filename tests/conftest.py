@@ -48,24 +48,24 @@ class TinyFactory:
             raise LookupError("nothing to build with")
 
         class Tiny(StagedStrategy):
-            def steps(self, task):
+            def phases(self, task):
                 if task.index == options.task and options.fault == "raise":
                     raise ZeroDivisionError("this strategy is broken")
                 if task.index == options.task and options.fault == "interrupt":
                     raise KeyboardInterrupt
                 if task.index == options.task and options.fault == "diverge":
                     nn.init.constant_(self.model.heads[task.index].weight, float("nan"))
-                return super().steps(task)
+                return super().phases(task)
 
         pixels = plan.channels * plan.height * plan.width
-        with RandomState(derive_seed(setting.seed, "model")).active():
+        with RandomState(derive_seed(context.seed, "model")).active():
             model = BackboneModel(nn.Sequential(nn.Flatten(), nn.Linear(pixels, 8), nn.ReLU()), 8, plan.classes)
         return Tiny(
             model=model,
             schedule=options.applied_to(setting.protocol.training),
-            seed=setting.seed,
-            watch=setting.watch,
-            evaluator=setting.evaluator,
+            seed=context.seed,
+            watch=context.watch,
+            evaluator=context.evaluator,
             device=setting.device,
         )
 
@@ -106,7 +106,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     folder = tmp_path_factory.mktemp("working-folder")
 
     def call(*arguments: object) -> Answer:
-        from seu_bench.cli import main
+        from seu_bench.cli.main import main
 
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch:

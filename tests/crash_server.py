@@ -31,8 +31,8 @@ from typing import Any
 
 import torch
 
-from seu_bench.cli import main
-from seu_bench.stages import Stage
+from seu_bench.cli.main import main
+from seu_bench.training.stage import Stage
 
 SIGNALS = {"passes": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT}
 

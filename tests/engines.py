@@ -12,11 +12,11 @@ import pytest
 from conftest import Install
 from sweeping import MODULES, POINTS
 
-from seu_bench.record import Record, read_record, read_records
-from seu_bench.registry import Registry
-from seu_bench.runs import find_state
-from seu_bench.sweep_file import make_spec
-from seu_bench.sweep_plan import plan_sweep
+from seu_bench.engine.run_states import find_state
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record, read_record, read_records
+from seu_bench.sweeps.file import make_spec
+from seu_bench.sweeps.plan import plan_sweep
 
 #: Cells that take a second, with a checkpoint after each epoch.
 TINY = ("--strategy", "tiny", "--protocol", "smoke", "--device", "cpu", "--checkpoint-every", "0")
@@ -33,7 +33,7 @@ def stranger(install: Install, patch: pytest.MonkeyPatch, gate: Path) -> None:
 
 def sweep(results: Path, seeds: str, *more: str) -> subprocess.Popen[str]:
     """A sweep as a process of its own."""
-    command = [sys.executable, "-m", "seu_bench.cli", "sweep", *TINY, "--seeds", seeds, "--results", str(results)]
+    command = [sys.executable, "-m", "seu_bench.cli.main", "sweep", *TINY, "--seeds", seeds, "--results", str(results)]
     return subprocess.Popen([*command, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

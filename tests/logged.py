@@ -11,19 +11,19 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from seu_bench.config.options import Options
+from seu_bench.config.run import Execution, Request
+from seu_bench.engine.loggers import add_loggers
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.runner import execute
+from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
-from seu_bench.execution import Execution
 from seu_bench.hookspecs import hookimpl
-from seu_bench.logger_interface import LoggedRun, LoggedValues
-from seu_bench.loggers import add_loggers
-from seu_bench.options import Options
-from seu_bench.plugins import load_plugins
-from seu_bench.record import Record
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.runner import execute
-from seu_bench.stages import StageProgress
-from seu_bench.stopping import StopRequest
+from seu_bench.plugin.loggers import LoggedRun, LoggedValues
+from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record
+from seu_bench.training.stage import StageProgress
 
 #: Steps and values by name, in the order in which they were logged.
 Log: TypeAlias = dict[str, list[tuple[int, float]]]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seu_bench.data import Images, Labels, RawSplit
+from seu_bench.data.dataset import Images, Labels, RawSplit
 
 
 def random_split(count: int, shape: tuple[int, int, int], classes: int, seed: int = 0, first: int = 0) -> RawSplit:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from seu_bench.record import Record, read_record, write_record
+from seu_bench.results.record import Record, read_record, write_record
 
 PUBLISHED = Path(__file__).resolve().parent.parent / "results" / "published" / "baselines" / "runs"
 #: The paper's strategies, and the upper reference.

@@ -8,8 +8,8 @@ import pytest
 from conftest import Command
 
 import seu_bench
-from seu_bench.errors import DataAbsentError, OptionError, RunError, SeuBenchError, UnknownNameError
-from seu_bench.record import read_record, record_path
+from seu_bench.errors import DataMissingError, OptionError, RunError, SeuBenchError, UnknownNameError
+from seu_bench.results.record import read_record, record_path
 
 
 def test_same_record_as_the_command(command: Command, tiny: Path, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_errors(tiny: Path, tmp_path: Path) -> None:
     for limit in (3, True, 8.0):
         with pytest.raises(OptionError, match="the limit is"):
             seu_bench.run("tiny", limit=limit, results=results)  # type: ignore[arg-type]
-    with pytest.raises(DataAbsentError, match="'mnist' is not there"):
+    with pytest.raises(DataMissingError, match="'mnist' is not there"):
         seu_bench.run("tiny", "pmnist", protocol="smoke", data_root=tmp_path / "none", results=results)
     assert not results.exists()
     with pytest.raises(RunError, match="ZeroDivisionError") as error:

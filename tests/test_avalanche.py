@@ -22,14 +22,14 @@ from tiny import (
 )
 from torch import nn
 
+from seu_bench.config.protocol import Schedule
+from seu_bench.data.avalanche import MixedLoader, TaskDataset
+from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError
-from seu_bench.evaluators import AccuracyMatrix
-from seu_bench.loading import MixedLoader, TaskDataset
-from seu_bench.multihead import BackboneModel
-from seu_bench.spec import Schedule
-from seu_bench.stages import StageProgress
-from seu_bench.strategy import SilentLogger
-from seu_bench.streams import TaskStream
+from seu_bench.models.multihead import BackboneModel
+from seu_bench.training.evaluators import AccuracyMatrix
+from seu_bench.training.stage import StageProgress
+from seu_bench.training.strategy import SilentLogger
 from seu_bench_avalanche.catalogue import METHODS, UNAVAILABLE
 from seu_bench_avalanche.methods import CopyingSi, MultiHeadMir
 from seu_bench_avalanche.strategy import AvalancheStrategy

@@ -15,11 +15,12 @@ from avalanche.training.storage_policy import ClassBalancedBuffer
 from tiny import all_threads, class_stream, one_thread, registry, same, setting, weights
 from torch import nn
 
+from seu_bench.config.protocol import Schedule
+from seu_bench.data.avalanche import TaskDataset
+from seu_bench.data.images import TaskImages
+from seu_bench.data.streams import TaskStream
 from seu_bench.errors import CheckpointError, RunError
-from seu_bench.loading import TaskDataset, TaskImages
-from seu_bench.multihead import BackboneModel
-from seu_bench.spec import Schedule
-from seu_bench.streams import TaskStream
+from seu_bench.models.multihead import BackboneModel
 from seu_bench_avalanche.buffers import ErAceMemory
 from seu_bench_avalanche.catalogue import METHODS
 from seu_bench_avalanche.methods import MEMORIES
@@ -111,7 +112,7 @@ def check_resuming(name: str, images: int = 16, **options: Any) -> None:
         for _ in go_on(strategy, again, range(done, 3)):
             pass
         assert same(weights(strategy.model), weights(whole.model)), f"after {done} tasks"
-        assert alike(strategy.own_state(), whole.own_state()), f"after {done} tasks"
+        assert alike(strategy.get_extra_state(), whole.get_extra_state()), f"after {done} tasks"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_state_is_a_copy(name: str) -> None:
     strategy = build(name, source)
     for _ in go_on(strategy, source, range(2)):
         pass
-    state = strategy.own_state()
+    state = strategy.get_extra_state()
     kept = saved(state)
     other = build(name, source)
     other.load_state_dict(loaded(saved(strategy.state_dict())) | {"own": state})
@@ -242,7 +243,7 @@ def test_what_cannot_be_kept_says_so() -> None:
     """A strategy put together by hand has no memory of ours; images of other benchmarks cannot be found again."""
     model = BackboneModel(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), 4, (2, 2, 2))
     made = AvalancheStrategy(model=model, methods=[stock.LwFPlugin()], schedule=Schedule(epochs=1, batch_size=8))
-    for attempt in (made.own_state, lambda: made.load_own_state({})):
+    for attempt in (made.get_extra_state, lambda: made.set_extra_state({})):
         with pytest.raises(RunError, match="cannot be kept\n  where: LwFPlugin"):
             attempt()
     state = build("lwf", stream()).state_dict()

@@ -12,14 +12,16 @@ from conftest import Command, Install
 from tiny import class_stream, registry, same, setting, weights
 
 import seu_bench
-from seu_bench.backbones import AlexNetShape, alexnet, backbone_model
+from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.errors import RequestError, UnknownNameError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import BackboneFactory, Register, StreamPlan, TaskPlan, Unavailable
-from seu_bench.multihead import BackboneModel
-from seu_bench.plugins import load_plugins
-from seu_bench.registry import Registry
-from seu_bench.sizes import count_parameters
+from seu_bench.models.alexnet import AlexNetShape, BackboneFactory, alexnet
+from seu_bench.models.multihead import BackboneModel
+from seu_bench.models.sizes import count_parameters
+from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.registration import Register, Unavailable
+from seu_bench.plugin.registry import Registry
+from seu_bench.training.backbone import backbone_model
 
 
 def convolution(inputs: int, outputs: int, size: int = 3, *, bias: bool = True) -> int:
@@ -309,7 +311,7 @@ def test_unavailable_on_the_command_line(command: Command, install: Install) -> 
     """So it is where the plugin is installed and the name comes from an option."""
     source = (
         "from seu_bench.hookspecs import hookimpl\n"
-        "from seu_bench.interfaces import Unavailable\n"
+        "from seu_bench.training.interfaces import Unavailable\n"
         "@hookimpl\n"
         "def register_backbones(register):\n"
         "    register('huge', Unavailable('it needs the package timm'))\n"

@@ -14,7 +14,7 @@ import pytest
 from conftest import Command, Install, write_package
 from official_formats import random_split, write_mnist_like
 
-SEU_BENCH = [sys.executable, "-m", "seu_bench.cli"]
+SEU_BENCH = [sys.executable, "-m", "seu_bench.cli.main"]
 
 OWN = """
 name = "own"
@@ -240,7 +240,7 @@ def test_forbidden_results(tmp_path: Path, mode: int) -> None:
     forbidden.chmod(mode)
     code = (
         "import os, sys; from pathlib import Path; from seu_bench.errors import ResultsError;"
-        "from seu_bench.locks import RunLock; os.getuid() or os.setuid(65534)\n"
+        "from seu_bench.utils.locks import RunLock; os.getuid() or os.setuid(65534)\n"
         "try: RunLock(Path(sys.argv[1]) / 'runs' / 'x').acquire()\nexcept ResultsError as error: print(error)"
     )
     folder = forbidden / "results" / "runs" / "a-run"
@@ -290,7 +290,7 @@ def test_data_set_of_a_stranger_that_breaks(command: Command, install: Install, 
     """What a plugin's data set raises names the data set."""
     source = (
         "from seu_bench.hookspecs import hookimpl\n"
-        "from seu_bench.sources import DigitsSource\n"
+        "from seu_bench.data.sources import DigitsSource\n"
         "class Broken(DigitsSource):\n"
         "    def load(self, root):\n"
         "        raise ZeroDivisionError('this data set is broken')\n"

@@ -20,15 +20,15 @@ from conftest import Command, folder_of_run
 from PIL import Image
 from rich.console import Console
 
-from seu_bench import bars
-from seu_bench.export import export_onnx
-from seu_bench.registry import Registry
-from seu_bench.runs import list_runs
-from seu_bench.sources import FolderSource
-from seu_bench.sources.common import download_bars
-from seu_bench.spec import FolderDefinition
+from seu_bench.config.benchmark import FolderDefinition
+from seu_bench.data.sources import FolderSource
+from seu_bench.data.sources.common import download_bars
+from seu_bench.engine.run_states import list_runs
+from seu_bench.engine.saved_model.onnx import export_onnx
+from seu_bench.engine.saved_model.verify import verify
+from seu_bench.plugin.registry import Registry
 from seu_bench.testing.checking import check, subjects
-from seu_bench.verify import verify
+from seu_bench.utils import progress as bars
 
 #: What hides and shows a terminal's cursor.
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"

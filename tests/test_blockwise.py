@@ -18,11 +18,11 @@ from test_stages import disturb
 from tiny import CPU, all_threads, class_stream, one_thread, same, weights
 from torch import Tensor, nn
 
-from seu_bench.interfaces import SearchTask
-from seu_bench.sampling import genotype_network
+from seu_bench.config.protocol import SearchSchedule
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype, SearchSpace
-from seu_bench.spec import SearchSchedule
-from seu_bench.stages import cosine_rate
+from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.optim import cosine_rate
+from seu_bench.training.sampling import genotype_network
 from seu_bench_blockwise import BlockwiseFactory, BlockwiseOptions
 from seu_bench_blockwise.agent import Agent
 from seu_bench_blockwise.decisions import decision_sizes, decoded
@@ -401,9 +401,9 @@ def test_shared_costs_what_mdl_costs(epochs: int | None) -> None:
     count = len(IMAGES)
     assert count == 17
     options = BlockwiseOptions(epochs=epochs)
-    predicted = BlockwiseFactory().passes(options, SCHEDULE, count)
+    predicted = BlockwiseFactory().estimate_passes(options, SCHEDULE, count)
     assert predicted == ((epochs or 3) * 8, (epochs or 3) * 9)
-    assert predicted == MdlSearcherFactory().passes(SearchOptions(epochs=epochs), SCHEDULE, count)
+    assert predicted == MdlSearcherFactory().estimate_passes(SearchOptions(epochs=epochs), SCHEDULE, count)
     stages: list[Any] = [shared(epochs=epochs), MdlSearcherFactory().build(SearchOptions(epochs=epochs), search_task())]
     for stage in stages:
         stage.run()
@@ -517,7 +517,7 @@ def test_scratch_starts_from_fresh_weights() -> None:
 def test_scratch_passes(samples: int | None, epochs: int | None, expected: int) -> None:
     """As many architectures as asked for, or as the schedule has epochs; the second half is scored once for each."""
     options = BlockwiseOptions(budget="scratch", samples=samples, epochs=epochs, scratch_epochs=2, batch_size=7)
-    train, evaluate = BlockwiseFactory().passes(options, SCHEDULE, len(IMAGES))
+    train, evaluate = BlockwiseFactory().estimate_passes(options, SCHEDULE, len(IMAGES))
     assert (train, evaluate) == (expected * 2 * 8, expected * 9)
     stage = scratch(samples=samples, epochs=epochs, batch_size=7)
     stage.run()

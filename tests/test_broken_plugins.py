@@ -18,19 +18,19 @@ from conftest import Command, Install
 from tiny import all_threads, one_thread
 
 import seu_bench_seu.costing
+from seu_bench.config.options import Options
+from seu_bench.config.run import Execution, Request
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.runner import Outcome, execute
 from seu_bench.errors import PluginError, RunError
-from seu_bench.execution import Execution, Outcome
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import CreationTask, SearchTask
-from seu_bench.options import Options
-from seu_bench.plugins import load_plugins
-from seu_bench.record import Record, read_record, record_path
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.runner import execute
+from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.search_space import Edge, Genotype, uniform_genotype
-from seu_bench.stages import EpochReport, Stage, StageProgress
 from seu_bench.testing.streams import TinyStreams
+from seu_bench.training.interfaces import CreationTask, SearchTask
+from seu_bench.training.stage import EpochReport, Stage, StageProgress
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -69,11 +69,11 @@ class Scripted(Stage[Any]):
         """What the test says."""
         return self._found(self)
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Nothing."""
         return {}
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
         """Nothing."""
 
 
@@ -85,7 +85,7 @@ class Unmade(Stage[Any]):
     def __init__(self) -> None:
         self.epoch = 0
 
-    run_epoch = result = own_state = load_own_state = lambda *_: None  # type: ignore[assignment]
+    run_epoch = result = get_extra_state = set_extra_state = lambda *_: None  # type: ignore[assignment]
 
 
 Make = Callable[[Any], Any]
@@ -334,7 +334,7 @@ class Maker:
         """Broken from the second task on."""
         return self.make(task) if task.task > 0 else Scripted(task)
 
-    def passes(self, options: Options, schedule: object, train_images: int) -> Any:
+    def estimate_passes(self, options: Options, schedule: object, train_images: int) -> Any:
         """Images to train and to score; twice what a good stage passes."""
         return self.announces() if callable(self.announces) else self.announces
 
@@ -565,7 +565,7 @@ def test_plugin_that_exits(registry: Registry, tmp_path: Path) -> None:
 @pytest.fixture
 def watching(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watching]:
     """A watcher that is told of every batch: by default stages tell twice a second, which is longer than these last."""
-    monkeypatch.setattr("seu_bench.stages.REPORT_EVERY", 0.0)
+    monkeypatch.setattr("seu_bench.training.stage.REPORT_EVERY", 0.0)
     WATCHING.seen.clear()
     yield WATCHING
     WATCHING.watch = None
@@ -656,15 +656,15 @@ class Factory:
             def result(self):
                 return uniform_genotype("skip_connect") if self.task == 0 else {"normal": "nothing"}
 
-            def own_state(self):
+            def get_extra_state(self):
                 return {}
 
-            def load_own_state(self, state):
+            def set_extra_state(self, state):
                 pass
 
         return Broken("search", task.task, 1, task.seed, task.device)
 
-    def passes(self, options, schedule, train_images):
+    def estimate_passes(self, options, schedule, train_images):
         return 1, 0
 
 

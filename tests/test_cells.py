@@ -9,7 +9,7 @@ from tiny import all_threads, one_thread, same, weights
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.cells import ExtensionUnit, ProxyCell, ProxyNetwork, Stem, Unit
+from seu_bench.models.cells import ExtensionUnit, ProxyCell, ProxyNetwork, Stem, Unit
 from seu_bench.search_space import (
     EDGES,
     GENOTYPES,

@@ -10,7 +10,7 @@ import sys
 import pytest
 from conftest import Answer, Command, write_package
 
-from seu_bench.registry import Registry
+from seu_bench.plugin.registry import Registry
 from seu_bench.testing.checking import subjects
 
 #: A searcher that draws outside its own randomness and keeps in no state what it drew.
@@ -50,7 +50,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Answer:
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "seu_bench.cli", "check-plugin", "careless_plugin"],
+        [sys.executable, "-m", "seu_bench.cli.main", "check-plugin", "careless_plugin"],
         capture_output=True,
         text=True,
         check=False,

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from seu_bench.checkpoint import CheckpointFolder, Position, read_checkpoint, read_header, write_checkpoint
+from seu_bench.engine.checkpoint import CheckpointFolder, Position, read_checkpoint, read_header, write_checkpoint
+from seu_bench.engine.checkpoint_manager import SHARE, CheckpointManager
+from seu_bench.engine.stopping import OUT_OF_TIME, StopRequest
 from seu_bench.errors import CheckpointError, Interruption
-from seu_bench.keeping import SHARE, CheckpointKeeper
-from seu_bench.packing import pack
-from seu_bench.stopping import OUT_OF_TIME, StopRequest
+from seu_bench.training.state import pack
 
 HERE = Position(task=1, stage="training", epoch=2, epochs=5)
 STATE: Mapping[str, Any] = {"weights": {"w": torch.arange(6.0).reshape(2, 3)}, "epoch": 3, "loss": float("inf")}
@@ -146,8 +146,8 @@ class Clock:
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
 
 
-def keeper(folder: Path, clock: Clock, takes: float, **more: Any) -> tuple[CheckpointKeeper, list[str]]:
-    """A keeper whose checkpoints take so many seconds of the clock."""
+def checkpoint_manager(folder: Path, clock: Clock, takes: float, **more: Any) -> tuple[CheckpointManager, list[str]]:
+    """A checkpoint_manager whose checkpoints take so many seconds of the clock."""
 
     def state() -> Mapping[str, Any]:
         clock.now += takes
@@ -155,14 +155,14 @@ def keeper(folder: Path, clock: Clock, takes: float, **more: Any) -> tuple[Check
 
     told: list[str] = []
     arguments: dict[str, Any] = {"state": state, "size": lambda: 1000, "every": None, "notice": told.append, **more}
-    return CheckpointKeeper(CheckpointFolder(folder, "a-run"), **{"stop": StopRequest(), **arguments}), told
+    return CheckpointManager(CheckpointFolder(folder, "a-run"), **{"stop": StopRequest(), **arguments}), told
 
 
 @pytest.mark.parametrize(("takes", "seconds"), [(0.001, 200), (0.1, 400), (3.0, 2000)])
 def test_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, takes: float, seconds: int) -> None:
     """By default checkpoints never take more than their share, and come nearly as often as it allows."""
     clock = Clock(monkeypatch)
-    kept, _ = keeper(tmp_path, clock, takes)
+    kept, _ = checkpoint_manager(tmp_path, clock, takes)
     began = clock.now
     for _ in range(seconds):
         clock.now += 1.0
@@ -181,7 +181,7 @@ def test_a_model_that_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         clock.now += 0.02 + size / 1e8
         return STATE
 
-    kept, _ = keeper(tmp_path, clock, 0.0, state=state, size=lambda: size)
+    kept, _ = checkpoint_manager(tmp_path, clock, 0.0, state=state, size=lambda: size)
     began, written = clock.now, 0
     for second in range(1000):
         size = 10**8 * (second // 100)
@@ -198,7 +198,7 @@ def test_every(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as was asked for, whatever it takes; 0 is after every epoch."""
     for every, expected in ((0.0, 100), (10.0, 10)):
         clock = Clock(monkeypatch)
-        kept, _ = keeper(tmp_path / str(every), clock, 0.25, every=every)
+        kept, _ = checkpoint_manager(tmp_path / str(every), clock, 0.25, every=every)
         for _ in range(100):
             clock.now += 1.0
             kept.pause(HERE)
@@ -208,7 +208,7 @@ def test_every(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_time_limit_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops before the epoch that would not end in time, with a checkpoint."""
     clock = Clock(monkeypatch)
-    kept, _ = keeper(tmp_path, clock, 0.0, stop=StopRequest(max_seconds=10.5), every=1000.0)
+    kept, _ = checkpoint_manager(tmp_path, clock, 0.0, stop=StopRequest(max_seconds=10.5), every=1000.0)
     for _ in range(5):
         clock.now += 1.5
         kept.pause(HERE)
@@ -222,7 +222,7 @@ def test_where_it_cannot_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Nothing is written between epochs of a strategy that goes on between tasks only; it still stops if asked to."""
     clock = Clock(monkeypatch)
     stop = StopRequest()
-    kept, _ = keeper(tmp_path, clock, 0.0, stop=stop, every=0.0)
+    kept, _ = checkpoint_manager(tmp_path, clock, 0.0, stop=stop, every=0.0)
     kept.pause(HERE, resumable=False)
     stop.ask(Interruption("told to", 143))
     with pytest.raises(Interruption, match="told to"):
@@ -234,7 +234,7 @@ def test_not_finite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has NaN in it is not kept, once told, and those before it stay."""
     clock = Clock(monkeypatch)
     states = iter([STATE, {"strategy": {"w": [torch.tensor([1.0, float("nan")])]}}, {"x": torch.tensor(float("inf"))}])
-    kept, told = keeper(tmp_path, clock, 0.0, every=0.0, state=lambda: next(states))
+    kept, told = checkpoint_manager(tmp_path, clock, 0.0, every=0.0, state=lambda: next(states))
     for _ in range(3):
         kept.pause(HERE)
     assert kept.written == 1 and len(kept.folder.newest_first()) == 1
@@ -245,7 +245,7 @@ def test_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """The run goes on; it is told once."""
     clock = Clock(monkeypatch)
     (tmp_path / "file").touch()
-    kept, told = keeper(tmp_path / "file", clock, 0.0, every=0.0)
+    kept, told = checkpoint_manager(tmp_path / "file", clock, 0.0, every=0.0)
     for _ in range(3):
         kept.pause(HERE)
     assert kept.written == 0

@@ -12,8 +12,8 @@ import pytest
 from conftest import Command
 
 from seu_bench import __version__
-from seu_bench.cli import cli
-from seu_bench.registry import Registry
+from seu_bench.cli.main import cli
+from seu_bench.plugin.registry import Registry
 
 HEAVY = ("torch", "torchvision", "avalanche", "pandas", "rich", "numpy", "sklearn", "scipy")
 KINDS = [
@@ -30,7 +30,7 @@ KINDS = [
 def test_starts_quickly(arguments: list[str]) -> None:
     """Help and listings wait for no library that takes seconds to import."""
     code = (
-        "import sys, atexit; from seu_bench.cli import main; sys.argv = ['seu-bench', *sys.argv[1:]];"
+        "import sys, atexit; from seu_bench.cli.main import main; sys.argv = ['seu-bench', *sys.argv[1:]];"
         f"atexit.register(lambda: print('heavy:', [m for m in {HEAVY} if m in sys.modules], file=sys.stderr)); main()"
     )
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
@@ -210,7 +210,9 @@ def test_fetching_into_the_data_root(command: Command, install: Any, tmp_path: P
 
 def test_reader_that_leaves_early() -> None:
     """``seu-bench list | head -1`` ends without a complaint."""
-    code = "import sys; sys.argv = ['seu-bench', 'list', '--format', 'json']; from seu_bench.cli import main; main()"
+    code = (
+        "import sys; sys.argv = ['seu-bench', 'list', '--format', 'json']; from seu_bench.cli.main import main; main()"
+    )
     with subprocess.Popen(
         [sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

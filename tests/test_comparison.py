@@ -11,11 +11,11 @@ import pytest
 from conftest import Command
 from test_tables import ODD, a_record, rendered
 
-from seu_bench.comparison import MEASURES, compare
-from seu_bench.comparison_tables import comparison_tables
+from seu_bench.cli.comparison import comparison_tables
 from seu_bench.errors import RequestError
 from seu_bench.metrics import forgetting
-from seu_bench.record import Environment, Record, StageRecord, read_records
+from seu_bench.results.comparison import MEASURES, compare
+from seu_bench.results.record import Environment, Record, StageRecord, read_records
 
 BASELINES = Path(__file__).resolve().parent.parent / "results" / "published" / "baselines"
 

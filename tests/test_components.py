@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seu_bench.registry import Registry
+from seu_bench.plugin.registry import Registry
 from seu_bench.testing import CreatorContract, SearcherContract
 from seu_bench.testing.components import ComponentTrial
 

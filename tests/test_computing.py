@@ -13,22 +13,22 @@ from tiny import all_threads, one_thread
 from torch import Tensor, nn
 from torch._inductor import config as inductor
 
-from seu_bench.compiling import CompiledUnits
-from seu_bench.computing import Computing
+from seu_bench.config.options import Options
+from seu_bench.config.run import ComputeConfig, Execution, Request
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.runner import execute
+from seu_bench.engine.saved_model.verify import verify
 from seu_bench.errors import OptionError, RequestError
-from seu_bench.execution import Execution
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Cost, Register, Setting, StrategyFactory
-from seu_bench.leaderboard import build_leaderboards
-from seu_bench.options import Options
-from seu_bench.plugins import load_plugins
-from seu_bench.record import Record
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.runner import execute
+from seu_bench.models.compiling import CompiledUnits
+from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.registration import Register
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.leaderboard import build_leaderboards
+from seu_bench.results.record import Record
 from seu_bench.search_space import GENOTYPES, SearchSpace
-from seu_bench.stage_context import computing_in, units_compiled
-from seu_bench.verify import verify
+from seu_bench.training.context import computing_in, units_compiled
+from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads
@@ -112,10 +112,10 @@ class _DeafFactory:
     components: Mapping[str, str] = {}
     presets: Mapping[str, Mapping[str, object]] = {}
 
-    def build(self, setting: Setting) -> Any:
+    def build(self, context: StrategyContext) -> Any:
         return _Deaf()
 
-    def cost(self, setting: Setting) -> Cost:
+    def cost(self, context: StrategyContext) -> Cost:
         return Cost((), (), (), (), ())
 
 
@@ -199,7 +199,7 @@ def test_compiled_units_learn_the_same() -> None:
     plain, model = grown(), grown()
     images = torch.randn(8, 3, 8, 8)
     expected = gradients(plain, images)
-    with units_compiled(model, Computing(compiles=True), 8):
+    with units_compiled(model, ComputeConfig(compile=True), 8):
         found = gradients(model, images)
         assert model.compiled is not None and model.compiled.batch == 8
     for name, gradient in expected.items():

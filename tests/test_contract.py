@@ -15,18 +15,20 @@ from scipy.stats import binom
 from tiny import registry
 from torch import nn
 
-from seu_bench.backbones import backbone_model
-from seu_bench.costing import fixed_size_cost
+from seu_bench.config.common_options import BackboneOptions
+from seu_bench.config.options import Options
+from seu_bench.data.avalanche import BatchLoader, task_images
+from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError, SpecError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Cost, Register, Setting, StrategyFactory
-from seu_bench.loading import BatchLoader, TaskImages, task_images
-from seu_bench.multihead import BackboneModel
-from seu_bench.options import Options
-from seu_bench.strategy import StagedStrategy, Step, TaskData
-from seu_bench.strategy_options import BackboneOptions
+from seu_bench.models.multihead import BackboneModel
+from seu_bench.plugin.registration import Register
 from seu_bench.testing import FrozenGrowthContract, StrategyContract, Trial
 from seu_bench.testing.contract import above_chance
+from seu_bench.training.backbone import backbone_model
+from seu_bench.training.costing import fixed_size_cost
+from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
+from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
 
 #: Strategies that freeze what a task was learned with.
 FROZEN = ("ltg", "pnn", "seu")
@@ -103,13 +105,13 @@ class Broken:
         self.learner = learner
         self.more_parameters = more_parameters
 
-    def build(self, setting: Setting) -> StagedStrategy:
+    def build(self, context: StrategyContext) -> StagedStrategy:
         """The broken strategy."""
-        return self.learner(setting, model=backbone_model(setting))
+        return self.learner(context, model=backbone_model(context))
 
-    def cost(self, setting: Setting) -> Cost:
+    def cost(self, context: StrategyContext) -> Cost:
         """What naive fine-tuning costs, and so many parameters more."""
-        cost = fixed_size_cost(setting)
+        cost = fixed_size_cost(context)
         total = tuple(params + self.more_parameters for params in cost.params_total)
         return replace(cost, params_total=total, params_total_min=total)
 
@@ -132,11 +134,11 @@ class Broken:
 class Peeking(StagedStrategy):
     """Learns the last task's images beside each task's own: they are there, behind the experience."""
 
-    def steps(self, task: TaskData) -> Sequence[Step]:
+    def phases(self, task: TaskData) -> Sequence[Phase]:
         """One more stage, on what is not this task's."""
         last = self.experience.origin_stream[-1]  # type: ignore[union-attr,index]
         images = task_images(last.dataset, task.index, self.device)
-        return [Step(lambda: self.training_stage(task), lambda _: self._shift(images))]
+        return [Phase(lambda: self.training_stage(task), lambda _: self._shift(images))]
 
     def _shift(self, images: TaskImages) -> None:
         with torch.no_grad():
@@ -155,24 +157,24 @@ class LearningFromTests(StagedStrategy):
 class TrainingOnValidation(StagedStrategy):
     """Adds the validation images to what it trains on."""
 
-    def steps(self, task: TaskData) -> Sequence[Step]:
+    def phases(self, task: TaskData) -> Sequence[Phase]:
         """One training stage on more than it should see."""
         valid = task.valid
         if valid is not None:
             rows, labels = torch.cat([task.train.rows, valid.rows]), torch.cat([task.train.labels, valid.labels])
             self.dataloader = BatchLoader(replace(task.train, rows=rows, labels=labels), 8, shuffle=True)
-        return super().steps(task)
+        return super().phases(task)
 
 
 class Unseeded(StagedStrategy):
     """Disturbs the weights before a task, by whatever the global generator draws."""
 
-    def steps(self, task: TaskData) -> Sequence[Step]:
+    def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training, from somewhere near."""
         with torch.no_grad():
             for weight in self.model.parameters():
                 weight.add_(torch.randn_like(weight), alpha=1e-3)
-        return super().steps(task)
+        return super().phases(task)
 
 
 class Drawing(StagedStrategy):
@@ -193,9 +195,9 @@ class Lazy(StagedStrategy):
 class Twice(StagedStrategy):
     """Trains twice as long as its estimate says."""
 
-    def steps(self, task: TaskData) -> Sequence[Step]:
+    def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training, and training again."""
-        return [Step(lambda: self.training_stage(task)) for _ in range(2)]
+        return [Phase(lambda: self.training_stage(task)) for _ in range(2)]
 
 
 class Forgetful(StagedStrategy):
@@ -203,9 +205,9 @@ class Forgetful(StagedStrategy):
 
     anchor: Sequence[torch.Tensor] = ()
 
-    def steps(self, task: TaskData) -> Sequence[Step]:
+    def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training, after which the anchor is dropped."""
-        return [Step(lambda: self.training_stage(task), lambda _: self._drop())]
+        return [Phase(lambda: self.training_stage(task), lambda _: self._drop())]
 
     def _drop(self) -> None:
         self.anchor = [weight.detach().clone() for weight in self.model.parameters()]
@@ -219,7 +221,7 @@ class Forgetful(StagedStrategy):
 class Pickled(Forgetful):
     """Tells what it remembers as an object."""
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """What only pickle could write."""
         return {"anchor": object}
 
@@ -234,12 +236,12 @@ class Grown(BackboneModel):
         return super().train(mode)
 
 
-def grown(setting: Setting, model: BackboneModel) -> StagedStrategy:
+def grown(context: StrategyContext, model: BackboneModel) -> StagedStrategy:
     """A strategy whose model says nothing of its architecture."""
     features = model.heads[0].in_features
     made = Grown(model.backbone, features, model.classes)
-    strategy = StagedStrategy.of(setting, model=made)
-    strategy.steps = lambda task: made.train() and [Step(lambda: strategy.training_stage(task))]  # type: ignore[method-assign,assignment]
+    strategy = StagedStrategy.of(context, model=made)
+    strategy.steps = lambda task: made.train() and [Phase(lambda: strategy.training_stage(task))]  # type: ignore[method-assign,assignment]
     return strategy
 
 
@@ -255,21 +257,21 @@ class HidingModel(BackboneModel):
         return self.hidden[task_label] * super().forward_single_task(x, task_label)
 
 
-def hiding(setting: Setting, model: BackboneModel) -> StagedStrategy:
+def hiding(context: StrategyContext, model: BackboneModel) -> StagedStrategy:
     """A strategy whose model has parameters that nobody counts."""
     features = model.heads[0].in_features
-    return StagedStrategy.of(setting, model=HidingModel(model.backbone, features, model.classes))
+    return StagedStrategy.of(context, model=HidingModel(model.backbone, features, model.classes))
 
 
-def seedless(setting: Setting, model: BackboneModel) -> StagedStrategy:
+def seedless(context: StrategyContext, model: BackboneModel) -> StagedStrategy:
     """A strategy that draws the same weights and batches under every seed."""
-    same_for_all = replace(setting, seed=0)
+    same_for_all = replace(context, seed=0)
     return StagedStrategy.of(same_for_all, model=backbone_model(same_for_all))
 
 
-def unmeasured(setting: Setting, model: BackboneModel) -> StagedStrategy:
+def unmeasured(context: StrategyContext, model: BackboneModel) -> StagedStrategy:
     """A strategy that does not hand the evaluator on."""
-    return StagedStrategy.of(setting, model=model, evaluator=None)
+    return StagedStrategy.of(context, model=model, evaluator=None)
 
 
 def test_contract_passes_what_is_sound(tmp_path: Path) -> None:
@@ -290,13 +292,13 @@ def test_contract_passes_what_is_sound(tmp_path: Path) -> None:
     ("broken", "check", "said"),
     [
         (Broken(Lazy.of), "learns", "task 0: 0"),
-        (Broken(unmeasured), "learns", "hand setting.evaluator on"),
+        (Broken(unmeasured), "learns", "hand context.evaluator on"),
         (Broken(Peeking.of), "sees_no_later_task_and_no_test_image", "images of a later task"),
         (Broken(LearningFromTests.of), "sees_no_later_task_and_no_test_image", "test images"),
         (Broken(LearningFromTests.of), "evaluation_changes_nothing", "changed weights"),
         (Broken(Drawing.of), "evaluation_changes_nothing", "drew random numbers"),
         (Broken(Unseeded.of), "depends_on_the_seed_alone", "drawn elsewhere"),
-        (Broken(seedless), "depends_on_the_seed_alone", "use setting.seed"),
+        (Broken(seedless), "depends_on_the_seed_alone", "use context.seed"),
         (Broken(Forgetful.of), "goes_on_where_it_was_left", "between two tasks ends with other weights"),
         (Broken(Pickled.of), "goes_on_where_it_was_left", "more than tensors and plain values"),
         (Broken(grown), "model_can_be_made_again", "cannot be made again"),
@@ -355,7 +357,7 @@ def test_tiny_streams_are_fixed() -> None:
 @pytest.mark.long
 def test_pytest_is_asked_for() -> None:
     """Without pytest the contract cannot be imported, and the message has the command; the rest of us can."""
-    code = "import sys; sys.modules['pytest'] = None\nimport seu_bench.runner\nimport seu_bench.testing"
+    code = "import sys; sys.modules['pytest'] = None\nimport seu_bench.engine.runner\nimport seu_bench.testing"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.strip().endswith("pip install pytest")

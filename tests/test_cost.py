@@ -13,7 +13,8 @@ from conftest import Answer, Command
 from tiny import registry, setting
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seu_bench.interfaces import Cost, StreamPlan, TaskPlan
+from seu_bench.data.planning import StreamPlan, TaskPlan
+from seu_bench.training.interfaces import Cost
 
 #: What both the paper's tasks and its split of images say: train, valid and test images of each task.
 SIZES = {

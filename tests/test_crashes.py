@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from seu_bench.checkpoint import CheckpointFolder
-from seu_bench.record import Record, read_record
+from seu_bench.engine.checkpoint import CheckpointFolder
+from seu_bench.results.record import Record, read_record
 
 Answer: TypeAlias = dict[str, Any]
 

@@ -18,12 +18,12 @@ from sklearn.preprocessing import StandardScaler
 from tiny import all_threads, class_stream, genotype, one_thread, registry, same, super_model, weights
 from torch import Tensor
 
-from seu_bench.interfaces import CreationTask
-from seu_bench.loading import TaskImages
-from seu_bench.seeding import RandomState
-from seu_bench.sizes import count_parameters
-from seu_bench.spec import CreationSchedule
-from seu_bench.stages import Stage
+from seu_bench.config.protocol import CreationSchedule
+from seu_bench.data.images import TaskImages
+from seu_bench.models.sizes import count_parameters
+from seu_bench.training.interfaces import CreationTask
+from seu_bench.training.stage import Stage
+from seu_bench.utils.seeding import RandomState
 from seu_bench_creators import FrugalOptions, ReuseFirstOptions
 from seu_bench_creators.frugal import FrugalCreation
 from seu_bench_creators.paths import earlier_paths, newest_path
@@ -80,7 +80,7 @@ def creation(
 def announced(name: str, *, epochs: int, images: int) -> int:
     """Image passes that the factory says the stage takes, at most."""
     factory = registry().creators.find(name).factory
-    return sum(factory.passes(factory.options(), CreationSchedule(epochs=epochs), images))
+    return sum(factory.estimate_passes(factory.options(), CreationSchedule(epochs=epochs), images))
 
 
 def all_of(images: TaskImages) -> tuple[Tensor, Tensor]:

@@ -13,9 +13,9 @@ import torch
 from conftest import Command, folder_of_run
 from pydantic import ValidationError
 
-from seu_bench.logbook import _curve
-from seu_bench.record import StageRecord, read_record
-from seu_bench.stages import EpochReport, Stage, StageProgress
+from seu_bench.engine.recorder import _curve
+from seu_bench.results.record import StageRecord, read_record
+from seu_bench.training.stage import EpochReport, Stage, StageProgress
 
 
 class Falling(Stage[None]):
@@ -30,10 +30,10 @@ class Falling(Stage[None]):
     def result(self) -> None:
         pass
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         return {}
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
         pass
 
 

@@ -14,9 +14,9 @@ from test_stages import disturb
 from tiny import CPU, all_threads, class_stream, one_thread, same, weights
 from torch import Tensor, nn
 
-from seu_bench.interfaces import SearchTask
+from seu_bench.config.protocol import SearchSchedule
 from seu_bench.search_space import OPERATIONS, Genotype, SearchSpace
-from seu_bench.spec import SearchSchedule
+from seu_bench.training.interfaces import SearchTask
 from seu_bench_darts import DartsFactory, DartsOptions, gradient
 from seu_bench_darts.gradient import first_order, second_order
 from seu_bench_darts.searcher import DartsSearch
@@ -568,11 +568,11 @@ def test_passes(order: Any) -> None:
     assert count == 17
     options = DartsOptions(order=order)
     one = SCHEDULE.model_copy(update={"epochs": 1})
-    train, evaluate = DartsFactory().passes(options, one, count)
+    train, evaluate = DartsFactory().estimate_passes(options, one, count)
     assert (train, evaluate) == ({1: 2, 2: 5}[order] * 8, 9)
     assert watched(order).stage.image_passes == train + evaluate == watched(order).seen
-    assert DartsFactory().passes(options, SCHEDULE, count) == (3 * train, 3 * evaluate)
-    assert DartsFactory().passes(DartsOptions(order=order, epochs=1), SCHEDULE, count) == (train, evaluate)
+    assert DartsFactory().estimate_passes(options, SCHEDULE, count) == (3 * train, 3 * evaluate)
+    assert DartsFactory().estimate_passes(DartsOptions(order=order, epochs=1), SCHEDULE, count) == (train, evaluate)
 
 
 def test_passes_where_an_image_is_left_over() -> None:
@@ -589,7 +589,7 @@ def test_very_few_images() -> None:
     options = DartsOptions()
     stage = DartsFactory().build(options, task)
     assert SearchSpace().fault(stage.run()) is None
-    assert stage.image_passes == sum(DartsFactory().passes(options, task.schedule, len(few)))
+    assert stage.image_passes == sum(DartsFactory().estimate_passes(options, task.schedule, len(few)))
 
 
 def ending(stage: Any, result: Genotype) -> dict[str, Tensor]:

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from sklearn.utils import shuffle
 from torch.utils.data import DataLoader
 
-from seu_bench.loading import BatchLoader, task_images
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.streams import build_stream
+from seu_bench.config.run import Request
+from seu_bench.data.avalanche import BatchLoader, task_images
+from seu_bench.data.streams import build_stream
+from seu_bench.engine.resolve import resolve
+from seu_bench.plugin.registry import Registry
 
 ROOT = Path(os.environ.get("SEU_BENCH_DATA", "."))
 

@@ -13,8 +13,8 @@ import pytest
 from conftest import TINY, Command, write_package
 
 from seu_bench.errors import ResultsError
-from seu_bench.files import make_folder, remove_parts, write_whole
-from seu_bench.locks import RunLock, alone_in
+from seu_bench.utils.files import make_folder, remove_parts, write_atomic
+from seu_bench.utils.locks import RunLock, alone_in
 
 #: A small disk of its own for one process; needs the right to make name spaces.
 SMALL_DISK = 'mount -t tmpfs -o size={size} none "$1" && cd "$1" && exec "$2" -c "$3" "$1"'
@@ -43,9 +43,9 @@ class TestFull:
     def test_what_was_there_stays(self, tmp_path: Path) -> None:
         code = (
             "from pathlib import Path; from seu_bench.errors import ResultsError\n"
-            "from seu_bench.files import write_whole\n"
-            "path = Path('runs/a/record.json'); write_whole(path, 'old')\n"
-            "try: write_whole(path, 'n' * 200_000)\n"
+            "from seu_bench.utils.files import write_atomic\n"
+            "path = Path('runs/a/record.json'); write_atomic(path, 'old')\n"
+            "try: write_atomic(path, 'n' * 200_000)\n"
             "except ResultsError as error: print(error)\n"
             "print(path.read_text(), [found.name for found in path.parent.iterdir()])\n"
         )
@@ -60,7 +60,7 @@ class TestFull:
         code = (
             "import os, sys; open('filler', 'wb').write(b'x' * 4096 * 8)\n"
             "open('more', 'wb').write(b'x' * 4096 * 7)\n"
-            "from seu_bench.cli import main\n"
+            "from seu_bench.cli.main import main\n"
             "sys.argv = ['seu-bench', 'run', '--strategy', 'naive', '--limit', '4', '--results', 'results']\n"
             "try: main()\n"
             "except SystemExit as left: print(left.code, sorted(os.listdir('.')))\n"
@@ -73,13 +73,13 @@ class TestFull:
     def test_file_that_may_not_grow(self, tmp_path: Path) -> None:
         """The same by a limit on the size of files, which works everywhere."""
         path = tmp_path / "a" / "b"
-        write_whole(path, "old")
+        write_atomic(path, "old")
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         try:
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
             with pytest.raises(ResultsError, match="cannot write results: File too large"):
-                write_whole(path, b"n" * 2000)
-            write_whole(path, b"n" * 1000)
+                write_atomic(path, b"n" * 2000)
+            write_atomic(path, b"n" * 1000)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert path.read_bytes() == b"n" * 1000
@@ -91,10 +91,11 @@ class TestForbidden:
         """Leaderboards of a disk that cannot be written to: read, and then refused in one message."""
         code = (
             "import os, subprocess, sys; sys.path.insert(0, os.environ['TESTS'])\n"
-            "from pathlib import Path; from test_record import a_record; from seu_bench.record import write_record\n"
+            "from pathlib import Path; from test_record import a_record\n"
+            "from seu_bench.results.record import write_record\n"
             "write_record(Path('results'), a_record(data_fingerprint='ab'))\n"
             "subprocess.run(['mount', '-o', 'remount,ro', os.getcwd()], check=True)\n"
-            "from seu_bench.cli import main\n"
+            "from seu_bench.cli.main import main\n"
             "for words in (['leaderboard'], ['run', '--strategy', 'naive', '--limit', '4'], ['show', 'cifar10']):\n"
             "    sys.argv = ['seu-bench', *words, '--results', 'results']\n"
             "    try: main()\n"
@@ -114,7 +115,7 @@ class TestForbidden:
     def test_folder_of_somebody_else(self, tmp_path: Path, mode: int) -> None:
         """Files that are there are as they were, whoever asks; root becomes somebody else for it."""
         folder = tmp_path / "forbidden"
-        write_whole(folder / "record.json", "old")
+        write_atomic(folder / "record.json", "old")
         if os.getuid() == 0:
             for above in (tmp_path, *tmp_path.parents):
                 if "pytest-" in str(above):
@@ -122,12 +123,13 @@ class TestForbidden:
         folder.chmod(mode)
         code = (
             "import os, sys; from pathlib import Path; from seu_bench.errors import ResultsError\n"
-            "from seu_bench.files import write_whole; from seu_bench.locks import RunLock, alone_in, holder_of\n"
-            "from seu_bench.record import find_run, read_record, read_records\n"
+            "from seu_bench.utils.files import write_atomic\n"
+            "from seu_bench.utils.locks import RunLock, alone_in, holder_of\n"
+            "from seu_bench.results.record import find_run, read_record, read_records\n"
             "os.getuid() or os.setuid(65534); folder = Path(sys.argv[1])\n"
             "def lock():\n"
             "    with alone_in(folder): pass\n"
-            "for call in (lambda: write_whole(folder / 'record.json', 'new'), RunLock(folder).acquire, lock):\n"
+            "for call in (lambda: write_atomic(folder / 'record.json', 'new'), RunLock(folder).acquire, lock):\n"
             "    try: call()\n"
             "    except ResultsError as error: print(error.what)\n"
             "print(holder_of(folder))\n"
@@ -142,7 +144,7 @@ class TestForbidden:
         """Results are shared: the user's mask decides, not the way in which files are written."""
         before = os.umask(0o027)
         try:
-            write_whole(tmp_path / "a", "x")
+            write_atomic(tmp_path / "a", "x")
         finally:
             os.umask(before)
         assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
@@ -188,29 +190,29 @@ class TestStrange:
             raise OSError(22, "Invalid argument")
 
         monkeypatch.setattr(os, "fsync", flush)
-        write_whole(tmp_path / "a", "x")
+        write_atomic(tmp_path / "a", "x")
         assert (tmp_path / "a").read_text() == "x"
 
     def test_disk_that_fails_to_flush(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A fault of the device is none of what a file system cannot do."""
-        write_whole(tmp_path / "a", "old")
+        write_atomic(tmp_path / "a", "old")
 
         def flush(handle: int) -> None:
             raise OSError(5, "Input/output error")
 
         monkeypatch.setattr(os, "fsync", flush)
         with pytest.raises(ResultsError, match="Input/output error"):
-            write_whole(tmp_path / "a", "new")
+            write_atomic(tmp_path / "a", "new")
         assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
 
     def test_name_that_is_none(self, tmp_path: Path) -> None:
         for name in ("a\0b", "x" * 300):
             with pytest.raises(ResultsError, match="cannot write results"):
-                write_whole(tmp_path / name, "x")
+                write_atomic(tmp_path / name, "x")
         assert list(tmp_path.iterdir()) == []
 
     def test_long_name_that_is_one(self, tmp_path: Path) -> None:
-        write_whole(tmp_path / ("x" * 255), "x")
+        write_atomic(tmp_path / ("x" * 255), "x")
         assert [path.name for path in tmp_path.iterdir()] == ["x" * 255]
 
     def test_parts_are_removed_and_nothing_else(self, tmp_path: Path) -> None:
@@ -249,7 +251,7 @@ def stage_progress(progress):
 
 RUN = """
 import os, sys
-from seu_bench.cli import main
+from seu_bench.cli.main import main
 sys.argv = ["seu-bench", "run", "--strategy", "tiny", "--limit", "16", "-o", "epochs=2", "--device", "cpu"]
 sys.argv += ["--results", "results"]
 try:

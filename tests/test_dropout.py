@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from seu_bench.dropout import Dropout
+from seu_bench.models.layers import Dropout
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5, 0.9])

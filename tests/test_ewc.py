@@ -28,16 +28,17 @@ from tiny import (
 from torch import Tensor, nn
 
 import seu_bench
-from seu_bench.data import DatasetInfo, RawDataset, RawSplit
+from seu_bench.config.protocol import ImageLimits, Schedule
+from seu_bench.config.run import Request
+from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
+from seu_bench.data.images import TaskImages
+from seu_bench.data.streams import TaskStream, build_stream
+from seu_bench.engine.resolve import resolve
 from seu_bench.errors import RunError
-from seu_bench.loading import TaskImages
-from seu_bench.multihead import BackboneModel
-from seu_bench.resolve import Request, resolve
-from seu_bench.spec import ImageLimits, Schedule
-from seu_bench.stages import StageProgress
-from seu_bench.strategy import TaskData
-from seu_bench.streams import TaskStream, build_stream
-from seu_bench.training import TrainingStage
+from seu_bench.models.multihead import BackboneModel
+from seu_bench.training.stage import StageProgress
+from seu_bench.training.strategy import TaskData
+from seu_bench.training.training_stage import TrainingStage
 from seu_bench_ewc import fisher
 from seu_bench_ewc.fisher import FisherStage
 from seu_bench_ewc.strategy import Ewc

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import Command
 
-from seu_bench.record import read_record
+from seu_bench.results.record import read_record
 from seu_bench.testing import StrategyContract, Trial
 
 ROOT = Path(__file__).resolve().parent.parent

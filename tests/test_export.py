@@ -17,12 +17,12 @@ import torch
 from conftest import Command, folder_of_run
 from torch import Tensor, nn
 
+from seu_bench.engine.saved_model.load import LearnedModel, load_model
+from seu_bench.engine.saved_model.onnx import export_onnx, onnx_bytes
 from seu_bench.errors import RequestError, ResultsError
-from seu_bench.export import export_onnx, onnx_bytes
-from seu_bench.learned_model import LearnedModel, load_model
-from seu_bench.multihead import BackboneModel
-from seu_bench.record import Record, read_record, write_record
-from seu_bench.sizes import count_parameters
+from seu_bench.models.multihead import BackboneModel
+from seu_bench.models.sizes import count_parameters
+from seu_bench.results.record import Record, read_record, write_record
 
 # Two tasks: each file takes seconds to make.
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "-o", "benchmark.stream.classes_per_task=5")

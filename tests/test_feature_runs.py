@@ -16,16 +16,15 @@ from conftest import Command
 from tiny import all_threads, build, class_stream, learn, one_thread, registry, same, weights
 from torch import nn
 
-from seu_bench.computing import Computing
+from seu_bench.config.run import ComputeConfig, Execution, Request
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.runner import Outcome, execute
+from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
-from seu_bench.execution import Execution, Outcome
 from seu_bench.hookspecs import hookimpl
-from seu_bench.record import read_record
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.runner import execute
-from seu_bench.stages import StageProgress
-from seu_bench.stopping import StopRequest
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import read_record
+from seu_bench.training.stage import StageProgress
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -137,7 +136,7 @@ def counted(*modules: nn.Module) -> Iterator[dict[int, int]]:
 def experienced(name: str, cache: int | None, **options: Any) -> Any:
     """A strategy that has learned two tasks."""
     strategy = build(STREAM, name, **{"epochs": EPOCHS, "batch_size": BATCH} | options)
-    strategy.computing = Computing(feature_cache=cache)
+    strategy.compute = ComputeConfig(feature_cache=cache)
     return learn(STREAM, strategy, 2)
 
 
@@ -234,7 +233,7 @@ def experienced_seu(cache: int | None, creator: str, **options: Any) -> Any:
         protocol="smoke",
         options={**small, "genotype": "darts_v1", "batch_size": BATCH, **given},
     )
-    made = resolve(registry(), request).setting(STREAM.plan, feature_cache=cache)
+    made = resolve(registry(), request).context(STREAM.plan, feature_cache=cache)
     return learn(STREAM, registry().strategies.find("seu").factory.build(made), 2)
 
 
@@ -358,7 +357,7 @@ def test_noise(name: str, in_place: bool) -> None:
     for cache in (None, 0):
         options = {"genotype": "darts_v1", "epochs": 3} if name == "seu" else {"epochs": 3, "batch_size": 13}
         strategy = build(STREAM, name, **options)
-        strategy.computing = Computing(feature_cache=cache)
+        strategy.compute = ComputeConfig(feature_cache=cache)
         strategy.plugins.append(Noise(in_place=in_place))
         learn(STREAM, strategy, 2)
         found.append(weights(strategy.model))

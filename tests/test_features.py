@@ -13,10 +13,11 @@ from tiny import CPU, all_threads, class_stream, one_thread
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.feature_table import Tier
-from seu_bench.features import FeatureCache
-from seu_bench.loading import TaskDataset, TaskImages, mark, slots_of, task_images
-from seu_bench.multihead import MultiHeadModel
+from seu_bench.data.avalanche import TaskDataset, task_images
+from seu_bench.data.images import TaskImages, sample_ids_of, tag_batch
+from seu_bench.models.feature_cache import FeatureCache
+from seu_bench.models.feature_store import Tier
+from seu_bench.models.multihead import MultiHeadModel
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -91,7 +92,7 @@ def test_streams_are_as_meant() -> None:
 
 
 def numbers_of(x: Tensor) -> list[int] | None:
-    slots = slots_of(x)
+    slots = sample_ids_of(x)
     return None if slots is None else slots.numbers.tolist()
 
 
@@ -101,7 +102,7 @@ def test_marks_of_batches() -> None:
     assert numbers_of(images.gather(torch.tensor([5, 0, 5]))[0]) == [5, 0, 5]
     seen: list[int] = []
     for x in batches(images):
-        assert torch.equal(x, all_of(TRAIN)[slots_of(x).numbers])  # type: ignore[union-attr]
+        assert torch.equal(x, all_of(TRAIN)[sample_ids_of(x).numbers])  # type: ignore[union-attr]
         seen += numbers_of(x) or []
     assert sorted(seen) == list(range(90)) != seen
     in_order = [numbers_of(x) for x, _ in images.batches(50, shuffle=False)]
@@ -161,8 +162,8 @@ def test_a_change_loses_the_mark(change: Callable[[Tensor], Tensor]) -> None:
     """Whatever is done with a batch, the result is not taken for the images it came from."""
     images = cache().number(TRAIN)
     x, _ = images.gather(torch.arange(4))
-    assert slots_of(x) is not None
-    assert slots_of(change(x)) is None
+    assert sample_ids_of(x) is not None
+    assert sample_ids_of(change(x)) is None
 
 
 def test_no_marks() -> None:
@@ -170,7 +171,7 @@ def test_no_marks() -> None:
     numbered = cache().number(TRAIN)
     assert TRAIN.slots is None and numbered.slots is not None
     for images in (TRAIN, TEST, TRAIN.part(0, 3)):
-        assert slots_of(all_of(images)) is None
+        assert sample_ids_of(all_of(images)) is None
 
 
 # --- what is computed -----------------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ def test_each_image_once() -> None:
     for epoch in range(3):
         for size in (CHUNK, 5, 64):
             for x in batches(images, size, epoch):
-                numbers = slots_of(x).numbers  # type: ignore[union-attr]
+                numbers = sample_ids_of(x).numbers  # type: ignore[union-attr]
                 for got, value in zip(kept.get(x, "key", frozen), expected, strict=True):
                     assert torch.allclose(got, value[numbers], atol=1e-6)
     for x in batches(images.halves()[1]):
@@ -301,7 +302,12 @@ def test_unknown_images_are_computed() -> None:
     numbered, foreign = kept.number(TRAIN), other.number(TRAIN)
     changed, _ = numbered.gather(torch.arange(11))
     changed += 1
-    for x in (all_of(TEST.part(0, 11)), all_of(foreign.part(0, 11)), changed, mark(changed.clone(), slots_of_nobody())):
+    for x in (
+        all_of(TEST.part(0, 11)),
+        all_of(foreign.part(0, 11)),
+        changed,
+        tag_batch(changed.clone(), slots_of_nobody()),
+    ):
         frozen.sizes = set()
         assert equal(kept.get(x, "key", frozen), frozen(x))
         assert frozen.sizes == {11}
@@ -310,9 +316,9 @@ def test_unknown_images_are_computed() -> None:
 
 def slots_of_nobody() -> Any:
     """Marks of someone else's."""
-    from seu_bench.loading import Slots
+    from seu_bench.data.images import SampleIds
 
-    return Slots("nobody", torch.arange(11))
+    return SampleIds("nobody", torch.arange(11))
 
 
 def test_no_gradient() -> None:

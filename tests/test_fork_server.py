@@ -14,7 +14,7 @@ from typing import IO
 import pytest
 from test_local_executor import within
 
-from seu_bench.fork_server import AVAILABLE, Copy, ForkServer
+from seu_bench.sweeps.fork_server import AVAILABLE, Copy, ForkServer
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="processes are not copied here")
 
@@ -96,7 +96,7 @@ def test_server_that_is_gone(errors: IO[bytes]) -> None:
 def test_server_without_a_driver() -> None:
     """It ends when nobody can ask for copies any more."""
     code = (
-        "import os; from seu_bench.fork_server import ForkServer\n"
+        "import os; from seu_bench.sweeps.fork_server import ForkServer\n"
         "server = ForkServer(dict(os.environ))\n"
         "print(server._process.pid, flush=True)\n"
         "os._exit(0)"

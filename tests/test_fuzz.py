@@ -16,19 +16,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_record import FULL
 
-from seu_bench.benchmark_file import BenchmarkFile
-from seu_bench.checkpoint import Position, read_checkpoint, read_header, write_checkpoint
-from seu_bench.comparison import compare
-from seu_bench.comparison_tables import comparison_tables
+from seu_bench.cli.comparison import comparison_tables
+from seu_bench.cli.plots import accuracy_plots
+from seu_bench.cli.tables import leaderboard_table, record_summary
+from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.run import Request
+from seu_bench.engine.checkpoint import Position, read_checkpoint, read_header, write_checkpoint
+from seu_bench.engine.resolve import resolve
 from seu_bench.errors import SeuBenchError
-from seu_bench.leaderboard import build_leaderboards, left_out, load_records, write_leaderboards
-from seu_bench.leaderboard.views import pareto_front, within_budget
-from seu_bench.packing import pack
-from seu_bench.plots import accuracy_plots
-from seu_bench.record import find_record, read_record, read_records, write_record
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.tables import leaderboard_table, record_summary
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.comparison import compare
+from seu_bench.results.leaderboard import build_leaderboards, left_out, load_records, write_leaderboards
+from seu_bench.results.leaderboard.views import pareto_front, within_budget
+from seu_bench.results.record import find_record, read_record, read_records, write_record
+from seu_bench.training.state import pack
 
 WHOLE = FULL.model_dump(mode="json") | {
     "status": "finished", "ranked": True, "synthetic": False, "limit": None,

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 import torch
 
-from seu_bench.checkpoint import CheckpointFolder, read_checkpoint, read_header, write_checkpoint
+from seu_bench.config.run import Execution, Request
+from seu_bench.engine.checkpoint import CheckpointFolder, read_checkpoint, read_header, write_checkpoint
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.runner import Outcome, execute
+from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, ResultsError, RunError, SeuBenchError
-from seu_bench.execution import Execution, Outcome
 from seu_bench.hookspecs import hookimpl
-from seu_bench.packing import pack
-from seu_bench.record import read_record
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.runner import execute
-from seu_bench.stages import StageProgress
-from seu_bench.stopping import StopRequest
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import read_record
+from seu_bench.training.stage import StageProgress
+from seu_bench.training.state import pack
 
 
 class Stopper:

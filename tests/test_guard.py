@@ -20,14 +20,15 @@ import torch
 from tiny import all_threads, build, class_stream, genotype, one_thread, same, super_model, weights
 from torch import Tensor
 
+from seu_bench.config.options import Options
+from seu_bench.config.protocol import CreationSchedule, SearchSchedule
+from seu_bench.config.run import PATIENCE
 from seu_bench.errors import OptionError, PluginError, RunError
-from seu_bench.guard import GuardedStage
-from seu_bench.interfaces import PATIENCE, Component, CreationTask, SearchTask
-from seu_bench.options import Options
 from seu_bench.search_space import OPERATIONS, SearchSpace
-from seu_bench.seeding import RandomState
-from seu_bench.spec import CreationSchedule, SearchSchedule
-from seu_bench.stages import EpochReport, Stage, StageProgress
+from seu_bench.training.guard import GuardedStage
+from seu_bench.training.interfaces import Component, CreationTask, SearchTask
+from seu_bench.training.stage import EpochReport, Stage, StageProgress
+from seu_bench.utils.seeding import RandomState
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.options import CreationOptions, SearchOptions
 from seu_bench_seu.searcher import MdlSearch
@@ -59,11 +60,11 @@ class Plain(Stage[str]):
         """A word."""
         return "found"
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Nothing."""
         return {}
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
         """Nothing."""
 
 
@@ -346,7 +347,7 @@ def test_somebodys_timer_goes_on(handler: Callable[..., None]) -> None:
 def test_clock_is_wound(monkeypatch: pytest.MonkeyPatch, within: bool) -> None:
     """A stage may take far longer than the patience, as long as images or epochs come."""
     # Stages tell of images twice a second by default: more seldom than this patience asks for.
-    monkeypatch.setattr("seu_bench.stages.REPORT_EVERY", 0.0)
+    monkeypatch.setattr("seu_bench.training.stage.REPORT_EVERY", 0.0)
     patience, pause = 1.2, 0.3
 
     def work(stage: Any) -> None:
@@ -369,7 +370,7 @@ def test_clock_runs_wherever_the_plugin_computes(place: str) -> None:
     class Hanging(Plain):
         result = hang if place == "result" else Plain.result
         run_epoch = hang if place == "epoch" else Plain.run_epoch
-        load_own_state: Any = hang if place == "loaded" else Plain.load_own_state
+        set_extra_state: Any = hang if place == "loaded" else Plain.set_extra_state
 
     state = guarded(Plain).state_dict()
     began = time.monotonic()

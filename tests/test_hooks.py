@@ -14,16 +14,16 @@ from conftest import Command
 
 import seu_bench
 from seu_bench import hookspecs
+from seu_bench.config.run import Execution, Request
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.runner import execute
 from seu_bench.errors import PluginError, RunError
-from seu_bench.execution import Execution
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Cost
-from seu_bench.plugins import load_plugins
-from seu_bench.record import Record, read_record
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.runner import execute
-from seu_bench.stages import StageProgress
+from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record, read_record
+from seu_bench.training.interfaces import Cost
+from seu_bench.training.stage import StageProgress
 
 DOCUMENT = Path(seu_bench.__file__).parent.parent / "docs" / "plugins.md"
 

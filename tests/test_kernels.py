@@ -1,4 +1,4 @@
-"""Gradients by the routes of ``seu_bench.kernels`` are torch's own up to rounding, and outputs are so bit by bit."""
+"""Gradients by the routes of ``models.kernels`` are torch's own up to rounding, and outputs are so bit by bit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.autograd import gradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from seu_bench.kernels import (
+from seu_bench.models.kernels import (
     ConcatenateFunction,
     DepthwiseConv2d,
     DepthwiseFunction,

@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seu_bench.backbones import AlexNetShape, alexnet
-from seu_bench.cells import Stem
-from seu_bench.dropout import dropout
-from seu_bench.layout import ChannelsLastConv2d, channels_last, in_order_of
+from seu_bench.models.alexnet import AlexNetShape, alexnet
+from seu_bench.models.cells import Stem
+from seu_bench.models.layers import ChannelsLastConv2d, channels_last, dropout, in_order_of
 from seu_bench_ltg.model import GrowingAlexNet
 from seu_bench_pnn.columns import Column
 

@@ -15,9 +15,9 @@ import pytest
 from board_records import DATA, ODD, OTHER_DATA, writer
 
 from seu_bench.errors import ResultsError
-from seu_bench.leaderboard import COLUMNS, build_leaderboards, left_out, load_records, write_leaderboards
 from seu_bench.metrics import RELATIVE
-from seu_bench.record import Record
+from seu_bench.results.leaderboard import COLUMNS, build_leaderboards, left_out, load_records, write_leaderboards
+from seu_bench.results.record import Record
 
 
 @pytest.fixture

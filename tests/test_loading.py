@@ -16,12 +16,13 @@ from tiny import all_threads, benchmark, class_stream, one_thread, raw_dataset, 
 from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
 
+from seu_bench.config.protocol import ImageLimits
+from seu_bench.data.avalanche import BatchLoader, TaskDataset, task_images
+from seu_bench.data.images import TaskImages
+from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.errors import RunError
-from seu_bench.loading import BatchLoader, TaskDataset, TaskImages, task_images
-from seu_bench.multihead import BackboneModel
-from seu_bench.spec import ImageLimits
-from seu_bench.strategy import SilentLogger
-from seu_bench.streams import TaskStream, build_stream
+from seu_bench.models.multihead import BackboneModel
+from seu_bench.training.strategy import SilentLogger
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -18,16 +18,15 @@ from conftest import Command, Install
 from sweeping import MODULES, POINTS
 
 import seu_bench
-from seu_bench.cores import usable_cores
-from seu_bench.executors import Ended, Event, Noticed, Progressed, Started, SweepCell
-from seu_bench.local_executor import LocalExecutor, LocalFactory, LocalOptions, visible_cards, with_share
-from seu_bench.memory import free_host_memory
-from seu_bench.record import Record, read_record
-from seu_bench.registry import Registry
-from seu_bench.runs import find_state
-from seu_bench.sweep_file import make_spec
-from seu_bench.sweep_plan import plan_sweep
-from seu_bench.sweep_worker import make_cell
+from seu_bench.engine.run_states import find_state
+from seu_bench.plugin.executors import Ended, Event, Job, Noticed, Progressed, Started
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record, read_record
+from seu_bench.sweeps.file import make_spec
+from seu_bench.sweeps.local import LocalExecutor, LocalFactory, LocalOptions, visible_cards, with_share
+from seu_bench.sweeps.plan import plan_sweep
+from seu_bench.sweeps.worker import run_job
+from seu_bench.utils.hardware import free_host_memory, usable_cores
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +39,7 @@ def gate(install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> P
     return tmp_path / "seed0"
 
 
-def cells(results: Path, seeds: str) -> list[SweepCell]:
+def cells(results: Path, seeds: str) -> list[Job]:
     spec = make_spec({"strategy": "tiny", "seeds": seeds, "protocol": "smoke", "results": results})
     plan = plan_sweep(Registry(), spec)
     return [plan.to_make(cell) for cell in plan.left]
@@ -146,7 +145,7 @@ def test_stopped(command: Command, gate: Path, tmp_path: Path) -> None:
     arguments = [
         sys.executable,
         "-m",
-        "seu_bench.cli",
+        "seu_bench.cli.main",
         "sweep",
         *asked,
         "--jobs",
@@ -199,7 +198,7 @@ def test_another_run_elsewhere(tmp_path: Path) -> None:
     """A cell that resolves to another run id is not made: its driver would wait for a record that never comes."""
     (cell,) = cells(tmp_path, "0")
     told: list[Event] = []
-    ended = make_cell(replace(cell, run_id="split_digits-smoke-tiny-seed0-0000000000"), told.append)
+    ended = run_job(replace(cell, run_id="split_digits-smoke-tiny-seed0-0000000000"), told.append)
     assert (ended.status, told) == ("failed", [])
     assert f"here this cell is another run, {cell.run_id}" in ended.message
     assert not (tmp_path / "runs").exists()
@@ -209,7 +208,7 @@ def test_refused_cell(tmp_path: Path) -> None:
     """What the run refuses is told as by ``run``, and so is a defect."""
     (cell,) = cells(tmp_path, "0")
     (tmp_path / "file").write_text("")
-    ended = make_cell(replace(cell, execution=replace(cell.execution, results=tmp_path / "file")), lambda event: None)
+    ended = run_job(replace(cell, execution=replace(cell.execution, results=tmp_path / "file")), lambda event: None)
     assert (ended.status, "cannot write results" in ended.message) == ("failed", True)
 
 

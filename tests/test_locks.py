@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from seu_bench.errors import ResultsError, RunHeldError
-from seu_bench.locks import LEASE, RunLock, alone_in, holder_of
-from seu_bench.processes import here, lives, started
+from seu_bench.utils.locks import LEASE, RunLock, alone_in, holder_of
+from seu_bench.utils.processes import here, lives, started
 
 #: A process that takes the lock of argv[1] with a lease of argv[2] seconds, says so, and keeps it.
 HOLD = """
@@ -114,8 +114,8 @@ class TestHolding:
     def test_interrupted_while_taking(self, tmp_path: Path, folder: Path, place: str) -> None:
         """Ctrl-C leaves neither a lock nor folders, whether it comes while waiting or half-way."""
         code = (
-            "import os, signal, sys, time; from pathlib import Path; import seu_bench.markers as markers\n"
-            "from seu_bench.locks import RunLock\n"
+            "import os, signal, sys, time; from pathlib import Path; import seu_bench.utils.markers as markers\n"
+            "from seu_bench.utils.locks import RunLock\n"
             "signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what runs in the background\n"
             "def interrupt(*a, **k): os.kill(os.getpid(), signal.SIGINT); return 0\n"
             "if sys.argv[2] == 'sleep': time.sleep = interrupt\n"

@@ -17,10 +17,10 @@ from conftest import Command, Install
 from logged import EPOCHS, Keeping, Witness, draw, due, logged_run
 
 import seu_bench
+from seu_bench.engine.logged_values import epoch_values, final_values, opening, row_values
 from seu_bench.errors import Interruption, OptionError, RunError, UnknownNameError
-from seu_bench.record import Record, read_record
-from seu_bench.run_log import epoch_values, final_values, opening, row_values
-from seu_bench.stages import EpochReport, StageProgress
+from seu_bench.results.record import Record, read_record
+from seu_bench.training.stage import EpochReport, StageProgress
 
 
 def fail() -> None:
@@ -319,7 +319,7 @@ def test_from_python(tiny: Path, tmp_path: Path) -> None:
 def test_looking_names_up_imports_none_of_them() -> None:
     """Neither the libraries nor torch are imported before a logger is asked for."""
     code = (
-        "import sys; from seu_bench.registry import Registry; Registry().loggers; "
+        "import sys; from seu_bench.plugin.registry import Registry; Registry().loggers; "
         "print([name for name in ('torch', 'tensorboard', 'mlflow', 'wandb') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

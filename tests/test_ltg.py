@@ -32,17 +32,17 @@ from tiny import (
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.backbones import AlexNetShape
+from seu_bench.cli.tables import record_summary
+from seu_bench.config.protocol import Schedule
+from seu_bench.data.images import TaskImages
+from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RunError
-from seu_bench.interfaces import Cost
-from seu_bench.loading import TaskImages
-from seu_bench.record import Record
-from seu_bench.sizes import count_macs, count_parameters
-from seu_bench.spec import Schedule
-from seu_bench.stages import StageProgress
-from seu_bench.strategy import TaskData
-from seu_bench.streams import TaskStream
-from seu_bench.tables import record_summary
+from seu_bench.models.alexnet import AlexNetShape
+from seu_bench.models.sizes import count_macs, count_parameters
+from seu_bench.results.record import Record
+from seu_bench.training.interfaces import Cost
+from seu_bench.training.stage import StageProgress
+from seu_bench.training.strategy import TaskData
 from seu_bench_ltg.costing import arch_batches
 from seu_bench_ltg.mixture import Mixture
 from seu_bench_ltg.model import Choice, Decision, GrowingAlexNet, GrowingLayer, Position, Stop

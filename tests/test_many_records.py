@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from seu_bench.leaderboard import build_leaderboards
-from seu_bench.metrics import compute_metrics
-from seu_bench.record import Record, read_records
+from seu_bench.results.leaderboard import build_leaderboards
+from seu_bench.results.record import Record, read_records
+from seu_bench.results.record_metrics import compute_metrics
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "many_records.py"
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from tiny import CPU
 
-from seu_bench import memory
-from seu_bench.memory import feature_tiers, free_host_memory
+from seu_bench.models import feature_store as memory
+from seu_bench.models.feature_store import feature_tiers
+from seu_bench.utils.hardware import free_host_memory
 
 GIB = 1024**3
 

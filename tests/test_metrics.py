@@ -15,17 +15,17 @@ from seu_bench.metrics import (
     acc,
     avg_acc_curve,
     bwt,
-    compute_metrics,
     forgetting,
     format_metric,
-    format_seconds,
     fwt,
     intransigence,
     learning_acc,
     mixed_score,
     percent_of_joint,
 )
-from seu_bench.record import Record, StageRecord
+from seu_bench.results.record import Record, StageRecord
+from seu_bench.results.record_metrics import compute_metrics
+from seu_bench.utils.text import format_seconds
 
 # Three tasks; the entries above the diagonal are what the model answers for tasks that it has not learned.
 MATRIX = ((0.9, 0.3, 0.2), (0.8, 0.7, 0.4), (0.6, 0.75, 0.5))
@@ -291,7 +291,7 @@ class TestFormat:
 
 def test_modules_that_the_command_line_needs_import_nothing_heavy() -> None:
     code = (
-        "import sys, seu_bench.metrics, seu_bench.leaderboard, seu_bench.tables;"
+        "import sys, seu_bench.metrics, seu_bench.results.leaderboard, seu_bench.cli.tables;"
         "print(*sorted({'torch', 'avalanche', 'pandas', 'numpy', 'rich', 'tabulate'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,15 +16,15 @@ from conftest import Command
 from torch import nn
 
 import seu_bench
+from seu_bench.data.streams import TaskStream, build_stream
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.run_folder import MODEL_NAME
+from seu_bench.engine.saved_model.file import FORMAT, KEY, parse_weights, save_model
+from seu_bench.engine.saved_model.load import LearnedModel, learned_tasks, load_model
+from seu_bench.engine.saved_model.verify import count_correct, request_of
 from seu_bench.errors import PluginError, RequestError, ResultsError
-from seu_bench.learned_model import LearnedModel, learned_tasks, load_model
-from seu_bench.model_file import FORMAT, KEY, parse_weights, save_model
-from seu_bench.multihead import BackboneModel, MultiHeadModel
-from seu_bench.record import Record, read_record, write_record
-from seu_bench.resolve import resolve
-from seu_bench.run_folder import MODEL_NAME
-from seu_bench.streams import TaskStream, build_stream
-from seu_bench.verify import count_correct, request_of
+from seu_bench.models.multihead import BackboneModel, MultiHeadModel
+from seu_bench.results.record import Record, read_record, write_record
 
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "--device", "cpu")
 SMALL_SEU = ("-o", "channels=2", "-o", "searcher.channels=2", "-o", "searcher.epochs=1", "-o", "creator.epochs=1")
@@ -200,7 +200,7 @@ def test_every_tensor_comes_back(strategy: str, tmp_path: Path) -> None:
     assert save_model(tmp_path / "again", model, record) == digest
     file = parse_weights(content, path)
     fresh = tiny.build(stream(), strategy).model
-    fresh.grow_to(file.seal.architecture)
+    fresh.load_architecture(file.seal.architecture)
     fresh.load_state_dict(dict(file.tensors), strict=True)
     assert tiny.same(tiny.weights(fresh), tiny.weights(model))
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seu_bench.multihead import BackboneModel, MultiHeadModel
+from seu_bench.models.multihead import BackboneModel, MultiHeadModel
 
 CLASSES = (2, 4, 3)
 TASKS = torch.tensor([0, 1, 2, 0, 1, 1, 2, 0])

@@ -8,9 +8,9 @@ from tiny import all_threads, one_thread
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.operations import FactorizedReduce, State, Zero, make_operation, relu_conv_norm
+from seu_bench.models.operations import FactorizedReduce, State, Zero, make_operation, relu_conv_norm
+from seu_bench.models.sizes import count_parameters
 from seu_bench.search_space import OPERATIONS, operation_parameters
-from seu_bench.sizes import count_parameters
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -7,8 +7,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from seu_bench.errors import OptionError
-from seu_bench.options import (
+from seu_bench.config.options import (
     Options,
     build_options,
     describe_options,
@@ -17,6 +16,7 @@ from seu_bench.options import (
     parse_value,
     split_by_prefix,
 )
+from seu_bench.errors import OptionError
 
 
 class Cooking(Options):

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from official_formats import random_split, write_mnist_like
 from PIL import Image
 
-from seu_bench.errors import DataAbsentError, DataDamagedError, DataError, SpecError, UnknownNameError
-from seu_bench.sources import checksum_of_definition, definition_source
-from seu_bench.spec import FolderDefinition, NpzDefinition, TorchvisionDefinition
+from seu_bench.config.benchmark import FolderDefinition, NpzDefinition, TorchvisionDefinition
+from seu_bench.data.sources import checksum_of_definition, definition_source
+from seu_bench.errors import DataCorruptError, DataError, DataMissingError, SpecError, UnknownNameError
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -88,9 +88,9 @@ def test_folder_takes_all_kinds_of_images(tmp_path: Path) -> None:
 def test_folder_absent_and_a_file(tmp_path: Path) -> None:
     source = definition_source(folder(tmp_path / "none"), "mine")
     assert source.state(None).status == "absent"
-    with pytest.raises(DataAbsentError, match=r"'mine' is not there(.|\n)*none(.|\n)*'path'"):
+    with pytest.raises(DataMissingError, match=r"'mine' is not there(.|\n)*none(.|\n)*'path'"):
         source.load(None)
-    with pytest.raises(DataAbsentError):
+    with pytest.raises(DataMissingError):
         checksum_of_definition(folder(tmp_path / "none"))
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="is a file, not a folder"):
@@ -143,14 +143,14 @@ def test_folder_names_the_file_that_is_no_image(tmp_path: Path) -> None:
     class_folders(tmp_path, {"a": 2, "b": 2})
     broken = tmp_path / "a" / "notes.txt"
     broken.write_text("no picture")
-    with pytest.raises(DataDamagedError) as caught:
+    with pytest.raises(DataCorruptError) as caught:
         definition_source(folder(tmp_path), "mine").load(None)
     assert caught.value.where == str(broken)
     broken.unlink()
     truncated = tmp_path / "b" / "0.png"
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)).save(truncated)
     truncated.write_bytes(truncated.read_bytes()[:2000])
-    with pytest.raises(DataDamagedError) as caught:
+    with pytest.raises(DataCorruptError) as caught:
         definition_source(folder(tmp_path), "mine").load(None)
     assert caught.value.where == str(truncated)
 
@@ -239,7 +239,7 @@ FAULTS: list[tuple[Arrays, str]] = [
 def test_npz_faults(arrays: Arrays, said: str, tmp_path: Path) -> None:
     source = definition_source(npz(tmp_path / "x.npz", **arrays), "mine")
     assert source.state(None).status == "damaged"
-    with pytest.raises(DataDamagedError, match=said) as caught:
+    with pytest.raises(DataCorruptError, match=said) as caught:
         source.load(None)
     assert caught.value.where == str(tmp_path / "x.npz")
     assert "'mine'" in caught.value.what
@@ -249,18 +249,18 @@ def test_npz_that_is_none(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     source = definition_source(NpzDefinition.model_validate({"kind": "npz", "path": path}), "mine")
     assert source.state(None).status == "absent"
-    with pytest.raises(DataAbsentError, match="'mine' is not there"):
+    with pytest.raises(DataMissingError, match="'mine' is not there"):
         source.load(None)
     path.write_bytes(b"no archive at all")
-    with pytest.raises(DataDamagedError):
+    with pytest.raises(DataCorruptError):
         source.load(None)
     with path.open("wb") as file:
         np.save(file, IMAGES)
-    with pytest.raises(DataDamagedError, match="single array"):
+    with pytest.raises(DataCorruptError, match="single array"):
         source.load(None)
     np.savez(path, images=IMAGES, labels=LABELS)
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(DataDamagedError):
+    with pytest.raises(DataCorruptError):
         source.load(None)
 
 
@@ -334,7 +334,7 @@ def test_class_with_split_argument(tmp_path: Path) -> None:
 def test_class_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = definition_source(by_class("MNIST"), "mine")
     assert source.state(tmp_path).status == "absent"
-    with pytest.raises(DataAbsentError) as caught:
+    with pytest.raises(DataMissingError) as caught:
         source.load(tmp_path)
     assert caught.value.where == str(tmp_path)
     call = f"MNIST(root='{tmp_path}', train={{}}, download=True)"

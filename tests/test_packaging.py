@@ -74,7 +74,7 @@ def test_every_plugin_has_an_entry_point(setup: configparser.ConfigParser) -> No
     assert sorted(points.values()) == sorted(plugins)
     installed = {point.name: point.value for point in entry_points(group="seu_bench") if point.dist is not None}
     assert points.items() <= installed.items()
-    assert pairs(setup["options.entry_points"]["console_scripts"]) == {"seu-bench": "seu_bench.cli:main"}
+    assert pairs(setup["options.entry_points"]["console_scripts"]) == {"seu-bench": "seu_bench.cli.main:main"}
 
 
 def test_known_to_the_linter(setup: configparser.ConfigParser) -> None:
@@ -113,7 +113,7 @@ def test_wheel(tmp_path: Path, setup: configparser.ConfigParser) -> None:
         expected |= {f"{inside}/{path.name}" for path in folder.glob("*.py")}
     expected |= {f"seu_bench_benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.toml")}
     report = ROOT / "seu_bench" / "report"
-    data = [report / "paper.toml", *(report / "page").iterdir()]
+    data = [report / "paper.toml", *(report / "templates").iterdir()]
     assert {path.suffix for path in data} == {".toml", ".j2", ".css", ".js"}
     expected |= {str(path.relative_to(ROOT)) for path in data}
     assert held == expected
@@ -121,4 +121,4 @@ def test_wheel(tmp_path: Path, setup: configparser.ConfigParser) -> None:
     written = configparser.ConfigParser()
     written.read_string(text)
     assert dict(written["seu_bench"]) == pairs(setup["options.entry_points"]["seu_bench"])
-    assert dict(written["console_scripts"]) == {"seu-bench": "seu_bench.cli:main"}
+    assert dict(written["console_scripts"]) == {"seu-bench": "seu_bench.cli.main:main"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from seu_bench.packing import not_finite, pack, unpack
+from seu_bench.training.state import not_finite, pack, unpack
 
 IMAGES = torch.arange(48.0).reshape(2, 3, 4, 2)
 STATE: dict[str, Any] = {

@@ -114,17 +114,17 @@ def test_published_page_comes_from_what_was_measured() -> None:
 
 def patched() -> list[object]:
     """What the plain version puts something else in place of."""
-    import seu_bench.kernels
-    import seu_bench.layout
-    import seu_bench.operations
+    import seu_bench.models.kernels
+    import seu_bench.models.layers
+    import seu_bench.models.operations
     import seu_bench_ltg.model
 
-    operations = seu_bench.operations
+    operations = seu_bench.models.operations
     return [
         *(model.has_frozen_layers for model in plain.MODELS),
-        seu_bench.layout.channels_last,
+        seu_bench.models.layers.channels_last,
         seu_bench_ltg.model.channels_last,
-        seu_bench.kernels.trains_on_cpu,
+        seu_bench.models.kernels.trains_on_cpu,
         operations.State.rectified,
         operations.separable,
     ]
@@ -141,7 +141,7 @@ def test_plain_restores_what_it_patched() -> None:
 
 def test_plain_computes_the_same() -> None:
     """Nearly: the same sums in another order; in the default memory format, and by no function of ours."""
-    from seu_bench.cells import ExtensionUnit, GenotypeNetwork
+    from seu_bench.models.cells import ExtensionUnit, GenotypeNetwork
     from seu_bench.search_space import SearchSpace
 
     def gradients() -> tuple[list[torch.Tensor], list[bool], str]:
@@ -197,7 +197,7 @@ def test_flops_of_a_depthwise_convolution() -> None:
 def test_column_macs() -> None:
     """A column without others is the AlexNet variant; laterals add 1x1 adapters and, but for the first, the layers."""
     from scripts.perf.pnn import column_macs
-    from seu_bench.backbones import AlexNetShape
+    from seu_bench.models.alexnet import AlexNetShape
 
     shape = AlexNetShape(1, 8, 8, (2, 3, 4), 5)
     layers = [64 * 9 * 2, 16 * 9 * 2 * 3, 4 * 9 * 3 * 4, 4 * 5, 5 * 5, 5 * 7]

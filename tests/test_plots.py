@@ -11,7 +11,7 @@ import pytest
 from conftest import Command
 from test_tables import ODD, a_record, rendered
 
-from seu_bench.plots import HEIGHT, WIDTH, accuracy_plots, heat_map, line_plot
+from seu_bench.cli.plots import HEIGHT, WIDTH, accuracy_plots, heat_map, line_plot
 
 BASELINES = Path(__file__).resolve().parent.parent / "results" / "published" / "baselines"
 

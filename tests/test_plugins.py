@@ -13,9 +13,11 @@ from conftest import Command, Install
 import seu_bench
 from seu_bench.errors import PluginError, UnknownNameError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import MetricFunction, Register, StrategyFactory
-from seu_bench.plugins import load_plugins
-from seu_bench.registry import Registry
+from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.registration import Register
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record_metrics import MetricFunction
+from seu_bench.training.interfaces import StrategyFactory
 
 CORE = Path(seu_bench.__file__).parent
 PLUGINS = CORE.parent / "plugins"

@@ -35,14 +35,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import seu_bench
-from seu_bench.backbones import AlexNetShape
+from seu_bench.data.planning import StreamPlan, TaskPlan
+from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError, RunError
-from seu_bench.evaluators import AccuracyMatrix
-from seu_bench.interfaces import StreamPlan, TaskPlan
-from seu_bench.sizes import count_parameters
-from seu_bench.stages import Stage, StageProgress
-from seu_bench.strategy import SilentLogger, TaskData
-from seu_bench.streams import TaskStream
+from seu_bench.models.alexnet import AlexNetShape
+from seu_bench.models.sizes import count_parameters
+from seu_bench.training.evaluators import AccuracyMatrix
+from seu_bench.training.stage import Stage, StageProgress
+from seu_bench.training.strategy import SilentLogger, TaskData
 from seu_bench_pnn.model import ProgressiveNetwork
 
 setup_module, teardown_module = one_thread, all_threads
@@ -194,7 +194,7 @@ def test_passes(command: Command) -> None:
 MEASURED = """
 import resource, sys
 import torch, avalanche
-from seu_bench.cli import main
+from seu_bench.cli.main import main
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -570,7 +570,7 @@ def training(strategy: Any, task: int) -> Stage[None]:
     strategy.experience = source.avalanche().train_stream[task]
     strategy.adapted_dataset = strategy.experience.dataset
     strategy.make_train_dataloader()
-    stage: Stage[None] = strategy.steps(TaskData(task, source.tasks[task].train, source.tasks[task].valid))[0].make()
+    stage: Stage[None] = strategy.phases(TaskData(task, source.tasks[task].train, source.tasks[task].valid))[0].make()
     return stage
 
 
@@ -608,7 +608,7 @@ def test_state_holds_what_trains(variant: Variant) -> None:
     stage.advance()
     column = strategy.model.column(2)
     trained = count_parameters(column) - (count_parameters(column.head_lateral) if variant == "compat" else 0)
-    state = stage.own_state()
+    state = stage.get_extra_state()
     momenta = [entry["momentum_buffer"] for entry in state["optimizer"]["state"].values()]
     for tensors in (state["weights"].values(), state["best"]["kept"].values(), momenta):
         assert sum(tensor.numel() for tensor in tensors) == trained

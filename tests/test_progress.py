@@ -8,11 +8,12 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from seu_bench import progress as progress_module
-from seu_bench.interfaces import Cost, StageCost
-from seu_bench.progress import Forecast, ProgressDisplay, duration, step_bar
-from seu_bench.record import Record
-from seu_bench.stages import EpochReport, StageProgress
+from seu_bench.cli import progress as progress_module
+from seu_bench.cli.progress import ProgressDisplay, duration, step_bar
+from seu_bench.engine.forecast import Forecast
+from seu_bench.results.record import Record
+from seu_bench.training.interfaces import Cost, StageCost
+from seu_bench.training.stage import EpochReport, StageProgress
 
 RECORD = Record(
     run_id="x",

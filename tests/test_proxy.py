@@ -11,7 +11,7 @@ from test_operations import norm, unsettled
 from tiny import all_threads, one_thread, same, super_model, weights
 from torch import Tensor, nn
 
-from seu_bench.cells import GenotypeNetwork, ProxyCell, ProxyNetwork, sample_of
+from seu_bench.models.cells import GenotypeNetwork, ProxyCell, ProxyNetwork, sample_of
 from seu_bench.search_space import (
     EDGES,
     GENOTYPES,

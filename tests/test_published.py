@@ -12,9 +12,9 @@ import pandas
 import pytest
 
 import seu_bench
-from seu_bench.keeping import SHARE
-from seu_bench.leaderboard import write_leaderboards
-from seu_bench.registry import Registry
+from seu_bench.engine.checkpoint_manager import SHARE
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.leaderboard import write_leaderboards
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "results" / "published" / "baselines"

@@ -17,18 +17,10 @@ import torch
 from test_stages import disturb
 from tiny import all_threads, class_stream, one_thread
 
-from seu_bench.interfaces import SearchTask
-from seu_bench.search_space import (
-    EDGES,
-    GENOTYPES,
-    OPERATIONS,
-    Edge,
-    Genotype,
-    SearchSpace,
-    uniform_genotype,
-)
-from seu_bench.spec import SearchSchedule
-from seu_bench.stages import StageProgress
+from seu_bench.config.protocol import SearchSchedule
+from seu_bench.search_space import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
+from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.stage import StageProgress
 from seu_bench_random import RandomFactory, RandomOptions
 
 setup_module, teardown_module = one_thread, all_threads
@@ -194,7 +186,7 @@ def test_passes_nothing() -> None:
     seen: list[StageProgress] = []
     stage = search()
     stage.run(seen.append)
-    assert RandomFactory().passes(RandomOptions(), SCHEDULE, 19) == (0, 0)
+    assert RandomFactory().estimate_passes(RandomOptions(), SCHEDULE, 19) == (0, 0)
     assert stage.image_passes == 0 and stage.epochs == 0 and seen[-1].done
 
 

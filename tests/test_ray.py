@@ -12,7 +12,7 @@ from conftest import Command, Install
 from engines import TINY, finished, maker, run_ids, same_as_local, stands_at_the_gate, stranger, sweep
 from test_local_executor import cells, within
 
-from seu_bench.environment import installed_versions
+from seu_bench.engine.environment import installed_versions
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.cluster

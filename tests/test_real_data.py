@@ -11,12 +11,13 @@ import torch
 from avalanche.training.plugins import EvaluationPlugin
 
 import seu_bench
-from seu_bench.evaluators import AccuracyMatrix
+from seu_bench.config.run import Request
+from seu_bench.data.streams import build_stream
+from seu_bench.engine.resolve import resolve
 from seu_bench.metrics import forgetting
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.strategy import SilentLogger
-from seu_bench.streams import build_stream
+from seu_bench.plugin.registry import Registry
+from seu_bench.training.evaluators import AccuracyMatrix
+from seu_bench.training.strategy import SilentLogger
 
 ROOT = os.environ.get("SEU_BENCH_DATA")
 
@@ -47,7 +48,7 @@ def test_never_forgets_a_bit(strategy: str, benchmark: str) -> None:
     tasks = len(stream.tasks)
     matrix = AccuracyMatrix(tasks)
     evaluator = EvaluationPlugin(matrix, loggers=[SilentLogger()])
-    learner = run.strategy.build(run.setting(stream.plan, evaluator=evaluator))
+    learner = run.strategy.build(run.context(stream.plan, evaluator=evaluator))
     scenario = stream.avalanche()
     everything = torch.arange(len(stream.tasks[0].test))
     first, _ = stream.tasks[0].test.gather(everything)

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from seu_bench.errors import ResultsError
-from seu_bench.files import write_whole
-from seu_bench.record import (
+from seu_bench.results.record import (
     Environment,
     Record,
     StageRecord,
@@ -21,6 +20,7 @@ from seu_bench.record import (
     record_path,
     write_record,
 )
+from seu_bench.utils.files import write_atomic
 
 
 def a_record(run_id: str = "cifar10-quick-naive-s0-0123456789", **fields: Any) -> Record:
@@ -140,7 +140,7 @@ class TestWhole:
         assert caught.value.remedy is not None
 
     def test_other_texts(self, tmp_path: Path) -> None:
-        write_whole(tmp_path / "a" / "b.md", "ä\n")
+        write_atomic(tmp_path / "a" / "b.md", "ä\n")
         assert (tmp_path / "a" / "b.md").read_text(encoding="utf-8") == "ä\n"
 
 

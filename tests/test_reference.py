@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from seu_bench.leaderboard import build_leaderboards, load_records
-from seu_bench.metrics import RELATIVE, compute_metrics
-from seu_bench.plugins import load_plugins
-from seu_bench.record import Matrix, Record, write_record
-from seu_bench.reference import JOINT, compare_with_joint
-from seu_bench.registry import Registry
-from seu_bench.strategy_options import BackboneOptions
+from seu_bench.config.common_options import BackboneOptions
+from seu_bench.metrics import RELATIVE
+from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.leaderboard import build_leaderboards, load_records
+from seu_bench.results.record import Matrix, Record, write_record
+from seu_bench.results.record_metrics import compute_metrics
+from seu_bench.results.reference import JOINT, compare_with_joint
 
 MATRIX: Matrix = ((0.9, None), (0.5, 0.7))
 LAST: Matrix = ((None, None), (0.8, 0.9))

@@ -16,12 +16,12 @@ from conftest import Command
 from report_records import HOSTILE, published, put, put_all, with_curves
 
 from seu_bench.errors import ResultsError
-from seu_bench.leaderboard import COLUMNS, build_leaderboards
-from seu_bench.record import write_record
-from seu_bench.report.paper import beside_ours, published_points
-from seu_bench.report.plan import Limits
-from seu_bench.report.source import choose, read_groups
-from seu_bench.report.writing import Written, write_report
+from seu_bench.results.leaderboard import COLUMNS, build_leaderboards
+from seu_bench.results.record import write_record
+from seu_bench.results.report.paper import beside_ours, published_points
+from seu_bench.results.report.plan import Limits
+from seu_bench.results.report.source import choose, read_groups
+from seu_bench.results.report.writing import ReportFiles, write_report
 
 FEW = Limits(figures=1)
 NONE = Limits(figures=0)
@@ -61,7 +61,7 @@ class Page(HTMLParser):
         return (attributes for name, attributes in self.elements if name == tag)
 
 
-def page_of(written: Written) -> Page:
+def page_of(written: ReportFiles) -> Page:
     return Page(written.page.read_text(encoding="utf-8"))
 
 
@@ -76,12 +76,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def written(results: Path) -> Written:
+def written(results: Path) -> ReportFiles:
     return write_report(results, limits=Limits(figures=13, units=2))
 
 
 class TestPage:
-    def test_leaderboards_are_those_of_the_leaderboard(self, results: Path, written: Written) -> None:
+    def test_leaderboards_are_those_of_the_leaderboard(self, results: Path, written: ReportFiles) -> None:
         page = page_of(written)
         boards = build_leaderboards(results)
         shown = [table for table in page.tables if table[0][1].startswith("configuration") and "seeds" in table[0]]
@@ -92,7 +92,7 @@ class TestPage:
             assert [row[1] for row in rows] == list(board.frame["configuration"])
             assert [row[3:] for row in rows] == [cells[-len(COLUMNS) :] for cells in board.cells()]
 
-    def test_every_figure(self, written: Written) -> None:
+    def test_every_figure(self, written: ReportFiles) -> None:
         images = list(page_of(written).all("img"))
         assert len(images) == len(written.figures) // 2 == 13
         for image in images:
@@ -104,7 +104,7 @@ class TestPage:
         for kind in wanted:
             assert kinds.count(kind) == 4  # two groups, two files each
 
-    def test_files(self, results: Path, written: Written) -> None:
+    def test_files(self, results: Path, written: ReportFiles) -> None:
         there = sorted((results / "figures").iterdir())
         assert there == sorted(written.figures)
         assert {path.suffix for path in there} == {".png", ".svg"}
@@ -113,7 +113,7 @@ class TestPage:
             content = path.read_bytes()
             assert content.startswith(b"\x89PNG" if path.suffix == ".png" else b"<?xml")
 
-    def test_loads_nothing(self, written: Written) -> None:
+    def test_loads_nothing(self, written: ReportFiles) -> None:
         page = page_of(written)
         (policy,) = [
             meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"
@@ -130,7 +130,7 @@ class TestPage:
         assert len(list(page.all("script"))) == 1
         assert not [a for _, a in page.elements if "style" in a or any(key.startswith("on") for key in a)]
 
-    def test_structure(self, written: Written) -> None:
+    def test_structure(self, written: ReportFiles) -> None:
         """What assistive technology goes by: language, one main, headings in order, labels, no id twice."""
         page = page_of(written)
         (html,) = page.all("html")
@@ -149,12 +149,12 @@ class TestPage:
             assert region.get("aria-label") or region.get("aria-labelledby")
             assert region["tabindex"] == "0"
 
-    def test_left_out_is_said(self, written: Written) -> None:
+    def test_left_out_is_said(self, written: ReportFiles) -> None:
         text = " ".join(page_of(written).texts)
         assert "the run is failed, not finished (failed)" in text
         assert "figures are left out: a report has at most 13 figures" in text
 
-    def test_same_bytes_again(self, results: Path, written: Written, tmp_path: Path) -> None:
+    def test_same_bytes_again(self, results: Path, written: ReportFiles, tmp_path: Path) -> None:
         again = write_report(results, tmp_path / "again.html", limits=Limits(figures=13, units=2))
         assert again.page.read_bytes() == written.page.read_bytes()
         assert again.figures == written.figures
@@ -347,8 +347,8 @@ def test_no_torch_and_no_pyplot(tmp_path: Path) -> None:
     """A report needs neither, and leaves no figure open in either."""
     put_all(tmp_path, ["naive"], [0])
     code = (
-        "import sys; from pathlib import Path; from seu_bench.report.writing import write_report; "
-        "from seu_bench.report.plan import Limits; write_report(Path(sys.argv[1]), limits=Limits(figures=1)); "
+        "import sys; from pathlib import Path; from seu_bench.results.report.writing import write_report; "
+        "from seu_bench.results.report.plan import Limits; write_report(Path(sys.argv[1]), limits=Limits(figures=1)); "
         "import json; print(json.dumps([n for n in ('torch', 'avalanche', 'matplotlib.pyplot') if n in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -16,8 +16,8 @@ import pytest
 from report_records import HOSTILE, published, put, put_all, with_curves
 from test_local_executor import within
 
-from seu_bench.report.plan import Limits
-from seu_bench.report.writing import write_report
+from seu_bench.results.report.plan import Limits
+from seu_bench.results.report.writing import write_report
 
 BROWSER = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None

@@ -15,16 +15,16 @@ from matplotlib.figure import Figure
 from report_records import HOSTILE, SEEDS, published, runs, with_curves
 
 from seu_bench.metrics import mixed_score
-from seu_bench.record import Record
-from seu_bench.report.canvas import settings, to_png, to_svg
-from seu_bench.report.draw_accuracy import accuracy_curves, average_curve, original_against_retained
-from seu_bench.report.draw_learning import learning_curves
-from seu_bench.report.draw_matrix import heat_maps
-from seu_bench.report.draw_size import accuracy_against_size, in_short
-from seu_bench.report.draw_units import genotypes, paths
-from seu_bench.report.paper import published_points
-from seu_bench.report.picture import Configuration, Picture
-from seu_bench.report.styles import STYLES, legend_label, style, styles_of
+from seu_bench.results.record import Record
+from seu_bench.results.report.canvas import settings, to_png, to_svg
+from seu_bench.results.report.draw_accuracy import accuracy_curves, average_curve, original_against_retained
+from seu_bench.results.report.draw_learning import learning_curves
+from seu_bench.results.report.draw_matrix import heat_maps
+from seu_bench.results.report.draw_size import accuracy_against_size, in_short
+from seu_bench.results.report.draw_units import genotypes, paths
+from seu_bench.results.report.paper import published_points
+from seu_bench.results.report.picture import Configuration, Picture
+from seu_bench.results.report.styles import STYLES, legend_label, style, styles_of
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype, uniform_genotype
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from conftest import Answer, Command
 
-from seu_bench.record import Record, read_record
+from seu_bench.results.record import Record, read_record
 
-SEU_BENCH = [sys.executable, "-m", "seu_bench.cli"]
+SEU_BENCH = [sys.executable, "-m", "seu_bench.cli.main"]
 SMALL = ("--protocol", "smoke", "--limit", 8, "-o", "epochs=1")
 SMALL_SEU = (*SMALL, "-o", "channels=8", "-o", "searcher.channels=8")
 SMALL_SEU += ("-o", "searcher.epochs=1", "-o", "creator.epochs=1")

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from conftest import Command, Install
 
-from seu_bench.errors import DataAbsentError, OptionError, RunError
-from seu_bench.execution import Execution, Outcome
+from seu_bench.config.run import Execution, Request
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.runner import Outcome, execute
+from seu_bench.errors import DataMissingError, OptionError, RunError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.record import Record, read_record, record_path
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.runner import execute
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record, read_record, record_path
 
 
 def make(results: Path, *watchers: object, restart: bool = False, **asked: Any) -> Outcome:
@@ -235,7 +235,7 @@ def test_refused_before_anything_is_written(tiny: Path, tmp_path: Path) -> None:
     """A strategy that finds fault with the request, or absent data, leaves no folder, however deep."""
     with pytest.raises(OptionError, match="genotype"):
         make(tmp_path / "a" / "b", strategy="seu", options={"genotype": "none"})
-    with pytest.raises(DataAbsentError):
+    with pytest.raises(DataMissingError):
         make_on_absent_data(tmp_path / "a" / "b", tmp_path / "no-data")
     assert list(tmp_path.iterdir()) == []
 

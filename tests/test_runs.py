@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from conftest import Command
 
-from seu_bench.checkpoint import Position
-from seu_bench.locks import RunLock
-from seu_bench.metrics import format_seconds
-from seu_bench.record import Record, StageRecord, write_record
-from seu_bench.runs import list_runs
-from seu_bench.stopping import GRACE
+from seu_bench.engine.checkpoint import Position
+from seu_bench.engine.run_states import list_runs
+from seu_bench.engine.stopping import GRACE
+from seu_bench.results.record import Record, StageRecord, write_record
+from seu_bench.utils.locks import RunLock
+from seu_bench.utils.text import format_seconds
 
 EVALUATION = StageRecord(name="evaluation", task=0, epochs=1, seconds=1.0, image_passes=8)
 
@@ -73,7 +73,7 @@ def test_no_runs(tmp_path: Path, command: Command) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
 def test_an_epoch_that_takes_too_long(tmp_path: Path) -> None:
     """SIGTERM in the middle of a long epoch: the run is stopped within five seconds all the same, and goes on."""
-    command = [sys.executable, "-m", "seu_bench.cli", "run", "--strategy", "naive", "--results", str(tmp_path)]
+    command = [sys.executable, "-m", "seu_bench.cli.main", "run", "--strategy", "naive", "--results", str(tmp_path)]
     asked = ["--benchmark", "pmnist", "--protocol", "paper", "--synthetic", "--device", "cpu"]
     with subprocess.Popen([*command, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         until = time.monotonic() + 120

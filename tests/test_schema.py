@@ -11,12 +11,12 @@ import pytest
 from board_records import writer
 from conftest import Command
 
-from seu_bench.errors import LaterRecordError, ResultsError
-from seu_bench.leaderboard import build_leaderboards, load_records
-from seu_bench.metrics import compute_metrics
-from seu_bench.record import Record, find_record, read_record
-from seu_bench.runs import list_runs
-from seu_bench.schema import SCHEMA_VERSION, STEPS, upgraded
+from seu_bench.engine.run_states import list_runs
+from seu_bench.errors import NewerRecordError, ResultsError
+from seu_bench.results.leaderboard import build_leaderboards, load_records
+from seu_bench.results.record import Record, find_record, read_record
+from seu_bench.results.record_metrics import compute_metrics
+from seu_bench.results.schema import SCHEMA_VERSION, STEPS, upgraded
 
 #: What earlier versions wrote, as they wrote it; the first one by the first version that wrote records.
 OLD = Path(__file__).parent / "old_records"
@@ -80,7 +80,7 @@ class TestLater:
 
     @pytest.mark.parametrize("name", ["run-002", "run-003"])
     def test_shown_and_listed_as_what_it_is(self, command: Command, results: Path, name: str) -> None:
-        with pytest.raises(LaterRecordError, match="schema version is 2, and those up to 1 are known"):
+        with pytest.raises(NewerRecordError, match="schema version is 2, and those up to 1 are known"):
             find_record(results, name)
         answer = command("show", name, "--results", results)
         assert answer.status == 2 and "to do: update seu-bench" in answer.err
@@ -128,7 +128,7 @@ class TestSteps:
         assert upgraded({"schema_version": 2, "accuracy": 0.5, "else": "x"}, "here", steps=steps, current=3) == whole
         assert upgraded(whole, "here", steps=steps, current=3) == whole
         assert first == {"acc": 0.5, "else": "x"}
-        with pytest.raises(LaterRecordError):
+        with pytest.raises(NewerRecordError):
             upgraded(whole, "here", steps={1: self.renamed}, current=2)
 
     @pytest.mark.parametrize("odd", [{}, {"schema_version": 2, "accuracy": None}])

@@ -10,8 +10,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from seu_bench.cells import ProxyNetwork
 from seu_bench.errors import OptionError
+from seu_bench.models.cells import ProxyNetwork
+from seu_bench.models.sizes import count_parameters
 from seu_bench.search_space import (
     EDGES,
     GENOTYPES,
@@ -25,7 +26,6 @@ from seu_bench.search_space import (
     uniform_genotype,
     unit_parameters,
 )
-from seu_bench.sizes import count_parameters
 from seu_bench_seu.super_model import SuperModel
 
 #: Cells and image channels of the columns of the specification's table (section 5).

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from seu_bench.record import read_record
-from seu_bench.registry import Registry
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import read_record
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "seu_bench_random_walk_searcher"
@@ -53,7 +53,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 def test_is_listed_with_its_options(environment: Environment) -> None:
     """Name, package and options are shown there; here nobody knows it."""
-    done = environment("-m", "seu_bench.cli", "list", "searchers", "--format", "json")
+    done = environment("-m", "seu_bench.cli.main", "list", "searchers", "--format", "json")
     assert done.returncode == 0, done.stderr
     (entry,) = [entry for entry in json.loads(done.stdout) if entry["name"] == "random_walk"]
     assert entry["package"] == "seu-bench-random-walk-searcher"
@@ -65,7 +65,7 @@ def test_is_listed_with_its_options(environment: Environment) -> None:
 def test_swapping_is_one_word(environment: Environment, tmp_path: Path) -> None:
     """A run with it differs from another in the option --searcher alone."""
     asked = ["--benchmark", "split_digits", "--protocol", "smoke", "--limit", 8, "-o", "searcher.edges=2"]
-    done = environment("-m", "seu_bench.cli", "run", *asked, "--searcher", "random_walk", "--results", tmp_path)
+    done = environment("-m", "seu_bench.cli.main", "run", *asked, "--searcher", "random_walk", "--results", tmp_path)
     assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "runs").iterdir()
     record = read_record(folder)

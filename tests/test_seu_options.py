@@ -9,8 +9,8 @@ import torch
 from tiny import all_threads, build, class_stream, learn, logits_of, one_thread, same, setting, weights
 
 from seu_bench.search_space import SearchSpace
-from seu_bench.stages import StageProgress
-from seu_bench.strategy import TaskData
+from seu_bench.training.stage import StageProgress
+from seu_bench.training.strategy import TaskData
 from seu_bench_seu.building import make_super_model
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.searcher import MdlSearch

@@ -15,17 +15,18 @@ from conftest import Command, folder_of_run
 from tiny import all_threads, build, class_stream, genotype, learn, logits_of, one_thread, same, super_model, weights
 from torch import Tensor, nn
 
-from seu_bench.export import onnx_bytes
-from seu_bench.interfaces import StageCost
-from seu_bench.learned_model import load_model
-from seu_bench.loading import TaskImages
-from seu_bench.record import read_record
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
+from seu_bench.config.run import Request
+from seu_bench.data.images import TaskImages
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.saved_model.load import load_model
+from seu_bench.engine.saved_model.onnx import onnx_bytes
+from seu_bench.engine.saved_model.verify import verify
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import read_record
 from seu_bench.search_space import uniform_genotype
-from seu_bench.stages import StageProgress
-from seu_bench.strategy import TaskData
-from seu_bench.verify import verify
+from seu_bench.training.interfaces import StageCost
+from seu_bench.training.stage import StageProgress
+from seu_bench.training.strategy import TaskData
 from seu_bench_seu.estimating import StatisticsStage
 from seu_bench_seu.super_model import SuperModel
 
@@ -185,7 +186,7 @@ def test_grows_to_an_architecture() -> None:
     architecture = json.loads(json.dumps(model.architecture()))
     assert architecture["statistics"] == {"1": [0, 2]}
     again = super_model()
-    again.grow_to(architecture)
+    again.load_architecture(architecture)
     again.double().load_state_dict(model.state_dict())
     assert again.architecture() == model.architecture()
     x = images(5).store
@@ -209,7 +210,7 @@ def stages_of(**options: Any) -> tuple[Any, dict[tuple[str, int], int]]:
 def costs_of(creator: str = "mdl", **options: Any) -> tuple[StageCost, ...]:
     """What the stages were told to pass."""
     given = {"epochs": 2, **({"creator.epochs": 2} if creator == "mdl" else {}), **options}
-    made = resolve(Registry(), Request("seu", protocol="smoke", creator=creator, options=given)).setting(STREAM.plan)
+    made = resolve(Registry(), Request("seu", protocol="smoke", creator=creator, options=given)).context(STREAM.plan)
     cost = Registry().strategies.find("seu").factory.cost(made)
     return tuple(stage for stage in cost.stages if stage.name != "evaluation")
 

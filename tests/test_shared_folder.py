@@ -15,9 +15,9 @@ from conftest import TINY, Command, write_package
 from test_locks import held
 from test_record import a_record
 
-from seu_bench.leaderboard import build_leaderboards, write_leaderboards
-from seu_bench.locks import alone_in
-from seu_bench.record import Record, read_records, record_path, write_record
+from seu_bench.results.leaderboard import build_leaderboards, write_leaderboards
+from seu_bench.results.record import Record, read_records, record_path, write_record
+from seu_bench.utils.locks import alone_in
 
 #: Two tasks of a few images, ranked, over in no time.
 BENCHMARK = """

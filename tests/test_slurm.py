@@ -16,7 +16,7 @@ from engines import TINY, finished, run_ids, same_as_local, stands_at_the_gate, 
 from slurm_cluster import missing, slurm
 from test_local_executor import cells, within
 
-from seu_bench.executors import Ended, Noticed, Started
+from seu_bench.plugin.executors import Ended, Noticed, Started
 
 pytest.importorskip("submitit")
 pytestmark = [
@@ -99,7 +99,7 @@ def test_driver_that_leaves(tmp_path: Path) -> None:
 
 
 def sweep_attached(results: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "seu_bench.cli", "sweep", "--attach", "--results", str(results)]
+    command = [sys.executable, "-m", "seu_bench.cli.main", "sweep", "--attach", "--results", str(results)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

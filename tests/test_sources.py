@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from official_formats import random_split, write_cifar, write_idx, write_mnist_like, write_svhn
 
-from seu_bench.data import DatasetInfo, RawDataset, RawSplit
-from seu_bench.errors import DataAbsentError, DataDamagedError, DataError
-from seu_bench.sources import DigitsSource, TorchvisionSource, default_data_root, official
-from seu_bench.sources.common import hold_out
+from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
+from seu_bench.data.sources import DigitsSource, TorchvisionSource, default_data_root, official
+from seu_bench.data.sources.common import hold_out
+from seu_bench.errors import DataCorruptError, DataError, DataMissingError
 from seu_bench_benchmarks.datasets import DATASETS
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
@@ -82,7 +82,7 @@ def test_official_sizes() -> None:
 def test_absent(name: str, tmp_path: Path) -> None:
     state = DATASETS[name].state(tmp_path)
     assert (state.status, state.where, state.bytes) == ("absent", tmp_path, None)
-    with pytest.raises(DataAbsentError) as caught:
+    with pytest.raises(DataMissingError) as caught:
         DATASETS[name].load(tmp_path)
     assert repr(name) in caught.value.what
     assert caught.value.where == str(tmp_path)
@@ -139,13 +139,13 @@ def test_emnist_letters_editions(tmp_path: Path) -> None:
     assert older.info(tmp_path).train_per_class == (0, *(2,) * 26)
     assert older.info(tmp_path / "elsewhere") == known
     same(older.load(tmp_path), train, test)
-    with pytest.raises(DataDamagedError, match="52 training and 26 test images, where 124800 and 20800 or 88800"):
+    with pytest.raises(DataCorruptError, match="52 training and 26 test images, where 124800 and 20800 or 88800"):
         DATASETS["emnist_letters"].load(tmp_path)
 
 
 def test_real_md5_table_refuses_other_files(tmp_path: Path) -> None:
     write_mnist_like(tmp_path, "MNIST", random_split(40, GREY, 10), random_split(20, GREY, 10))
-    with pytest.raises(DataDamagedError, match=r"MNIST/raw/train-images-idx3-ubyte is not the official file") as caught:
+    with pytest.raises(DataCorruptError, match=r"MNIST/raw/train-images-idx3-ubyte is not the official file") as caught:
         DATASETS["mnist"].load(tmp_path)
     assert "seu-bench data fetch mnist" in (caught.value.remedy or "")
 
@@ -156,7 +156,7 @@ def test_incomplete(tmp_path: Path) -> None:
     small = source("KMNIST", GREY, 40, 20)
     state = small.state(tmp_path)
     assert state.status == "incomplete" and "t10k-labels-idx1-ubyte" in state.detail
-    with pytest.raises(DataAbsentError, match="t10k-labels-idx1-ubyte"):
+    with pytest.raises(DataMissingError, match="t10k-labels-idx1-ubyte"):
         small.load(tmp_path)
 
 
@@ -199,7 +199,7 @@ def test_damaged_idx(fault: str, said: str, tmp_path: Path) -> None:
         write_idx(labels, train.labels[:kept])
     small = source("KMNIST", GREY, 40, 20)
     assert small.state(tmp_path).status == "damaged"
-    with pytest.raises(DataDamagedError, match=said):
+    with pytest.raises(DataCorruptError, match=said):
         small.load(tmp_path)
 
 
@@ -233,7 +233,7 @@ def test_cifar(name: str, classes: int, tmp_path: Path, monkeypatch: pytest.Monk
     same(DATASETS[name].load(tmp_path), train, test)
     path = tmp_path / cls.base_folder / cls.test_list[0][0]
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DataDamagedError, match=f"{path.name} is not the official file"):
+    with pytest.raises(DataCorruptError, match=f"{path.name} is not the official file"):
         DATASETS[name].load(tmp_path)
 
 
@@ -258,7 +258,7 @@ def test_nothing_is_unpickled_before_its_md5_was_seen(
         raise AssertionError("unpickled")
 
     monkeypatch.setattr("pickle.load", forbidden)
-    with pytest.raises(DataDamagedError, match="is not the official file"):
+    with pytest.raises(DataCorruptError, match="is not the official file"):
         DATASETS[name].load(tmp_path)
 
 
@@ -266,7 +266,7 @@ def test_a_damaged_meta_file_is_damage(tmp_path: Path, monkeypatch: pytest.Monke
     train, test = random_split(100, COLOUR, 10), random_split(20, COLOUR, 10)
     cls = use_small_cifar(monkeypatch, 10, write_cifar(tmp_path, False, train, test))
     (tmp_path / cls.base_folder / "batches.meta").write_bytes(b"?")
-    with pytest.raises(DataDamagedError, match=r"batches\.meta"):
+    with pytest.raises(DataCorruptError, match=r"batches\.meta"):
         DATASETS["cifar10"].load(tmp_path)
 
 
@@ -291,7 +291,7 @@ def test_fetch_without_network(name: str, host: str, tmp_path: Path, monkeypatch
             monkeypatch.setattr(f"torchvision.datasets.{module}.{function}", offline, raising=False)
     with pytest.raises(DataError) as caught:
         DATASETS[name].fetch(tmp_path / "new")
-    assert not isinstance(caught.value, DataAbsentError | DataDamagedError)
+    assert not isinstance(caught.value, DataMissingError | DataCorruptError)
     assert repr(name) in caught.value.what and host in caught.value.what
     assert "name resolution" in caught.value.what and "\n" not in caught.value.what
     assert "by hand" in (caught.value.remedy or "") and "--data-root" in (caught.value.remedy or "")
@@ -313,7 +313,7 @@ def test_fetch_downloads_and_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     same(small.load(tmp_path), train, test)
     small.fetch(tmp_path)
     assert len(calls) == 4  # it is whole: nothing to do
-    with pytest.raises(DataDamagedError, match="60000 and 10000 are due"):
+    with pytest.raises(DataCorruptError, match="60000 and 10000 are due"):
         DATASETS["kmnist"].fetch(tmp_path)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from seu_bench.config.protocol import ImageLimits, Schedule, ScheduleOptions
+from seu_bench.config.run import Request
+from seu_bench.engine.resolve import resolve
 from seu_bench.errors import OptionError
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.spec import ImageLimits, Schedule, ScheduleOptions
+from seu_bench.plugin.registry import Registry
 
 BASE = Request(strategy="seu", benchmark="split_digits", protocol="smoke", seed=3)
 
@@ -105,7 +106,7 @@ def test_order_of_options_is_no_matter(registry: Registry) -> None:
 def test_same_in_another_process(registry: Registry) -> None:
     """The id hangs on no hash seed: a finished run is found again tomorrow."""
     code = (
-        "from seu_bench.registry import Registry; from seu_bench.resolve import Request, resolve;"
+        "from seu_bench.plugin.registry import Registry; from seu_bench.engine.resolve import Request, resolve;"
         "print(resolve(Registry(), Request('seu', 'split_digits', protocol='smoke', seed=3)).spec.run_id)"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}

@@ -11,7 +11,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seu_bench.leaderboard.spread import Spread, paired_p_value, spread, verdict
+from seu_bench.results.leaderboard.sample_summary import SampleSummary, paired_p_value, spread, verdict
 
 #: Accuracies, sizes and seconds: what a column holds.
 VALUES = st.one_of(st.floats(0, 1), st.integers(0, 2**40).map(float), st.floats(-1e6, 1e6))
@@ -44,11 +44,11 @@ class TestSpread:
     @given(VALUES, st.integers(2, 20))
     def test_equal_values(self, value: float, number: int) -> None:
         """Exactly no deviation, whatever the value is."""
-        assert spread([value] * number) == Spread(number, value, 0.0, value, value)
+        assert spread([value] * number) == SampleSummary(number, value, 0.0, value, value)
 
     @given(VALUES)
     def test_one_value(self, value: float) -> None:
-        assert spread([value]) == Spread(1, value)
+        assert spread([value]) == SampleSummary(1, value)
 
     @pytest.mark.parametrize("sample", [[], [None], [0.5, None], [0.5, math.nan], [math.inf, 0.5]])
     def test_what_was_not_measured(self, sample: list[float | None]) -> None:
@@ -57,7 +57,7 @@ class TestSpread:
     def test_numbers_too_large_to_count_with(self) -> None:
         """A stranger's record may hold them: no error, and no number that would be none."""
         assert spread([1.7e308, -1.7e308]) is None
-        assert spread([1e300, 0.0, -1e300]) == Spread(3, 0.0)
+        assert spread([1e300, 0.0, -1e300]) == SampleSummary(3, 0.0)
 
 
 @st.composite

@@ -28,23 +28,15 @@ from tiny import (
 )
 from torch import nn
 
+from seu_bench.config.protocol import CreationSchedule, Schedule, SearchSchedule
 from seu_bench.errors import RunError
-from seu_bench.interfaces import CreationTask, SearchTask
 from seu_bench.search_space import OPERATIONS, SearchSpace
-from seu_bench.seeding import RandomState, derive_seed
-from seu_bench.spec import CreationSchedule, Schedule, SearchSchedule
-from seu_bench.stages import (
-    BestWeights,
-    EpochReport,
-    Stage,
-    StageProgress,
-    clip_gradients,
-    cosine_rate,
-    make_sgd,
-    set_rate,
-)
-from seu_bench.strategy import TaskData
-from seu_bench.training import TrainingStage
+from seu_bench.training.interfaces import CreationTask, SearchTask
+from seu_bench.training.optim import BestWeights, clip_gradients, cosine_rate, make_sgd, set_rate
+from seu_bench.training.stage import EpochReport, Stage, StageProgress
+from seu_bench.training.strategy import TaskData
+from seu_bench.training.training_stage import TrainingStage
+from seu_bench.utils.seeding import RandomState, derive_seed
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.factories import MdlCreatorFactory, MdlSearcherFactory
 from seu_bench_seu.options import CreationOptions, SearchOptions
@@ -269,8 +261,12 @@ def test_passes_of_searcher_and_creator(epochs: int | None) -> None:
     count = len(STREAM.tasks[1].train)
     assert count == 35
     pairs: list[tuple[Any, Any, Any]] = [
-        (MdlSearcherFactory().passes(SearchOptions(epochs=epochs), SEARCH, count), search(epochs=epochs), 17),
-        (MdlCreatorFactory().passes(CreationOptions(epochs=epochs), CREATION, count), creation(epochs=epochs), 17),
+        (MdlSearcherFactory().estimate_passes(SearchOptions(epochs=epochs), SEARCH, count), search(epochs=epochs), 17),
+        (
+            MdlCreatorFactory().estimate_passes(CreationOptions(epochs=epochs), CREATION, count),
+            creation(epochs=epochs),
+            17,
+        ),
     ]
     for (train, evaluate), stage, half in pairs:
         assert (train, evaluate) == ((epochs or 4) * half, (epochs or 4) * (half + 1))

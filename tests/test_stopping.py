@@ -9,8 +9,8 @@ import time
 
 import pytest
 
+from seu_bench.engine.stopping import OUT_OF_TIME, StopRequest
 from seu_bench.errors import Interruption
-from seu_bench.stopping import OUT_OF_TIME, StopRequest
 
 
 def send(number: int) -> None:

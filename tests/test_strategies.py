@@ -24,9 +24,9 @@ from tiny import (
     weights,
 )
 
-from seu_bench.evaluators import AccuracyMatrix
-from seu_bench.strategy import SilentLogger
-from seu_bench.streams import TaskStream
+from seu_bench.data.streams import TaskStream
+from seu_bench.training.evaluators import AccuracyMatrix
+from seu_bench.training.strategy import SilentLogger
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -13,13 +13,15 @@ from avalanche.benchmarks import CLScenario
 from tiny import all_threads, benchmark, class_stream, one_thread, raw_dataset
 
 import seu_bench_benchmarks
-from seu_bench.benchmark_file import BenchmarkFile
-from seu_bench.data import RawDataset
+from seu_bench.config.benchmark import BenchmarkSpec
+from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.protocol import ImageLimits
+from seu_bench.data.avalanche import TaskDataset
+from seu_bench.data.dataset import RawDataset
+from seu_bench.data.images import TaskImages
+from seu_bench.data.planning import dataset_names, ordered_tasks, plan_stream, shuffled
+from seu_bench.data.streams import TaskStream, build_stream, fingerprint
 from seu_bench.errors import RequestError
-from seu_bench.loading import TaskDataset, TaskImages
-from seu_bench.planning import dataset_names, ordered_tasks, plan_stream, shuffled
-from seu_bench.spec import BenchmarkSpec, ImageLimits
-from seu_bench.streams import TaskStream, build_stream, fingerprint
 from seu_bench_benchmarks.datasets import DATASETS
 
 setup_module, teardown_module = one_thread, all_threads

@@ -22,8 +22,8 @@ from tiny import (
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seu_bench.models.sizes import count_parameters
 from seu_bench.search_space import SearchSpace, uniform_genotype
-from seu_bench.sizes import count_parameters
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads
@@ -220,7 +220,7 @@ def test_grows_to_an_architecture() -> None:
     model = grown()
     model.expand(DARTS, 2)
     again = super_model()
-    again.grow_to(json.loads(json.dumps(model.architecture())))
+    again.load_architecture(json.loads(json.dumps(model.architecture())))
     again.load_state_dict(model.state_dict())
     assert again.architecture() == model.architecture()
     assert again.unit(1, 1).frozen and not again.unit(1, 2).frozen
@@ -230,9 +230,9 @@ def test_grows_to_an_architecture() -> None:
     for task in (0, 1):
         assert torch.equal(again.eval().forward_single_task(x, task), model.eval().forward_single_task(x, task))
     with pytest.raises(ValueError, match="empty"):
-        again.grow_to(model.architecture())
+        again.load_architecture(model.architecture())
     with pytest.raises(ValueError, match="layers"):
-        super_model(cells=4).grow_to(model.architecture())
+        super_model(cells=4).load_architecture(model.architecture())
 
 
 def test_space_reaches_the_units() -> None:

@@ -12,11 +12,11 @@ from sweeping import FAILING, MODULES, POINTS
 
 import seu_bench
 from seu_bench.errors import UnknownNameError
-from seu_bench.locks import RunLock
-from seu_bench.record import Record, read_record, read_records
-from seu_bench.registry import Registry
-from seu_bench.sweep_file import kept_spec, make_spec
-from seu_bench.sweep_plan import plan_sweep
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record, read_record, read_records
+from seu_bench.sweeps.file import kept_spec, make_spec
+from seu_bench.sweeps.plan import plan_sweep
+from seu_bench.utils.locks import RunLock
 
 IN_TURN = ("--executor", "in_turn", "--device", "cpu")
 

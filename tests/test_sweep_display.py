@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.text import Text
 from test_sweep_plan import plan, record_of
 
-from seu_bench.executors import Progressed
-from seu_bench.record import StageRecord, write_record
-from seu_bench.sweep_display import SweepDisplay, plan_lines, result_table, result_words
-from seu_bench.sweep_estimate import SweepEstimate, estimate_plan
-from seu_bench.sweep_plan import PlannedCell, SweepPlan
-from seu_bench.sweep_run import CellResult, SweepResult
+from seu_bench.cli.sweep_display import SweepDisplay, plan_lines, result_table, result_words
+from seu_bench.plugin.executors import Progressed
+from seu_bench.results.record import StageRecord, write_record
+from seu_bench.sweeps.driver import CellResult, SweepResult
+from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
+from seu_bench.sweeps.plan import PlannedCell, SweepPlan
 
 #: Markup, a terminal's escape and a tabulator.
 EVIL = "it [red]broke[/red] \x1b[2J in\ttwo"

@@ -10,17 +10,17 @@ import pytest
 from conftest import Install
 from sweeping import MODULES, POINTS
 
+from seu_bench.config.options import Options
+from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError
-from seu_bench.executors import Ended, Event, Progressed, Started, SweepCell, event_from_json
 from seu_bench.hookspecs import hookimpl
-from seu_bench.options import Options
-from seu_bench.plugins import load_plugins
-from seu_bench.registry import Registry
-from seu_bench.stopping import StopRequest
-from seu_bench.sweep_estimate import SweepEstimate
-from seu_bench.sweep_file import make_spec
-from seu_bench.sweep_plan import plan_sweep
-from seu_bench.sweep_run import CellResult, GuardedExecutor, SweepResult, SweepWatcher, run_sweep
+from seu_bench.plugin.executors import Ended, Event, Job, Progressed, Started, event_from_json
+from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.registry import Registry
+from seu_bench.sweeps.driver import CellResult, GuardedExecutor, SweepResult, SweepWatcher, run_sweep
+from seu_bench.sweeps.estimate import SweepEstimate
+from seu_bench.sweeps.file import make_spec
+from seu_bench.sweeps.plan import plan_sweep
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ class Scripted:
     def build(self, options: Any, device: str) -> Scripted:
         return self
 
-    def submit(self, cells: Sequence[SweepCell]) -> None:
+    def submit(self, cells: Sequence[Job]) -> None:
         self.called.append("submit")
 
     def wait(self, seconds: float) -> Sequence[Event]:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from sweeping import MODULES, POINTS
 from tiny import registry
 
+from seu_bench.engine.resolve import resolve
 from seu_bench.errors import DataError, OptionError, RequestError
-from seu_bench.executors import Progressed
-from seu_bench.record import Environment, Record, StageRecord, write_record
-from seu_bench.resolve import resolve
-from seu_bench.sweep_estimate import SweepEstimate, estimate_plan
-from seu_bench.sweep_file import make_spec
-from seu_bench.sweep_plan import PlannedCell, SweepPlan, plan_sweep
+from seu_bench.plugin.executors import Progressed
+from seu_bench.results.record import Environment, Record, StageRecord, write_record
+from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
+from seu_bench.sweeps.file import make_spec
+from seu_bench.sweeps.plan import PlannedCell, SweepPlan, plan_sweep
 
 NOWHERE = Path("/nonexistent/results")
 
@@ -213,7 +213,7 @@ class TestEstimate:
         found = plan(tmp_path, strategy="naive,ewc", seeds="5")
         estimate = estimate_plan(found)
         run = found.cells[0].configuration.run
-        passes = run.strategy.cost(run.setting(run.plan(None))).all_passes
+        passes = run.strategy.cost(run.context(run.plan(None))).all_passes
         assert [estimate.of_cell(cell) for cell in found.cells] == [pytest.approx(passes / 100), None]
         assert estimate.of_all(found.left, {}, 2) is None
 

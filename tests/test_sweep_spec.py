@@ -11,10 +11,10 @@ from conftest import Command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seu_bench.config.options import parse_value
 from seu_bench.errors import OptionError, SpecError
-from seu_bench.options import parse_value
-from seu_bench.sweep_file import keep_spec, kept_spec, make_spec
-from seu_bench.sweep_spec import SweepSpec, parse_axes, parse_seeds, split_names, split_values
+from seu_bench.sweeps.file import keep_spec, kept_spec, make_spec
+from seu_bench.sweeps.spec import SweepSpec, parse_axes, parse_seeds, split_names, split_values
 
 quick = settings(max_examples=100, deadline=None)
 

@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from seu_bench.data import DatasetInfo, RawDataset
-from seu_bench.synthetic import synthetic_dataset
+from seu_bench.data.dataset import DatasetInfo, RawDataset
+from seu_bench.data.synthetic import synthetic_dataset
 from seu_bench_benchmarks.datasets import DATASETS
 
 

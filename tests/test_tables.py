@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from seu_bench.leaderboard import build_leaderboards
-from seu_bench.metrics import METRIC_DEFINITIONS, compute_metrics
-from seu_bench.record import Environment, Record, StageRecord, write_record
-from seu_bench.tables import leaderboard_table, matrix_table, metrics_table, record_summary
-from seu_bench.wording import configuration_label, escape_markdown, format_option, printable, why_not_ranked
+from seu_bench.cli.tables import leaderboard_table, matrix_table, metrics_table, record_summary
+from seu_bench.config.options import format_option
+from seu_bench.metrics import METRIC_DEFINITIONS
+from seu_bench.results.labels import configuration_label, why_not_ranked
+from seu_bench.results.leaderboard import build_leaderboards
+from seu_bench.results.record import Environment, Record, StageRecord, write_record
+from seu_bench.results.record_metrics import compute_metrics
+from seu_bench.utils.text import escape_markdown, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

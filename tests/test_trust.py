@@ -14,12 +14,12 @@ import pytest
 from conftest import Command, Install
 from test_record import FULL, a_record
 
-from seu_bench.errors import DataDamagedError, PluginError, ResultsError, SpecError
-from seu_bench.leaderboard import build_leaderboards, write_leaderboards
-from seu_bench.record import Record, find_record, read_record, read_records, write_record
-from seu_bench.registry import Registry
-from seu_bench.sources.official import TorchvisionSource
-from seu_bench.sources.torchvision_class import TorchvisionClassSource
+from seu_bench.data.sources.official import TorchvisionSource
+from seu_bench.data.sources.torchvision_class import TorchvisionClassSource
+from seu_bench.errors import DataCorruptError, PluginError, ResultsError, SpecError
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.leaderboard import build_leaderboards, write_leaderboards
+from seu_bench.results.record import Record, find_record, read_record, read_records, write_record
 
 ROOT = Path(__file__).parents[1]
 
@@ -135,7 +135,7 @@ class TestOfficialData:
         pickle.loads((tmp_path / names[0]).read_bytes())
         (tmp_path / "exploded").unlink()  # it works
         assert known.state(tmp_path).status == "damaged"
-        with pytest.raises(DataDamagedError, match="is not the official file"):
+        with pytest.raises(DataCorruptError, match="is not the official file"):
             known.load(tmp_path)
         assert not (tmp_path / "exploded").exists()
 
@@ -150,7 +150,7 @@ class TestOfficialData:
 
     @pytest.mark.parametrize("name", ["LSUN", "LSUNClass"])
     def test_class_that_unpickles_whatever_it_finds(self, tmp_path: Path, name: str) -> None:
-        from seu_bench.spec import TorchvisionDefinition
+        from seu_bench.config.benchmark import TorchvisionDefinition
 
         definition = TorchvisionDefinition(kind="torchvision", class_name=name)
         with pytest.raises(SpecError, match="would run code"):

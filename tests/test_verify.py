@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from conftest import Answer, Command, folder_of_run
 
-from seu_bench.checks import differences
-from seu_bench.model_file import SEALED
-from seu_bench.record import read_record, record_path, write_record
-from seu_bench.registry import Registry
-from seu_bench.resolve import resolve
-from seu_bench.run_folder import MODEL_NAME
-from seu_bench.verify import request_of, verify
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.run_folder import MODEL_NAME
+from seu_bench.engine.saved_model.checks import differences
+from seu_bench.engine.saved_model.file import SEALED
+from seu_bench.engine.saved_model.verify import request_of, verify
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import read_record, record_path, write_record
 
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "--device", "cpu")
 SMALL_SEU = ("-o", "channels=2", "-o", "searcher.channels=2", "-o", "searcher.epochs=1", "-o", "creator.epochs=1")
@@ -353,6 +353,6 @@ def test_differences() -> None:
 
 def test_every_sealed_field_is_one_of_the_record() -> None:
     """A field that is renamed would silently not be sealed."""
-    from seu_bench.record import Record
+    from seu_bench.results.record import Record
 
     assert set(SEALED) <= set(Record.model_fields)

@@ -14,9 +14,9 @@ from board_records import ODD, Put, writer
 from conftest import Command
 
 from seu_bench.errors import OptionError
-from seu_bench.leaderboard import COLUMNS, Leaderboard, build_leaderboards
-from seu_bench.leaderboard.boards import LESS_IS_BETTER
-from seu_bench.leaderboard.views import pareto_front, parse_axes, parse_budgets, within_budget
+from seu_bench.results.leaderboard import COLUMNS, Leaderboard, build_leaderboards
+from seu_bench.results.leaderboard.boards import LESS_IS_BETTER
+from seu_bench.results.leaderboard.views import pareto_front, parse_axes, parse_budgets, within_budget
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from tiny import CPU, all_threads, class_stream, one_thread, same, weights
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from seu_bench.cells import GenotypeNetwork
+from seu_bench.config.protocol import SearchSchedule
 from seu_bench.errors import RunError
-from seu_bench.interfaces import SearchTask
-from seu_bench.sampling import genotype_network
+from seu_bench.models.cells import GenotypeNetwork
 from seu_bench.search_space import GENOTYPES, Genotype, SearchSpace, uniform_genotype
-from seu_bench.spec import SearchSchedule
+from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.sampling import genotype_network
 from seu_bench_zero_cost import ZeroCostFactory, ZeroCostOptions, searcher
 from seu_bench_zero_cost.scores import naswot, synflow
 from seu_bench_zero_cost.searcher import ZeroCostSearch, ranked
@@ -354,7 +354,7 @@ def test_weights_that_are_nan_end_the_search(monkeypatch: pytest.MonkeyPatch) ->
 def test_passes(score: str, images: int) -> None:
     """The factory predicts exactly what the stage passes: a batch per genotype for NASWOT, one image for SynFlow."""
     options = ZeroCostOptions(candidates=3, images=images, score=score)
-    train, evaluate = ZeroCostFactory().passes(options, SCHEDULE, len(IMAGES))
+    train, evaluate = ZeroCostFactory().estimate_passes(options, SCHEDULE, len(IMAGES))
     assert train == (0 if score == "naswot" else 3)
     assert evaluate == (0 if score == "synflow" else 3 * min(images, 17))
     stage = search(candidates=3, images=images, score=score)

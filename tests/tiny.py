@@ -9,14 +9,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from seu_bench.interfaces import Setting, StreamPlan
-from seu_bench.loading import TaskImages
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
+from seu_bench.config.run import Request
+from seu_bench.data.images import TaskImages
+from seu_bench.data.planning import StreamPlan
+from seu_bench.data.streams import TaskStream
+from seu_bench.engine.resolve import resolve
+from seu_bench.plugin.registry import Registry
 from seu_bench.search_space import Genotype, SearchSpace, named_genotype
-from seu_bench.streams import TaskStream
 from seu_bench.testing.streams import benchmark, class_stream, raw_dataset, raw_split
 from seu_bench.testing.trial import evaluated, same
+from seu_bench.training.interfaces import StrategyContext
 from seu_bench_seu.super_model import SuperModel
 
 __all__ = ["benchmark", "class_stream", "raw_dataset", "raw_split", "same"]
@@ -63,17 +65,19 @@ def registry() -> Registry:
     return Registry()
 
 
-def setting(plan: StreamPlan, strategy: str, options: Mapping[str, Any], *, seed: int = 0, **more: Any) -> Setting:
-    """A strategy's setting for a stream of our own, by way of the options' own validation and presets."""
+def context(
+    plan: StreamPlan, strategy: str, options: Mapping[str, Any], *, seed: int = 0, **more: Any
+) -> StrategyContext:
+    """A strategy's context for a stream of our own, by way of the options' own validation and presets."""
     request = Request(strategy, "split_digits", protocol="smoke", seed=seed, options=options)
-    return resolve(registry(), request).setting(plan, **more)
+    return resolve(registry(), request).context(plan, **more)
 
 
 def build(stream: TaskStream, strategy: str, *, seed: int = 0, watch: Any = None, **options: Any) -> Any:
     """A strategy for a stream; a dot in an option's name is written as two underscores."""
     given = {name.replace("__", "."): value for name, value in options.items()}
     small = SMALL if strategy == "seu" else {"epochs": 2, "batch_size": 16}
-    made = setting(stream.plan, strategy, {**small, **given}, seed=seed, watch=watch)
+    made = context(stream.plan, strategy, {**small, **given}, seed=seed, watch=watch)
     return registry().strategies.find(strategy).factory.build(made)
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from pydantic import Field, NonNegativeFloat
 
+from seu_bench.config.common_options import BackboneOptions, SelectingOptions
+from seu_bench.config.options import Options
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Cost, Register, Setting, StrategyFactory, checked_options
-from seu_bench.options import Options
-from seu_bench.strategy_options import BackboneOptions, SelectingOptions
+from seu_bench.plugin.registration import Register
+from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory, checked_options
 
 
 class AnchoredOptions(BackboneOptions, SelectingOptions):
@@ -23,21 +24,21 @@ class AnchoredFactory:
     components: Mapping[str, str] = {}
     presets: Mapping[str, Mapping[str, object]] = {}
 
-    def build(self, setting: Setting) -> Any:
+    def build(self, context: StrategyContext) -> Any:
         from torch import Tensor  # torch is imported here, so that `seu-bench list` starts without it
 
-        from seu_bench.backbones import backbone_model
-        from seu_bench.strategy import StagedStrategy, Step, TaskData
+        from seu_bench.training.backbone import backbone_model
+        from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
 
-        strength = checked_options(setting, AnchoredOptions).strength
-        model = backbone_model(setting)
+        strength = checked_options(context, AnchoredOptions).strength
+        model = backbone_model(context)
 
         class Anchored(StagedStrategy):
             anchor: Sequence[Tensor] = ()
-            remembers = ("anchor",)
+            state_attributes = ("anchor",)
 
-            def steps(self, task: TaskData) -> Sequence[Step]:
-                return [Step(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
+            def phases(self, task: TaskData) -> Sequence[Phase]:
+                return [Phase(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
 
             def drop_anchor(self) -> None:
                 self.anchor = [weight.detach().clone() for weight in model.backbone.parameters()]
@@ -46,12 +47,12 @@ class AnchoredFactory:
                 terms = [(w - a).square().sum() for a, w in zip(self.anchor, model.backbone.parameters(), strict=False)]
                 return strength * sum(terms[1:], terms[0]) if terms else None
 
-        return Anchored.of(setting, model=model)
+        return Anchored.of(context, model=model)
 
-    def cost(self, setting: Setting) -> Cost:
-        from seu_bench.costing import fixed_size_cost
+    def cost(self, context: StrategyContext) -> Cost:
+        from seu_bench.training.costing import fixed_size_cost
 
-        return fixed_size_cost(setting)
+        return fixed_size_cost(context)
 
 
 @hookimpl

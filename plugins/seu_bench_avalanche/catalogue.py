@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from seu_bench.interfaces import Cost, Setting, Unavailable
-from seu_bench.options import Options
+from seu_bench.config.options import Options
+from seu_bench.plugin.registration import Unavailable
+from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench_avalanche.options import (
     AgemOptions,
     ErAceOptions,
@@ -41,17 +42,17 @@ class Method:
     components: Mapping[str, str] = field(default_factory=dict)
     presets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
-    def build(self, setting: Setting) -> AvalancheStrategy:
+    def build(self, context: StrategyContext) -> AvalancheStrategy:
         """The Avalanche strategy."""
         from seu_bench_avalanche.methods import build
 
-        return build(self.name, setting)
+        return build(self.name, context)
 
-    def cost(self, setting: Setting) -> Cost:
+    def cost(self, context: StrategyContext) -> Cost:
         """Sizes exactly; image passes as an estimate where memories decide."""
         from seu_bench_avalanche.costing import avalanche_cost
 
-        return avalanche_cost(self.name, setting)
+        return avalanche_cost(self.name, context)
 
 
 def _table(*methods: Method) -> dict[str, Method]:

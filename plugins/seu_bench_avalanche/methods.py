@@ -1,4 +1,4 @@
-"""From a run's setting to one of Avalanche's strategies: which plugins make it, with which arguments."""
+"""From a run's context to one of Avalanche's strategies: which plugins make it, with which arguments."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from avalanche.training.plugins.rwalk import RWalkPlugin
 from torch import nn
 from torch.utils.data import DataLoader
 
-from seu_bench.backbones import backbone_model
+from seu_bench.data.images import batch_bounds
 from seu_bench.errors import RequestError
-from seu_bench.interfaces import Setting, checked_options
-from seu_bench.loading import batch_bounds
-from seu_bench.multihead import BackboneModel
+from seu_bench.models.multihead import BackboneModel
+from seu_bench.training.backbone import backbone_model
+from seu_bench.training.interfaces import StrategyContext, checked_options
 from seu_bench_avalanche.buffers import (
     AgemMemory,
     CumulativeMemory,
@@ -44,20 +44,20 @@ from seu_bench_avalanche.strategy import AvalancheStrategy, Cumulative, ErAce, J
 Methods = Sequence[Any]
 
 
-def build(name: str, setting: Setting) -> AvalancheStrategy:
+def build(name: str, context: StrategyContext) -> AvalancheStrategy:
     """The strategy ``name`` of a run.
 
     Raises:
         RequestError: the options do not fit the stream.
     """
-    model, memory = backbone_model(setting), MEMORIES[name]
+    model, memory = backbone_model(context), MEMORIES[name]
     if name in PLUGINS:
-        return AvalancheStrategy.of(setting, model=model, methods=PLUGINS[name](setting, model), memory=memory)
+        return AvalancheStrategy.of(context, model=model, methods=PLUGINS[name](context, model), memory=memory)
     arguments: dict[str, Any] = {"criterion": nn.CrossEntropyLoss()}
     if name == "er_ace":
-        options = checked_options(setting, ErAceOptions)
+        options = checked_options(context, ErAceOptions)
         arguments |= {"mem_size": options.mem_size, "batch_size_mem": options.batch_size_mem}
-    return TEMPLATES[name].of(setting, model=model, memory=memory, avalanche=arguments)
+    return TEMPLATES[name].of(context, model=model, memory=memory, avalanche=arguments)
 
 
 def patterns_per_task(options: EpisodicOptions, tasks: int) -> int:
@@ -65,44 +65,44 @@ def patterns_per_task(options: EpisodicOptions, tasks: int) -> int:
     return options.patterns_per_experience or max(1, MEMORY // tasks)
 
 
-def memory_batch(setting: Setting, options: ReplayOptions) -> int:
+def memory_batch(context: StrategyContext, options: ReplayOptions) -> int:
     """Images of the memory per batch: as many as new ones, unless an option says otherwise."""
-    return options.batch_size_mem or options.applied_to(setting.protocol.training).batch_size
+    return options.batch_size_mem or options.applied_to(context.protocol.training).batch_size
 
 
-def _lwf(setting: Setting, _: BackboneModel) -> Methods:
-    options = checked_options(setting, LwfOptions)
+def _lwf(context: StrategyContext, _: BackboneModel) -> Methods:
+    options = checked_options(context, LwfOptions)
     return [stock.LwFPlugin(options.alpha, options.temperature)]
 
 
-def _si(setting: Setting, _: BackboneModel) -> Methods:
-    options = checked_options(setting, SiOptions)
+def _si(context: StrategyContext, _: BackboneModel) -> Methods:
+    options = checked_options(context, SiOptions)
     return [CopyingSi(options.si_lambda, eps=options.eps)]
 
 
-def _mas(setting: Setting, _: BackboneModel) -> Methods:
-    options = checked_options(setting, MasOptions)
+def _mas(context: StrategyContext, _: BackboneModel) -> Methods:
+    options = checked_options(context, MasOptions)
     return [stock.MASPlugin(options.lambda_reg, options.alpha)]
 
 
-def _rwalk(setting: Setting, _: BackboneModel) -> Methods:
-    options = checked_options(setting, RwalkOptions)
-    schedule = options.applied_to(setting.protocol.training)
-    shortest = min(task.train for task in setting.plan.tasks)
+def _rwalk(context: StrategyContext, _: BackboneModel) -> Methods:
+    options = checked_options(context, RwalkOptions)
+    schedule = options.applied_to(context.protocol.training)
+    shortest = min(task.train for task in context.plan.tasks)
     # Scores that were never updated within a task are 0, and Avalanche divides by the largest of them.
     batches = schedule.epochs * len(batch_bounds(shortest, schedule.batch_size, join=True))
     return [RWalkPlugin(options.ewc_lambda, options.ewc_alpha, min(options.delta_t, batches))]
 
 
-def _gem(setting: Setting, _: BackboneModel) -> Methods:
-    options = checked_options(setting, GemOptions)
-    patterns = patterns_per_task(options, len(setting.plan.tasks))
+def _gem(context: StrategyContext, _: BackboneModel) -> Methods:
+    options = checked_options(context, GemOptions)
+    patterns = patterns_per_task(options, len(context.plan.tasks))
     return [stock.GEMPlugin(patterns, options.memory_strength)]
 
 
-def _agem(setting: Setting, _: BackboneModel) -> Methods:
-    options = checked_options(setting, AgemOptions)
-    tasks = len(setting.plan.tasks)
+def _agem(context: StrategyContext, _: BackboneModel) -> Methods:
+    options = checked_options(context, AgemOptions)
+    tasks = len(context.plan.tasks)
     if options.sample_size < tasks - 1:
         raise RequestError(
             f"a sample of {options.sample_size} images has none of some of the {tasks - 1} earlier tasks",
@@ -112,32 +112,32 @@ def _agem(setting: Setting, _: BackboneModel) -> Methods:
     return [stock.AGEMPlugin(patterns_per_task(options, tasks), options.sample_size)]
 
 
-def _replay(setting: Setting, _: BackboneModel) -> Methods:
-    options = checked_options(setting, ReplayOptions)
+def _replay(context: StrategyContext, _: BackboneModel) -> Methods:
+    options = checked_options(context, ReplayOptions)
     return [stock.ReplayPlugin(options.mem_size, batch_size_mem=options.batch_size_mem)]
 
 
-def _mir(setting: Setting, _: BackboneModel) -> Methods:
-    options = checked_options(setting, MirOptions)
-    batch = memory_batch(setting, options)
+def _mir(context: StrategyContext, _: BackboneModel) -> Methods:
+    options = checked_options(context, MirOptions)
+    batch = memory_batch(context, options)
     return [MultiHeadMir(batch, options.mem_size, max(options.subsample, batch))]
 
 
-def _gdumb(setting: Setting, _: BackboneModel) -> Methods:
-    return [stock.GDumbPlugin(checked_options(setting, MemoryOptions).mem_size)]
+def _gdumb(context: StrategyContext, _: BackboneModel) -> Methods:
+    return [stock.GDumbPlugin(checked_options(context, MemoryOptions).mem_size)]
 
 
-def _cwr(_: Setting, model: BackboneModel) -> Methods:
+def _cwr(_: StrategyContext, model: BackboneModel) -> Methods:
     plugin = stock.CWRStarPlugin(model, cwr_layer_name="heads.0")
     return [HeadOfTheTask(plugin), plugin]
 
 
-def _from_scratch(_: Setting, __: BackboneModel) -> Methods:
+def _from_scratch(_: StrategyContext, __: BackboneModel) -> Methods:
     return [stock.FromScratchTrainingPlugin()]
 
 
 #: Strategies that are plugins of Avalanche.
-PLUGINS: Final[dict[str, Callable[[Setting, BackboneModel], Methods]]] = {
+PLUGINS: Final[dict[str, Callable[[StrategyContext, BackboneModel], Methods]]] = {
     "lwf": _lwf,
     "si": _si,
     "mas": _mas,

@@ -19,14 +19,14 @@ from avalanche.training.supervised import Cumulative as StockCumulative
 from avalanche.training.supervised import JointTraining as StockJoint
 from torch import Tensor, nn
 
-from seu_bench.checkpoint import fitting
+from seu_bench.data.avalanche import MixedLoader
 from seu_bench.errors import RunError
-from seu_bench.loading import MixedLoader
-from seu_bench.multihead import BackboneModel
-from seu_bench.seeding import RandomState, derive_seed
-from seu_bench.stages import EpochReport, Stage
-from seu_bench.strategy import StagedStrategy, Step, TaskData
-from seu_bench.training import TrainingStage
+from seu_bench.models.multihead import BackboneModel
+from seu_bench.training.stage import EpochReport, Stage
+from seu_bench.training.state import fitting
+from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
+from seu_bench.training.training_stage import TrainingStage
+from seu_bench.utils.seeding import RandomState, derive_seed
 from seu_bench_avalanche.memory import Memory
 
 
@@ -62,7 +62,7 @@ class AvalancheStrategy(StagedStrategy):
     Args:
         methods: the plugins that make the strategy; their work after a task is a stage called ``consolidation``.
         memory: what they remember between two tasks; without it the strategy learns, and its state cannot be kept.
-        options: those of :class:`~seu_bench.strategy.StagedStrategy`.
+        options: those of :class:`~seu_bench.training.strategy.StagedStrategy`.
     """
 
     model: BackboneModel
@@ -91,7 +91,7 @@ class AvalancheStrategy(StagedStrategy):
         with self.randomness.active(), without_deprecations():
             return super().train(experiences, eval_streams, **kwargs)
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """What is remembered between two tasks, beside the model's weights and the clock: tensors and plain values.
 
         Raises:
@@ -104,8 +104,8 @@ class AvalancheStrategy(StagedStrategy):
             "memory": self._required_memory().state() if waiting is None else dict(waiting),
         }
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave. The model has its weights already; what is remembered is put back
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`get_extra_state` gave. The model has its weights already; what is remembered is put back
         when the next task begins, since only its experience leads to the images of earlier tasks.
 
         Raises:
@@ -178,9 +178,9 @@ class Joint(AvalancheStrategy, StockJoint):  # type: ignore[type-arg,misc]
 
     whole_stream = True
 
-    def steps(self, task: TaskData) -> Sequence[Step]:
+    def phases(self, task: TaskData) -> Sequence[Phase]:
         """One training stage, booked on the last task."""
-        return super().steps(replace(task, index=len(self._experiences) - 1))
+        return super().phases(replace(task, index=len(self._experiences) - 1))
 
     def _before_training_exp(self, **kwargs: Any) -> None:
         self.model.known_train_tasks_labels.update(map(self._task_of, self._experiences))
@@ -227,11 +227,11 @@ class Consolidation(Stage[None]):
     def result(self) -> None:
         """Nothing: the methods keep what they need."""
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Nothing: there is no state between two epochs of one."""
         return {}
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
         """Nothing to load."""
 
 

@@ -11,7 +11,8 @@ from seu_bench.hookspecs import hookimpl
 if TYPE_CHECKING:
     from torch import nn
 
-    from seu_bench.interfaces import BackboneFactory, Register
+    from seu_bench.models.alexnet import BackboneFactory
+    from seu_bench.plugin.registration import Register
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Backbone:
 
 
 def _alexnet(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
-    from seu_bench.backbones import AlexNetShape, alexnet
+    from seu_bench.models.alexnet import AlexNetShape, alexnet
 
     shape = AlexNetShape.of(channels, height, width, factor)
     return alexnet(shape), shape.linear

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from seu_bench.costing import half_passes
+from seu_bench.config.common_options import NetworkOptions
+from seu_bench.config.options import Options
+from seu_bench.config.protocol import SearchSchedule
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Register, SearcherFactory, SearchTask
-from seu_bench.options import Options
-from seu_bench.search_options import NetworkOptions
-from seu_bench.spec import SearchSchedule
+from seu_bench.plugin.registration import Register
+from seu_bench.training.costing import half_passes
+from seu_bench.training.interfaces import SearcherFactory, SearchTask
 
 if TYPE_CHECKING:
     from seu_bench.search_space import Genotype
-    from seu_bench.stages import Stage
+    from seu_bench.training.stage import Stage
 
 
 class BlockwiseOptions(NetworkOptions):
@@ -66,7 +67,9 @@ class BlockwiseFactory:
 
         return SharedSearch(options, task)
 
-    def passes(self, options: BlockwiseOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+    def estimate_passes(
+        self, options: BlockwiseOptions, schedule: SearchSchedule, train_images: int
+    ) -> tuple[int, int]:
         """Half of the images train in every epoch; the other half is scored once per architecture."""
         epochs = options.applied_to(schedule).epochs
         if options.budget == "shared":

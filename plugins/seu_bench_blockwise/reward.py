@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from seu_bench.costing import on_meta
-from seu_bench.interfaces import SearchTask
-from seu_bench.sampling import genotype_network
+from seu_bench.config.protocol import SearchSchedule
+from seu_bench.models.sizes import count_macs
 from seu_bench.search_space import INPUTS, NODES, OPERATIONS, Genotype
-from seu_bench.sizes import count_macs
-from seu_bench.spec import SearchSchedule
+from seu_bench.training.costing import on_meta
+from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.sampling import genotype_network
 from seu_bench_blockwise import BlockwiseOptions
 
 

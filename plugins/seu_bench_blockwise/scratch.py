@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
-from seu_bench.interfaces import SearchTask
-from seu_bench.loops import evaluate, train_epoch
-from seu_bench.sampling import genotype_network
 from seu_bench.search_space import Genotype
-from seu_bench.seeding import RandomState
-from seu_bench.stages import EpochReport, Stage, set_rate
+from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.loops import evaluate, train_epoch
+from seu_bench.training.optim import set_rate
+from seu_bench.training.sampling import genotype_network
+from seu_bench.training.stage import EpochReport, Stage
+from seu_bench.utils.seeding import RandomState
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.agent import Agent
 
@@ -60,15 +61,15 @@ class ScratchSearch(Stage[Genotype]):
         """The architecture chosen."""
         return self.agent.result()
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Q-values, and the architecture in training with its weights and optimiser."""
         state: dict[str, Any] = {"agent": self.agent.learner.state_dict(), "decisions": list(self.decisions)}
         if self.decisions:
             state |= {"weights": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
         return state
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_extra_state` gave."""
         self.agent.learner.load_state_dict(state["agent"])
         if state["decisions"]:
             with RandomState(0, self.device).active():  # what is drawn is overwritten at once

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from seu_bench.cells import sample_of
-from seu_bench.interfaces import SearchTask
-from seu_bench.loops import Forward
-from seu_bench.sampling import SampledStage, proxy_network
+from seu_bench.models.cells import sample_of
 from seu_bench.search_space import Genotype
+from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.loops import Forward
+from seu_bench.training.sampling import SampledStage, proxy_network
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.agent import Agent
 
@@ -46,11 +46,11 @@ class SharedSearch(SampledStage[tuple[int, ...], Genotype]):
         """The architecture chosen."""
         return self.agent.result()
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Weights, optimiser and Q-values."""
-        return {**super().own_state(), "agent": self.agent.learner.state_dict()}
+        return {**super().get_extra_state(), "agent": self.agent.learner.state_dict()}
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
-        super().load_own_state(state)
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_extra_state` gave."""
+        super().set_extra_state(state)
         self.agent.learner.load_state_dict(state["agent"])

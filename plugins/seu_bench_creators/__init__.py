@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, NonNegativeInt
 
-from seu_bench.costing import half_passes
+from seu_bench.config.options import Options
+from seu_bench.config.protocol import CreationSchedule, ScheduleOptions
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import CreationTask, CreatorFactory, Register
-from seu_bench.options import Options
-from seu_bench.spec import CreationSchedule, ScheduleOptions
+from seu_bench.plugin.registration import Register
+from seu_bench.training.costing import half_passes
+from seu_bench.training.interfaces import CreationTask, CreatorFactory
 
 if TYPE_CHECKING:
-    from seu_bench.stages import Stage
+    from seu_bench.training.stage import Stage
 
 
 class AllNewOptions(Options):
@@ -51,7 +52,7 @@ class AllNewFactory:
 
         return AllNewCreation(task)
 
-    def passes(self, options: AllNewOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
+    def estimate_passes(self, options: AllNewOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
         """No image is looked at."""
         return 0, 0
 
@@ -68,7 +69,9 @@ class ReuseFirstFactory:
 
         return ReuseFirstCreation(options, task)
 
-    def passes(self, options: ReuseFirstOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
+    def estimate_passes(
+        self, options: ReuseFirstOptions, schedule: CreationSchedule, train_images: int
+    ) -> tuple[int, int]:
         """Half of the images train and half are scored in every epoch."""
         return half_passes(options.applied_to(schedule).epochs, train_images)
 
@@ -85,7 +88,7 @@ class FrugalFactory:
 
         return FrugalCreation(options, task)
 
-    def passes(self, options: FrugalOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
+    def estimate_passes(self, options: FrugalOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
         """At most what the MDL creator takes with as many epochs."""
         return half_passes(options.applied_to(schedule).epochs, train_images)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from seu_bench.interfaces import CreationTask
-from seu_bench.stages import EpochlessStage
+from seu_bench.training.interfaces import CreationTask
+from seu_bench.training.stage import EpochlessStage
 from seu_bench_creators.paths import Path, newest_path
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seu_bench.interfaces import CreationTask
-from seu_bench.loading import TaskImages
-from seu_bench.loops import evaluate, train_epoch
+from seu_bench.data.images import TaskImages
 from seu_bench.metrics import mixed_score
-from seu_bench.stages import EpochReport, Stage, cosine_rate, make_sgd, set_rate
+from seu_bench.training.interfaces import CreationTask
+from seu_bench.training.loops import evaluate, train_epoch
+from seu_bench.training.optim import cosine_rate, make_sgd, set_rate
+from seu_bench.training.stage import EpochReport, Stage
 from seu_bench_creators import FrugalOptions
 from seu_bench_creators.paths import Path, earlier_paths, newest_path
 from seu_bench_creators.probe import probe_accuracy
@@ -87,7 +88,7 @@ class FrugalCreation(Stage[Path]):
         ]
         return max(zip(scores, range(len(scores)), self.contenders, strict=True))[2]
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Weights, optimiser, contenders and what they reached."""
         return {
             "weights": self.trained.state_dict(),
@@ -96,8 +97,8 @@ class FrugalCreation(Stage[Path]):
             "accuracies": list(self.accuracies),
         }
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_extra_state` gave."""
         self.trained.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.contenders = [tuple(path) for path in state["contenders"]]

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from seu_bench.interfaces import CreationTask
-from seu_bench.loops import Forward
-from seu_bench.sampling import SampledStage
-from seu_bench.stages import BestWeights
+from seu_bench.training.interfaces import CreationTask
+from seu_bench.training.loops import Forward
+from seu_bench.training.optim import BestWeights
+from seu_bench.training.sampling import SampledStage
 from seu_bench_creators import ReuseFirstOptions
 from seu_bench_creators.paths import Path, earlier_paths
 
@@ -87,18 +87,18 @@ class ReuseFirstCreation(SampledStage[Path, Path]):
         self.kept.restore()
         return self.path
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Weights, optimiser, and the best path with its weights."""
         return {
-            **super().own_state(),
+            **super().get_extra_state(),
             "path": list(self.path),
             "accuracy": self.accuracy,
             "kept": self.kept.state_dict(),
         }
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
-        super().load_own_state(state)
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_extra_state` gave."""
+        super().set_extra_state(state)
         self.path = tuple(state["path"])
         self.accuracy = state["accuracy"]
         self.kept.load_state_dict(state["kept"])

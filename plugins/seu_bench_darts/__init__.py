@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
+from seu_bench.config.common_options import NetworkOptions
+from seu_bench.config.options import Options
+from seu_bench.config.protocol import SearchSchedule
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Register, SearcherFactory, SearchTask
-from seu_bench.options import Options
-from seu_bench.search_options import NetworkOptions
-from seu_bench.spec import SearchSchedule
+from seu_bench.plugin.registration import Register
+from seu_bench.training.interfaces import SearcherFactory, SearchTask
 
 if TYPE_CHECKING:
     from seu_bench.search_space import Genotype
-    from seu_bench.stages import Stage
+    from seu_bench.training.stage import Stage
 
 
 class DartsOptions(NetworkOptions):
@@ -42,7 +43,7 @@ class DartsFactory:
 
         return DartsSearch(options, task)
 
-    def passes(self, options: DartsOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+    def estimate_passes(self, options: DartsOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
         """Per image of the first half one pass for the weights and, for the architecture, one of as many images of the
         second half (order 1), or that and three of the first half (order 2); the second half is scored per epoch."""
         epochs = options.applied_to(schedule).epochs

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seu_bench.cells import Mixture, ProxyNetwork
-from seu_bench.interfaces import SearchTask
-from seu_bench.loading import batch_bounds
-from seu_bench.loops import evaluate
-from seu_bench.sampling import proxy_network
+from seu_bench.data.images import batch_bounds
+from seu_bench.models.cells import Mixture, ProxyNetwork
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype
-from seu_bench.stages import EpochReport, Stage, clip_gradients, cosine_rate, make_sgd, set_rate
+from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.loops import evaluate
+from seu_bench.training.optim import clip_gradients, cosine_rate, make_sgd, set_rate
+from seu_bench.training.sampling import proxy_network
+from seu_bench.training.stage import EpochReport, Stage
 from seu_bench_darts import DartsOptions
 from seu_bench_darts.gradient import Loss, first_order, second_order
 
@@ -85,7 +86,7 @@ class DartsSearch(Stage[Genotype]):
         tables = [table.softmax(dim=1).double().cpu().numpy() for table in self.best]
         return self.space.derive([np.asarray(table) for table in tables])
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Weights, architecture, both optimisers, and the best architecture."""
         return {
             "weights": self.network.state_dict(),
@@ -96,8 +97,8 @@ class DartsSearch(Stage[Genotype]):
             "best_loss": self.best_loss,
         }
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_extra_state` gave."""
         self.network.load_state_dict(state["weights"])
         with torch.no_grad():
             for table, value in zip(self.architecture, state["architecture"], strict=True):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import Field, NonNegativeFloat
 
+from seu_bench.config.common_options import BackboneOptions, SelectingOptions
+from seu_bench.config.options import Options
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Cost, Register, Setting, StrategyFactory
-from seu_bench.options import Options
-from seu_bench.strategy_options import BackboneOptions, SelectingOptions
+from seu_bench.plugin.registration import Register
+from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
 
 if TYPE_CHECKING:
-    from seu_bench.strategy import StagedStrategy
+    from seu_bench.training.strategy import StagedStrategy
 
 #: How the Fisher information is estimated: see :class:`seu_bench_ewc.fisher.FisherStage`.
 Estimator: TypeAlias = Literal["batch", "per_sample"]
@@ -38,17 +39,17 @@ class EwcFactory:
     components: Mapping[str, str] = {}
     presets: Mapping[str, Mapping[str, object]] = {}
 
-    def build(self, setting: Setting) -> StagedStrategy:
+    def build(self, context: StrategyContext) -> StagedStrategy:
         """The Avalanche strategy."""
         from seu_bench_ewc.strategy import build_ewc
 
-        return build_ewc(setting)
+        return build_ewc(context)
 
-    def cost(self, setting: Setting) -> Cost:
+    def cost(self, context: StrategyContext) -> Cost:
         """Exact: the network does not grow, and the Fisher pass sees each training image once."""
         from seu_bench_ewc.strategy import ewc_cost
 
-        return ewc_cost(setting)
+        return ewc_cost(context)
 
 
 @hookimpl

@@ -12,9 +12,9 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
 from seu_bench.errors import RunError
-from seu_bench.stages import EpochReport, Stage
-from seu_bench.strategy import StagedStrategy, TaskData
-from seu_bench.training import EpochMeter
+from seu_bench.training.stage import EpochReport, Stage
+from seu_bench.training.strategy import StagedStrategy, TaskData
+from seu_bench.training.training_stage import EpochMeter
 from seu_bench_ewc import Estimator
 
 #: Numbers in the gradients of single images that are held at once (half a gigabyte); always those of one image.
@@ -56,12 +56,12 @@ class FisherStage(Stage[dict[str, Tensor]]):
         """The estimate by parameter name."""
         return self.estimate
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """The estimate; empty before the pass."""
         return {"estimate": dict(self.estimate)}
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_extra_state` gave."""
         self.estimate = {name: tensor.to(self.device) for name, tensor in state["estimate"].items()}
 
     def _by_batch(self, meter: EpochMeter) -> dict[str, Tensor]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from seu_bench.backbones import backbone_model
-from seu_bench.costing import fixed_size_cost
-from seu_bench.interfaces import Cost, Setting, StageCost, checked_options
-from seu_bench.strategy import StagedStrategy, Step, TaskData
+from seu_bench.training.backbone import backbone_model
+from seu_bench.training.costing import fixed_size_cost
+from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
+from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
 from seu_bench_ewc import Estimator, EwcOptions
 from seu_bench_ewc.consolidation import Consolidation
 from seu_bench_ewc.fisher import FisherStage
@@ -27,7 +27,7 @@ class Ewc(StagedStrategy):
     Args:
         ewc_lambda: strength of the penalty.
         fisher: how the Fisher information is estimated.
-        options: those of :class:`~seu_bench.strategy.StagedStrategy`.
+        options: those of :class:`~seu_bench.training.strategy.StagedStrategy`.
     """
 
     def __init__(self, *, ewc_lambda: float = 20_000.0, fisher: Estimator = "batch", **options: Any) -> None:
@@ -36,22 +36,22 @@ class Ewc(StagedStrategy):
         self.estimator: Estimator = fisher
         self.consolidation = Consolidation()
 
-    def steps(self, task: TaskData) -> Sequence[Step]:
+    def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training, then the Fisher information at the weights that training restored."""
         return [
-            *super().steps(task),
-            Step(
+            *super().phases(task),
+            Phase(
                 lambda: FisherStage(self, task, self.estimator),
                 lambda estimate: self.consolidation.add(self.model, estimate),
             ),
         ]
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Fisher information and anchor."""
         return self.consolidation.state_dict()
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_extra_state` gave."""
         self.consolidation.load_state_dict(state, self.device)
 
     def penalty(self) -> Tensor | None:
@@ -62,13 +62,13 @@ class Ewc(StagedStrategy):
         return None if distance is None else self.ewc_lambda / 2 * distance
 
 
-def build_ewc(setting: Setting) -> Ewc:
+def build_ewc(context: StrategyContext) -> Ewc:
     """The strategy of a run."""
-    options = checked_options(setting, EwcOptions)
-    return Ewc.of(setting, model=backbone_model(setting), ewc_lambda=options.ewc_lambda, fisher=options.fisher)
+    options = checked_options(context, EwcOptions)
+    return Ewc.of(context, model=backbone_model(context), ewc_lambda=options.ewc_lambda, fisher=options.fisher)
 
 
-def ewc_cost(setting: Setting) -> Cost:
+def ewc_cost(context: StrategyContext) -> Cost:
     """Those of naive fine-tuning, and each training image once more with its gradient."""
-    tasks = enumerate(setting.plan.tasks)
-    return fixed_size_cost(setting, more=[StageCost("fisher", index, task.train, 0) for index, task in tasks])
+    tasks = enumerate(context.plan.tasks)
+    return fixed_size_cost(context, more=[StageCost("fisher", index, task.train, 0) for index, task in tasks])

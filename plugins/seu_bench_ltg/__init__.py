@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from seu_bench.config.common_options import SelectingOptions, WidthOptions
+from seu_bench.config.options import Options
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Cost, Register, Setting, StrategyFactory
-from seu_bench.options import Options
-from seu_bench.strategy_options import SelectingOptions, WidthOptions
+from seu_bench.plugin.registration import Register
+from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
 
 if TYPE_CHECKING:
-    from seu_bench.strategy import StagedStrategy
+    from seu_bench.training.strategy import StagedStrategy
 
 
 class LtgOptions(WidthOptions, SelectingOptions):
@@ -46,17 +47,17 @@ class LtgFactory:
     components: Mapping[str, str] = {}
     presets: Mapping[str, Mapping[str, object]] = {}
 
-    def build(self, setting: Setting) -> StagedStrategy:
+    def build(self, context: StrategyContext) -> StagedStrategy:
         """The Avalanche strategy."""
         from seu_bench_ltg.strategy import build_ltg
 
-        return build_ltg(setting)
+        return build_ltg(context)
 
-    def cost(self, setting: Setting) -> Cost:
+    def cost(self, context: StrategyContext) -> Cost:
         """A range: what is reused is not known before."""
         from seu_bench_ltg.costing import ltg_cost
 
-        return ltg_cost(setting)
+        return ltg_cost(context)
 
 
 @hookimpl

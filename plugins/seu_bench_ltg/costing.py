@@ -5,22 +5,22 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from seu_bench.costing import evaluation_passes, on_meta, task_macs, training_passes
-from seu_bench.interfaces import Cost, Setting, StageCost, checked_options
-from seu_bench.loading import batch_bounds
-from seu_bench.sizes import count_parameters
-from seu_bench.spec import Schedule
+from seu_bench.config.protocol import Schedule
+from seu_bench.data.images import batch_bounds
+from seu_bench.models.sizes import count_parameters
+from seu_bench.training.costing import evaluation_passes, on_meta, task_macs, training_passes
+from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
 from seu_bench_ltg import LtgOptions
 from seu_bench_ltg.model import Choice, Decision, GrowingAlexNet
 from seu_bench_ltg.strategy import growing_alexnet, search_schedule
 
 
-def ltg_cost(setting: Setting) -> Cost:
+def ltg_cost(context: StrategyContext) -> Cost:
     """Parameters at most: every task all new, since a unit has more of them than an adapter. Multiply-accumulates at
     most: every task adapts the first one's convolutions, since a task computes its unit and all adapters below its
     own. Both at least: every task reuses the first one's units as they are."""
-    tasks = len(setting.plan.tasks)
-    model = on_meta(lambda: growing_alexnet(setting))
+    tasks = len(context.plan.tasks)
+    model = on_meta(lambda: growing_alexnet(context))
     heads = count_parameters(model)
     with torch.device("meta"):
         model.grow_anew(0)
@@ -28,12 +28,12 @@ def ltg_cost(setting: Setting) -> Cost:
     # Later tasks' paths are the first's own until they adapt it.
     for task in range(1, tasks):
         _follow(model, task, adapt=False)
-    macs_min = task_macs(model, setting.plan, one_path=True)
+    macs_min = task_macs(model, context.plan, one_path=True)
     with torch.device("meta"):
         for task in range(1, tasks):
             _follow(model, task, adapt=True)
     params = tuple(first + task * (first - heads) for task in range(tasks))
-    return Cost(params, (first,) * tasks, task_macs(model, setting.plan), macs_min, _stages(setting))
+    return Cost(params, (first,) * tasks, task_macs(model, context.plan), macs_min, _stages(context))
 
 
 def arch_batches(images: int, schedule: Schedule) -> tuple[int, int]:
@@ -53,14 +53,14 @@ def _follow(model: GrowingAlexNet, task: int, *, adapt: bool) -> None:
     model.grow(task, decisions)
 
 
-def _stages(setting: Setting) -> tuple[StageCost, ...]:
-    options, plan = checked_options(setting, LtgOptions), setting.plan
+def _stages(context: StrategyContext) -> tuple[StageCost, ...]:
+    options, plan = checked_options(context, LtgOptions), context.plan
     select = options.restore == "best_valid"
-    schedule = search_schedule(setting)
+    schedule = search_schedule(context)
     stages = []
     for index, task in enumerate(plan.tasks[1:], start=1):
         steps, batch = arch_batches(task.train, schedule)
         train = schedule.epochs * (task.train // 2 + steps * batch)
         stages.append(StageCost("search", index, train, schedule.epochs * task.valid if select else 0))
-    training = options.applied_to(setting.protocol.training)
+    training = options.applied_to(context.protocol.training)
     return (*stages, *training_passes(plan, training, validate=select), *evaluation_passes(plan))

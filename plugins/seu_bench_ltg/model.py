@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.backbones import AlexNetShape
-from seu_bench.dropout import dropout
 from seu_bench.errors import RunError
-from seu_bench.layout import channels_last
-from seu_bench.multihead import MultiHeadModel
+from seu_bench.models.alexnet import AlexNetShape
+from seu_bench.models.layers import channels_last, dropout
+from seu_bench.models.multihead import MultiHeadModel
 
 Position: TypeAlias = Literal["pre", "post"]
 
@@ -214,7 +213,7 @@ class GrowingAlexNet(MultiHeadModel):
             },
         }
 
-    def grow_to(self, architecture: Mapping[str, Any]) -> None:
+    def load_architecture(self, architecture: Mapping[str, Any]) -> None:
         """Give a model without units those of ``architecture``.
 
         Raises:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from seu_bench.backbones import AlexNetShape, width_factor
-from seu_bench.interfaces import Setting, checked_options
-from seu_bench.seeding import RandomState, derive_seed
-from seu_bench.spec import Schedule
-from seu_bench.strategy import StagedStrategy, Step, TaskData
-from seu_bench.training import TrainingStage
+from seu_bench.config.protocol import Schedule
+from seu_bench.models.alexnet import AlexNetShape
+from seu_bench.training.backbone import width_factor
+from seu_bench.training.interfaces import StrategyContext, checked_options
+from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
+from seu_bench.training.training_stage import TrainingStage
+from seu_bench.utils.seeding import RandomState, derive_seed
 from seu_bench_ltg import LtgOptions
 from seu_bench_ltg.mixture import Mixture
 from seu_bench_ltg.model import GrowingAlexNet
@@ -23,7 +24,7 @@ class LearnToGrow(StagedStrategy):
     Args:
         model: without units.
         search: how to search.
-        options: those of :class:`~seu_bench.strategy.StagedStrategy`.
+        options: those of :class:`~seu_bench.training.strategy.StagedStrategy`.
     """
 
     model: GrowingAlexNet
@@ -32,13 +33,13 @@ class LearnToGrow(StagedStrategy):
         super().__init__(model=model, **options)
         self.search = search
 
-    def steps(self, task: TaskData) -> Sequence[Step]:
+    def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training alone for the first task, which has nothing to choose from; then search and training."""
         if not self.model.paths:
-            return [Step(lambda: self._first_training(task), lambda _: self.model.freeze())]
+            return [Phase(lambda: self._first_training(task), lambda _: self.model.freeze())]
         return [
-            Step(lambda: self.search_stage(task), lambda found: self.model.grow(task.index, found)),
-            Step(lambda: self.training_stage(task), lambda _: self.model.freeze()),
+            Phase(lambda: self.search_stage(task), lambda found: self.model.grow(task.index, found)),
+            Phase(lambda: self.training_stage(task), lambda _: self.model.freeze()),
         ]
 
     def _first_training(self, task: TaskData) -> TrainingStage:
@@ -64,35 +65,35 @@ class LearnToGrow(StagedStrategy):
         }
 
 
-def build_ltg(setting: Setting) -> LearnToGrow:
+def build_ltg(context: StrategyContext) -> LearnToGrow:
     """The strategy of a run."""
-    options = checked_options(setting, LtgOptions)
+    options = checked_options(context, LtgOptions)
     search = SearchSettings(
-        schedule=search_schedule(setting),
+        schedule=search_schedule(context),
         size_penalty=options.size_penalty,
         arch_learning_rate=options.arch_learning_rate,
         arch_weight_decay=options.arch_weight_decay,
         cosine=options.lr_schedule == "cosine",
         select=options.restore == "best_valid",
     )
-    return LearnToGrow.of(setting, model=growing_alexnet(setting), search=search)
+    return LearnToGrow.of(context, model=growing_alexnet(context), search=search)
 
 
-def search_schedule(setting: Setting) -> Schedule:
+def search_schedule(context: StrategyContext) -> Schedule:
     """The training stage's schedule, with the search's own epochs and weight decay."""
-    options = checked_options(setting, LtgOptions)
-    training = options.applied_to(setting.protocol.training)
+    options = checked_options(context, LtgOptions)
+    training = options.applied_to(context.protocol.training)
     epochs = training.epochs if options.search_epochs is None else options.search_epochs
     return training.model_copy(update={"epochs": epochs, "weight_decay": options.search_weight_decay})
 
 
-def growing_alexnet(setting: Setting) -> GrowingAlexNet:
+def growing_alexnet(context: StrategyContext) -> GrowingAlexNet:
     """The model of a run: heads, and no units yet.
 
     Raises:
         RequestError: the images are too small.
     """
-    options, plan = checked_options(setting, LtgOptions), setting.plan
-    shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(setting))
-    with RandomState(derive_seed(setting.seed, "model")).active():
+    options, plan = checked_options(context, LtgOptions), context.plan
+    shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(context))
+    with RandomState(derive_seed(context.seed, "model")).active():
         return GrowingAlexNet(shape, plan.classes, options.adapter)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from seu_bench.config.common_options import BackboneOptions, SelectingOptions
+from seu_bench.config.options import Options
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Cost, Register, Setting, StrategyFactory
-from seu_bench.options import Options
-from seu_bench.strategy_options import BackboneOptions, SelectingOptions
+from seu_bench.plugin.registration import Register
+from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
 
 if TYPE_CHECKING:
-    from seu_bench.strategy import StagedStrategy
+    from seu_bench.training.strategy import StagedStrategy
 
 
 class NaiveOptions(BackboneOptions, SelectingOptions):
@@ -30,17 +31,17 @@ class NaiveFactory:
     components: Mapping[str, str] = {}
     presets: Mapping[str, Mapping[str, object]] = {}
 
-    def build(self, setting: Setting) -> StagedStrategy:
+    def build(self, context: StrategyContext) -> StagedStrategy:
         """The Avalanche strategy."""
         from seu_bench_naive.strategy import build_naive
 
-        return build_naive(setting)
+        return build_naive(context)
 
-    def cost(self, setting: Setting) -> Cost:
+    def cost(self, context: StrategyContext) -> Cost:
         """Exact: the network does not grow."""
         from seu_bench_naive.strategy import naive_cost
 
-        return naive_cost(setting)
+        return naive_cost(context)
 
 
 @hookimpl

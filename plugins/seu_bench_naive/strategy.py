@@ -3,21 +3,21 @@ and the weights of the lowest validation loss."""
 
 from __future__ import annotations
 
-from seu_bench.backbones import backbone_model
-from seu_bench.costing import fixed_size_cost
-from seu_bench.interfaces import Cost, Setting
-from seu_bench.strategy import StagedStrategy
+from seu_bench.training.backbone import backbone_model
+from seu_bench.training.costing import fixed_size_cost
+from seu_bench.training.interfaces import Cost, StrategyContext
+from seu_bench.training.strategy import StagedStrategy
 
 
 class Naive(StagedStrategy):
     """Plain fine-tuning: one training stage per task over all weights, and the task's head."""
 
 
-def build_naive(setting: Setting) -> Naive:
+def build_naive(context: StrategyContext) -> Naive:
     """The strategy of a run."""
-    return Naive.of(setting, model=backbone_model(setting))
+    return Naive.of(context, model=backbone_model(context))
 
 
-def naive_cost(setting: Setting) -> Cost:
+def naive_cost(context: StrategyContext) -> Cost:
     """Parameters, multiply-accumulates and image passes, exactly."""
-    return fixed_size_cost(setting)
+    return fixed_size_cost(context)

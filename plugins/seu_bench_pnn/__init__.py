@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, NonNegativeFloat
 
+from seu_bench.config.common_options import SelectingOptions, WidthOptions
+from seu_bench.config.options import Options
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Cost, Register, Setting, StrategyFactory
-from seu_bench.options import Options
-from seu_bench.strategy_options import SelectingOptions, WidthOptions
+from seu_bench.plugin.registration import Register
+from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
 
 if TYPE_CHECKING:
     from seu_bench_pnn.strategy import Pnn
@@ -36,17 +37,17 @@ class PnnFactory:
     components: Mapping[str, str] = {}
     presets: Mapping[str, Mapping[str, object]] = {}
 
-    def build(self, setting: Setting) -> Pnn:
+    def build(self, context: StrategyContext) -> Pnn:
         """The Avalanche strategy."""
         from seu_bench_pnn.strategy import build_pnn
 
-        return build_pnn(setting)
+        return build_pnn(context)
 
-    def cost(self, setting: Setting) -> Cost:
+    def cost(self, context: StrategyContext) -> Cost:
         """Exact: how it grows is known before."""
         from seu_bench_pnn.costing import pnn_cost
 
-        return pnn_cost(setting)
+        return pnn_cost(context)
 
 
 @hookimpl

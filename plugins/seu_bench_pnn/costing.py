@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from seu_bench.costing import evaluation_passes, on_meta, task_macs, training_passes
-from seu_bench.interfaces import Cost, Setting, checked_options
-from seu_bench.sizes import count_parameters
+from seu_bench.models.sizes import count_parameters
+from seu_bench.training.costing import evaluation_passes, on_meta, task_macs, training_passes
+from seu_bench.training.interfaces import Cost, StrategyContext, checked_options
 from seu_bench_pnn import PnnOptions
 from seu_bench_pnn.model import ProgressiveNetwork
 from seu_bench_pnn.strategy import empty_network
 
 
-def pnn_cost(setting: Setting) -> Cost:
+def pnn_cost(context: StrategyContext) -> Cost:
     """Parameters after each task are the columns so far; multiply-accumulates are those of the task's path."""
-    options, plan = checked_options(setting, PnnOptions), setting.plan
-    network = on_meta(lambda: _whole_network(setting))
+    options, plan = checked_options(context, PnnOptions), context.plan
+    network = on_meta(lambda: _whole_network(context))
     params = tuple(accumulate(count_parameters(column) for column in network.columns))
     macs = task_macs(network, plan)
-    schedule = options.applied_to(setting.protocol.training)
+    schedule = options.applied_to(context.protocol.training)
     stages = training_passes(plan, schedule, validate=options.restore == "best_valid") + evaluation_passes(plan)
     return Cost(params, params, macs, macs, tuple(stages))
 
 
-def _whole_network(setting: Setting) -> ProgressiveNetwork:
-    network = empty_network(setting)
-    for task in range(len(setting.plan.tasks)):
+def _whole_network(context: StrategyContext) -> ProgressiveNetwork:
+    network = empty_network(context)
+    for task in range(len(context.plan.tasks)):
         network.expand(task)
     return network

@@ -8,9 +8,9 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from seu_bench.backbones import AlexNetShape
 from seu_bench.errors import RunError
-from seu_bench.multihead import MultiHeadModel
+from seu_bench.models.alexnet import AlexNetShape
+from seu_bench.models.multihead import MultiHeadModel
 from seu_bench_pnn.columns import HEAD, Column
 
 
@@ -62,7 +62,7 @@ class ProgressiveNetwork(MultiHeadModel):
         frozen = sum(not any(p.requires_grad for p in column.parameters()) for column in self.columns)
         return {"columns": len(self.columns), "frozen": frozen}
 
-    def grow_to(self, architecture: Mapping[str, Any]) -> None:
+    def load_architecture(self, architecture: Mapping[str, Any]) -> None:
         """Give a network without columns those of ``architecture``.
 
         Raises:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seu_bench.backbones import AlexNetShape, width_factor
-from seu_bench.interfaces import Setting, checked_options
-from seu_bench.seeding import RandomState
-from seu_bench.strategy import StagedStrategy, Step, TaskData
-from seu_bench.training import TrainingStage
+from seu_bench.models.alexnet import AlexNetShape
+from seu_bench.training.backbone import width_factor
+from seu_bench.training.interfaces import StrategyContext, checked_options
+from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
+from seu_bench.training.training_stage import TrainingStage
+from seu_bench.utils.seeding import RandomState
 from seu_bench_pnn import PnnOptions
 from seu_bench_pnn.model import ProgressiveNetwork
 
@@ -18,9 +19,9 @@ class Pnn(StagedStrategy):
 
     model: ProgressiveNetwork
 
-    def steps(self, task: TaskData) -> Sequence[Step]:
+    def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training of a new column, which is frozen afterwards."""
-        return [Step(lambda: self._training(task), lambda _: self.model.freeze())]
+        return [Phase(lambda: self._training(task), lambda _: self.model.freeze())]
 
     def _training(self, task: TaskData) -> TrainingStage:
         with RandomState(self.seed_for("expand", task.index), self.device).active():
@@ -28,17 +29,17 @@ class Pnn(StagedStrategy):
         return self.training_stage(task)
 
 
-def empty_network(setting: Setting) -> ProgressiveNetwork:
-    """A network without columns for the setting's stream.
+def empty_network(context: StrategyContext) -> ProgressiveNetwork:
+    """A network without columns for the context's stream.
 
     Raises:
         RequestError: the stream's images are below 8x8.
     """
-    options, plan = checked_options(setting, PnnOptions), setting.plan
-    shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(setting))
+    options, plan = checked_options(context, PnnOptions), context.plan
+    shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(context))
     return ProgressiveNetwork(shape, plan.classes, options.variant)
 
 
-def build_pnn(setting: Setting) -> Pnn:
+def build_pnn(context: StrategyContext) -> Pnn:
     """The strategy of a run."""
-    return Pnn.of(setting, model=empty_network(setting))
+    return Pnn.of(context, model=empty_network(context))

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from seu_bench.config.options import Options
+from seu_bench.config.protocol import SearchSchedule
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Register, SearcherFactory, SearchTask
-from seu_bench.options import Options
-from seu_bench.spec import SearchSchedule
+from seu_bench.plugin.registration import Register
+from seu_bench.training.interfaces import SearcherFactory, SearchTask
 
 if TYPE_CHECKING:
     from seu_bench.search_space import Genotype
-    from seu_bench.stages import Stage
+    from seu_bench.training.stage import Stage
 
 
 class RandomOptions(Options):
@@ -33,7 +34,7 @@ class RandomFactory:
 
         return RandomSearch(task)
 
-    def passes(self, options: RandomOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+    def estimate_passes(self, options: RandomOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
         """No image is looked at."""
         return 0, 0
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from seu_bench.interfaces import SearchTask
 from seu_bench.search_space import Genotype
-from seu_bench.stages import EpochlessStage
+from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.stage import EpochlessStage
 
 
 class RandomSearch(EpochlessStage[Genotype]):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from seu_bench.executors import Executor, ExecutorFactory
+from seu_bench.config.options import Options
 from seu_bench.hookspecs import hookimpl
-from seu_bench.installed import offered
-from seu_bench.options import Options
+from seu_bench.plugin.executors import Executor, ExecutorFactory
+from seu_bench.plugin.registration import offered
 
 if TYPE_CHECKING:
-    from seu_bench.interfaces import Register
+    from seu_bench.plugin.registration import Register
 
 
 class RayOptions(Options):

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import ray
 
-from seu_bench.cores import usable_cores
 from seu_bench.errors import RequestError
-from seu_bench.wording import printable
+from seu_bench.utils.hardware import usable_cores
+from seu_bench.utils.text import printable
 
 #: Seconds within which somebody must answer at an address.
 _ANSWER: Final = 5.0

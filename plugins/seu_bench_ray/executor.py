@@ -13,10 +13,10 @@ from typing import Any, Final
 import ray
 from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
-from seu_bench.environment import installed_versions
-from seu_bench.executors import Ended, Event, Noticed, Started, SweepCell, event_from_json
-from seu_bench.local_executor import with_share
-from seu_bench.wording import printable
+from seu_bench.engine.environment import installed_versions
+from seu_bench.plugin.executors import Ended, Event, Job, Noticed, Started, event_from_json
+from seu_bench.sweeps.local import with_share
+from seu_bench.utils.text import printable
 from seu_bench_ray.connection import Connection
 from seu_bench_ray.marks import Marks
 from seu_bench_ray.work import Asked, Mailbox, make_asked
@@ -38,7 +38,7 @@ class _Given:
         has_begun: whether the present attempt has told of itself.
     """
 
-    cell: SweepCell
+    cell: Job
     attempts: int = 0
     has_begun: bool = False
     reference: Any = None
@@ -72,7 +72,7 @@ class RayExecutor:
         self._told: deque[Event] = deque()
         self._cancelled = False
 
-    def submit(self, cells: Sequence[SweepCell]) -> None:
+    def submit(self, cells: Sequence[Job]) -> None:
         """Give Ray as many as it has room for, and some more."""
         beside = max(1, math.ceil(self.slots / self._connection.machines))
         self._waiting.extend(_Given(with_share(cell, beside)) for cell in cells)
@@ -174,7 +174,7 @@ class RayExecutor:
         self._told.append(ended)
 
 
-def _not_begun(cell: SweepCell) -> Ended:
+def _not_begun(cell: Job) -> Ended:
     return Ended(run_id=cell.run_id, status="interrupted", message="it was not begun")
 
 

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from uuid import uuid4
 
-from seu_bench.files import write_whole
+from seu_bench.utils.files import write_atomic
 
 
 class Marks:
@@ -25,7 +25,7 @@ class Marks:
         if results not in self._left:
             results.mkdir(parents=True, exist_ok=True)
             self._left[results] = results / self._name
-            write_whole(self._left[results], "")
+            write_atomic(self._left[results], "")
         return str(self._left[results])
 
     def remove(self) -> None:

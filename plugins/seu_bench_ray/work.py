@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
-from seu_bench.executors import Ended, Event, Started, SweepCell
-from seu_bench.stopping import StopRequest
+from seu_bench.plugin.executors import Ended, Event, Job, Started
 
 #: Seconds between two questions whether to stop.
 _ASK: Final = 1.0
@@ -62,7 +62,7 @@ def make_asked(asked: Asked, mailbox: Any) -> str:
     """Make a cell in this process; how it ended, as JSON."""
     import ray
 
-    cell = SweepCell.from_json(asked.cell)
+    cell = Job.from_json(asked.cell)
     sent: list[Any] = []
 
     def tell(event: Event) -> None:
@@ -78,17 +78,17 @@ def make_asked(asked: Asked, mailbox: Any) -> str:
     return ended.model_dump_json()
 
 
-def _made(asked: Asked, cell: SweepCell, tell: Any, mailbox: Any) -> Ended:
+def _made(asked: Asked, cell: Job, tell: Any, mailbox: Any) -> Ended:
     import torch
 
-    from seu_bench.sweep_worker import make_cell
+    from seu_bench.sweeps.worker import run_job
 
     torch.set_num_threads(asked.threads)
     stop, over = StopRequest(), threading.Event()
     watch = threading.Thread(target=_watch, args=(mailbox, stop, over), daemon=True)
     watch.start()
     try:
-        return make_cell(cell, tell, stop)
+        return run_job(cell, tell, stop)
     finally:
         over.set()
         watch.join()
@@ -109,9 +109,9 @@ def _watch(mailbox: Any, stop: StopRequest, over: threading.Event) -> None:
             return
 
 
-def fault_here(asked: Asked, cell: SweepCell) -> str | None:
+def fault_here(asked: Asked, cell: Job) -> str | None:
     """Why this worker must not make the cell."""
-    from seu_bench.environment import installed_versions
+    from seu_bench.engine.environment import installed_versions
 
     here = installed_versions()
     other = [

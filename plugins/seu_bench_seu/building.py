@@ -1,39 +1,39 @@
-"""From a run's setting to the SEU strategy and its empty super model."""
+"""From a run's context to the SEU strategy and its empty super model."""
 
 from __future__ import annotations
 
 from seu_bench.errors import RequestError
-from seu_bench.guard import guarded_stage
-from seu_bench.interfaces import CreationTask, SearchTask, Setting, checked_options
 from seu_bench.search_space import Genotype, SearchSpace, named_genotype
-from seu_bench.seeding import RandomState, derive_seed
-from seu_bench.stages import Stage
+from seu_bench.training.guard import guarded_stage
+from seu_bench.training.interfaces import CreationTask, SearchTask, StrategyContext, checked_options
+from seu_bench.training.stage import Stage
+from seu_bench.utils.seeding import RandomState, derive_seed
 from seu_bench_seu.options import SeuOptions
 from seu_bench_seu.strategy import Seu
 from seu_bench_seu.super_model import SuperModel
 
 
-def seu_options(setting: Setting) -> SeuOptions:
-    """The setting's options as SEU's."""
-    return checked_options(setting, SeuOptions)
+def seu_options(context: StrategyContext) -> SeuOptions:
+    """The context's options as SEU's."""
+    return checked_options(context, SeuOptions)
 
 
-def make_super_model(setting: Setting) -> SuperModel:
+def make_super_model(context: StrategyContext) -> SuperModel:
     """An empty super model for the stream."""
-    options, size, plan = seu_options(setting), setting.protocol.model, setting.plan
+    options, size, plan = seu_options(context), context.protocol.model, context.plan
     cells = options.cells or (options.code_cells if options.preset == "code" else None) or size.cells
     space = SearchSpace(options.edges, options.cell_types, options.factorized_reduce_norm)
     return SuperModel(plan.channels, plan.classes, cells, options.channels or size.channels, space, options.stem)
 
 
-def build_seu(setting: Setting) -> Seu:
+def build_seu(context: StrategyContext) -> Seu:
     """The strategy of a run.
 
     Raises:
         RequestError: no searcher or no creator was chosen.
     """
-    options, protocol = seu_options(setting), setting.protocol
-    searcher, creator = setting.searcher, setting.creator
+    options, protocol = seu_options(context), context.protocol
+    searcher, creator = context.searcher, context.creator
     if searcher is None or creator is None:
         raise RequestError("strategy 'seu' needs a searcher and a creator", remedy="give --searcher and --creator")
     training = options.applied_to(protocol.training)
@@ -44,18 +44,18 @@ def build_seu(setting: Setting) -> Seu:
         creation_schedule = creation_schedule.model_copy(update=decay)
 
     def search(task: SearchTask) -> Stage[Genotype]:
-        return guarded_stage(searcher, task, task.space.fault, setting.patience)
+        return guarded_stage(searcher, task, task.space.fault, context.patience)
 
     def create(task: CreationTask) -> Stage[tuple[int, ...]]:
         before = model.frozen_state()
         return guarded_stage(
-            creator, task, lambda path: model.path_fault(path) or model.frozen_fault(before), setting.patience
+            creator, task, lambda path: model.path_fault(path) or model.frozen_fault(before), context.patience
         )
 
-    with RandomState(derive_seed(setting.seed, "model")).active():
-        model = make_super_model(setting)
+    with RandomState(derive_seed(context.seed, "model")).active():
+        model = make_super_model(context)
     return Seu.of(
-        setting,
+        context,
         model=model,
         searcher=search,
         creator=create,

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 import torch
 
-from seu_bench.costing import component_passes, evaluation_passes, on_meta, task_macs, training_passes
 from seu_bench.errors import RequestError
-from seu_bench.interfaces import Cost, Setting, StageCost
+from seu_bench.models.sizes import count_parameters
 from seu_bench.search_space import Genotype, named_genotype, stem_parameters, uniform_genotype
-from seu_bench.sizes import count_parameters
+from seu_bench.training.costing import component_passes, evaluation_passes, on_meta, task_macs, training_passes
+from seu_bench.training.interfaces import Cost, StageCost, StrategyContext
 from seu_bench_seu.building import make_super_model, seu_options
 
 
-def seu_cost(setting: Setting) -> Cost:
+def seu_cost(context: StrategyContext) -> Cost:
     """At most: every task brings a new unit to each layer; at least: every later task reuses the first one's.
 
     Without ``genotype`` the range also spans the units: pooling everywhere to 5x5 separable convolutions everywhere.
     """
-    options, plan = seu_options(setting), setting.plan
+    options, plan = seu_options(context), context.plan
     if options.genotype:
         least = most = named_genotype(options.genotype)
     else:
         least = uniform_genotype("max_pool_3x3", options.edges)
         most = uniform_genotype("sep_conv_5x5", options.edges)
     tasks = len(plan.tasks)
-    first, macs_min = _first_task(setting, least)
-    total, macs = (first, macs_min) if least == most else _first_task(setting, most)
-    column = total - _heads(setting)
+    first, macs_min = _first_task(context, least)
+    total, macs = (first, macs_min) if least == most else _first_task(context, most)
+    column = total - _heads(context)
     if options.stem == "shared":
-        column -= stem_parameters(plan.channels, on_meta(lambda: make_super_model(setting)).channels)
+        column -= stem_parameters(plan.channels, on_meta(lambda: make_super_model(context)).channels)
     params = tuple(total + column * task for task in range(tasks))
-    return Cost(params, (first,) * tasks, macs, macs_min, _stages(setting))
+    return Cost(params, (first,) * tasks, macs, macs_min, _stages(context))
 
 
-def _first_task(setting: Setting, genotype: Genotype) -> tuple[int, tuple[int, ...]]:
+def _first_task(context: StrategyContext, genotype: Genotype) -> tuple[int, tuple[int, ...]]:
     """Parameters of the super model after one task, and multiply-accumulates of each task on its path."""
-    plan = setting.plan
-    model = on_meta(lambda: make_super_model(setting))
+    plan = context.plan
+    model = on_meta(lambda: make_super_model(context))
     with torch.device("meta"):
         model.expand(genotype, 0)
     for task in range(len(plan.tasks)):
@@ -44,13 +44,13 @@ def _first_task(setting: Setting, genotype: Genotype) -> tuple[int, tuple[int, .
     return count_parameters(model), task_macs(model, plan, one_path=True)
 
 
-def _heads(setting: Setting) -> int:
-    return count_parameters(on_meta(lambda: make_super_model(setting)))
+def _heads(context: StrategyContext) -> int:
+    return count_parameters(on_meta(lambda: make_super_model(context)))
 
 
-def _stages(setting: Setting) -> tuple[StageCost, ...]:
-    options, plan, protocol = seu_options(setting), setting.plan, setting.protocol
-    searcher, creator = setting.searcher, setting.creator
+def _stages(context: StrategyContext) -> tuple[StageCost, ...]:
+    options, plan, protocol = seu_options(context), context.plan, context.protocol
+    searcher, creator = context.searcher, context.creator
     if searcher is None or creator is None:
         raise RequestError("strategy 'seu' needs a searcher and a creator", remedy="give --searcher and --creator")
     stages: list[StageCost] = []

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from seu_bench.interfaces import CreationTask
-from seu_bench.loops import Forward
-from seu_bench.stages import BestWeights
+from seu_bench.training.interfaces import CreationTask
+from seu_bench.training.loops import Forward
+from seu_bench.training.optim import BestWeights
 from seu_bench_seu.multinomial import MultinomialStage
 from seu_bench_seu.options import CreationOptions
 
@@ -63,11 +63,11 @@ class MdlCreation(MultinomialStage[tuple[int, ...]]):
             path.append(order[int(probabilities[order].argmax())])
         return tuple(path)
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Weights, optimiser, tables and best weights."""
-        return {**super().own_state(), "best": self.best.state_dict()}
+        return {**super().get_extra_state(), "best": self.best.state_dict()}
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
-        super().load_own_state(state)
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_extra_state` gave."""
+        super().set_extra_state(state)
         self.best.load_state_dict(state["best"])

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seu_bench.stages import EpochReport, Stage
-from seu_bench.strategy import TaskData
+from seu_bench.training.stage import EpochReport, Stage
+from seu_bench.training.strategy import TaskData
 from seu_bench_seu.statistics import UnitStatistics
 from seu_bench_seu.super_model import SuperModel
 
@@ -52,12 +52,12 @@ class StatisticsStage(Stage[dict[int, UnitStatistics]]):
         """The statistics by layer."""
         return self.estimates
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """The statistics as far as they are."""
         return {"estimates": {layer: estimate.state_dict() for layer, estimate in self.estimates.items()}}
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_extra_state` gave."""
         for layer, estimate in self.estimates.items():
             estimate.load_state_dict(state["estimates"][layer])
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from seu_bench.costing import half_passes
-from seu_bench.interfaces import Cost, CreationTask, SearchTask, Setting
-from seu_bench.options import Options
-from seu_bench.spec import CreationSchedule, SearchSchedule
+from seu_bench.config.options import Options
+from seu_bench.config.protocol import CreationSchedule, SearchSchedule
+from seu_bench.training.costing import half_passes
+from seu_bench.training.interfaces import Cost, CreationTask, SearchTask, StrategyContext
 from seu_bench_seu.options import PRESETS, CreationOptions, SearchOptions, SeuOptions
 
 if TYPE_CHECKING:
     from seu_bench.search_space import Genotype
-    from seu_bench.stages import Stage
+    from seu_bench.training.stage import Stage
     from seu_bench_seu.strategy import Seu
 
 
@@ -29,7 +29,7 @@ class MdlSearcherFactory:
 
         return MdlSearch(options, task)
 
-    def passes(self, options: SearchOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+    def estimate_passes(self, options: SearchOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
         """Half of the images train and half are scored in every epoch."""
         return half_passes(options.applied_to(schedule).epochs, train_images)
 
@@ -46,7 +46,9 @@ class MdlCreatorFactory:
 
         return MdlCreation(options, task)
 
-    def passes(self, options: CreationOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
+    def estimate_passes(
+        self, options: CreationOptions, schedule: CreationSchedule, train_images: int
+    ) -> tuple[int, int]:
         """Half of the images train and half are scored in every epoch."""
         return half_passes(options.applied_to(schedule).epochs, train_images)
 
@@ -59,14 +61,14 @@ class SeuFactory:
     components: Mapping[str, str] = {"searcher": "mdl", "creator": "mdl"}
     presets: Mapping[str, Mapping[str, object]] = PRESETS
 
-    def build(self, setting: Setting) -> Seu:
+    def build(self, context: StrategyContext) -> Seu:
         """The Avalanche strategy."""
         from seu_bench_seu.building import build_seu
 
-        return build_seu(setting)
+        return build_seu(context)
 
-    def cost(self, setting: Setting) -> Cost:
+    def cost(self, context: StrategyContext) -> Cost:
         """A range, unless ``genotype`` is given: what a search will find is not known before."""
         from seu_bench_seu.costing import seu_cost
 
-        return seu_cost(setting)
+        return seu_cost(context)

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from seu_bench.loading import TaskImages
-from seu_bench.sampling import SampledStage
-from seu_bench.spec import Schedule
-from seu_bench.stages import Result
+from seu_bench.config.protocol import Schedule
+from seu_bench.data.images import TaskImages
+from seu_bench.training.sampling import SampledStage
+from seu_bench.training.stage import Result
 from seu_bench_seu.mdl import MultinomialTables
 from seu_bench_seu.options import MdlOptions
 
@@ -70,11 +70,11 @@ class MultinomialStage(SampledStage[list[int], Result]):
         """The order in which ``count`` equal candidates are preferred."""
         return torch.randperm(count).tolist() if self.options.tie_break == "random" else list(range(count))
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Weights, optimiser and tables."""
-        return {**super().own_state(), "tables": self.tables.state_dict()}
+        return {**super().get_extra_state(), "tables": self.tables.state_dict()}
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
-        super().load_own_state(state)
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_extra_state` gave."""
+        super().set_extra_state(state)
         self.tables.load_state_dict(state["tables"])

@@ -6,9 +6,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from seu_bench.search_options import Cells, NetworkOptions
-from seu_bench.spec import ScheduleOptions
-from seu_bench.strategy_options import SelectingOptions
+from seu_bench.config.common_options import Cells, NetworkOptions, SelectingOptions
+from seu_bench.config.protocol import ScheduleOptions
 
 #: With which running statistics a task computes the units that it reuses.
 Statistics: TypeAlias = Literal["frozen", "per_task"]

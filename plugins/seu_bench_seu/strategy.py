@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import nn
 
-from seu_bench.interfaces import CreationTask, SearchTask
+from seu_bench.config.protocol import CreationSchedule, SearchSchedule
 from seu_bench.search_space import Genotype
-from seu_bench.seeding import RandomState
-from seu_bench.spec import CreationSchedule, SearchSchedule
-from seu_bench.stages import Stage
-from seu_bench.strategy import StagedStrategy, Step, TaskData
-from seu_bench.training import TrainingStage
+from seu_bench.training.interfaces import CreationTask, SearchTask
+from seu_bench.training.stage import Stage
+from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
+from seu_bench.training.training_stage import TrainingStage
+from seu_bench.utils.seeding import RandomState
 from seu_bench_seu.estimating import StatisticsStage
 from seu_bench_seu.options import Statistics
 from seu_bench_seu.super_model import SuperModel
@@ -31,7 +31,7 @@ class Seu(StagedStrategy):
         genotype: for every task, in place of a search.
         warm_start: whether training goes on from the weights of the creation stage.
         statistics: whether a task keeps the running statistics of units that it reuses, or has its own.
-        options: those of :class:`~seu_bench.strategy.StagedStrategy`.
+        options: those of :class:`~seu_bench.training.strategy.StagedStrategy`.
     """
 
     model: SuperModel
@@ -63,29 +63,29 @@ class Seu(StagedStrategy):
         #: Paths as they were chosen; the model's own change while a creator tries some.
         self.chosen: dict[int, tuple[int, ...]] = {}
 
-    def steps(self, task: TaskData) -> Sequence[Step]:
+    def phases(self, task: TaskData) -> Sequence[Phase]:
         """Search, creation and perhaps statistics of its own (from the second task on), and training."""
-        creation = Step(lambda: self._creation(task), lambda path: self._keep(task, path))
-        training = Step(lambda: self._training(task), lambda _: self.model.freeze())
-        statistics = Step(
+        creation = Phase(lambda: self._creation(task), lambda path: self._keep(task, path))
+        training = Phase(lambda: self._training(task), lambda _: self.model.freeze())
+        statistics = Phase(
             lambda: self._estimation(task), lambda estimates: self.model.statistics.add(task.index, estimates)
         )
-        steps = [training]
+        phases = [training]
         if task.index > 0:
-            steps = [creation, *([statistics] if self.statistics == "per_task" else []), training]
+            phases = [creation, *([statistics] if self.statistics == "per_task" else []), training]
         if self.genotype is None:
-            return [Step(lambda: self._search(task), lambda genotype: self._expand(task, genotype)), *steps]
-        return [_after(partial(self._expand, task, self.genotype), steps[0]), *steps[1:]]
+            return [Phase(lambda: self._search(task), lambda genotype: self._expand(task, genotype)), *phases]
+        return [_after(partial(self._expand, task, self.genotype), phases[0]), *phases[1:]]
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Genotypes and paths."""
         return {
             "genotypes": {task: genotype.to_dict() for task, genotype in self.genotypes.items()},
             "chosen": {task: list(path) for task, path in self.chosen.items()},
         }
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_extra_state` gave."""
         self.genotypes = {task: Genotype.from_dict(value) for task, value in state["genotypes"].items()}
         self.chosen = {task: tuple(path) for task, path in state["chosen"].items()}
 
@@ -151,11 +151,11 @@ class Seu(StagedStrategy):
         return self.training_stage(task)
 
 
-def _after(prepare: Callable[[], None], step: Step) -> Step:
+def _after(prepare: Callable[[], None], step: Phase) -> Phase:
     """``step``, with something to do before its stage is made."""
 
     def make() -> Stage[Any]:
         prepare()
         return step.make()
 
-    return Step(make, step.apply)
+    return Phase(make, step.apply)

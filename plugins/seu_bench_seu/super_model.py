@@ -10,9 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from seu_bench.cells import ExtensionUnit, Stem, Unit
 from seu_bench.errors import RunError
-from seu_bench.multihead import MultiHeadModel
+from seu_bench.models.cells import ExtensionUnit, Stem, Unit
+from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.search_space import Genotype, SearchSpace, cell_plans
 from seu_bench_seu.statistics import TaskStatistics, UnitStatistics
 
@@ -233,7 +233,7 @@ class SuperModel(MultiHeadModel):
             **({"statistics": statistics} if statistics else {}),
         }
 
-    def grow_to(self, architecture: Mapping[str, Any]) -> None:
+    def load_architecture(self, architecture: Mapping[str, Any]) -> None:
         """Give an empty super model the units and paths of ``architecture``.
 
         Raises:

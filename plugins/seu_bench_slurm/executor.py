@@ -13,8 +13,8 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from seu_bench.errors import RequestError
-from seu_bench.executors import Ended, Event, Noticed, Started, SweepCell
-from seu_bench.wording import printable
+from seu_bench.plugin.executors import Ended, Event, Job, Noticed, Started
+from seu_bench.utils.text import printable
 from seu_bench_slurm import SlurmOptions
 from seu_bench_slurm.job import CellJob
 from seu_bench_slurm.notes import Note, jobs_folder, last_words, new_events, read_events, read_note, write_note
@@ -39,7 +39,7 @@ class _Job:
         missed: when Slurm did not know it any more for the first time.
     """
 
-    cell: SweepCell
+    cell: Job
     note: Note
     attempts: int
     read: int = 0
@@ -64,14 +64,14 @@ class SlurmExecutor:
         self._told: deque[Event] = deque()
         self._asked = float("-inf")
 
-    def submit(self, cells: Sequence[SweepCell]) -> None:
+    def submit(self, cells: Sequence[Job]) -> None:
         """Submit those that have no job; take up those that have.
 
         Raises:
             RequestError: Slurm refuses.
         """
         living = living_jobs()
-        new: list[SweepCell] = []
+        new: list[Job] = []
         for cell in cells:
             known = read_note(cell)
             if known is not None and known.job in living:
@@ -106,9 +106,9 @@ class SlurmExecutor:
 
     # ------------------------------------------------------------------ to Slurm
 
-    def _submit(self, asked: Sequence[tuple[SweepCell, int]]) -> None:
+    def _submit(self, asked: Sequence[tuple[Job, int]]) -> None:
         """Submit cells, with the number of the attempt."""
-        by_results: dict[Path, list[tuple[SweepCell, int]]] = {}
+        by_results: dict[Path, list[tuple[Job, int]]] = {}
         for cell, attempt in asked:
             by_results.setdefault(cell.execution.results, []).append((cell, attempt))
         for results, there in by_results.items():
@@ -119,7 +119,7 @@ class SlurmExecutor:
                     self._jobs[cell.run_id] = _Job(cell, note, attempt)
                     write_note(cell, note)
 
-    def _submit_array(self, results: Path, cells: Sequence[SweepCell]) -> list[Note]:
+    def _submit_array(self, results: Path, cells: Sequence[Job]) -> list[Note]:
         seconds = max(1.0, 60.0 * self._options.time - self._options.spare)
         work = [CellJob(cell.to_json(), str(new_events(cell)), seconds, self._options.cpus) for cell in cells]
         submitter: Any = submitit.SlurmExecutor(folder=jobs_folder(results))
@@ -173,7 +173,7 @@ class SlurmExecutor:
             self._told.append(event)
 
     def _look_for_lost(self, living: set[str]) -> None:
-        again: list[tuple[SweepCell, int]] = []
+        again: list[tuple[Job, int]] = []
         now = time.monotonic()
         for job in list(self._jobs.values()):
             if job.note.job in living:

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from seu_bench.engine.stopping import OUT_OF_TIME, StopRequest
 from seu_bench.errors import Interruption
-from seu_bench.executors import Event, Noticed, Started, SweepCell
-from seu_bench.stopping import OUT_OF_TIME, StopRequest
+from seu_bench.plugin.executors import Event, Job, Noticed, Started
 
 #: What submitit has Slurm send before a job's time is over.
 WARNING: Final = signal.SIGUSR2
@@ -49,13 +49,13 @@ class CellJob:
         signal.signal(WARNING, nearly_over)
         import torch
 
-        from seu_bench.sweep_worker import make_cell
+        from seu_bench.sweeps.worker import run_job
 
         torch.set_num_threads(self.threads)
-        cell = SweepCell.from_json(self.cell)
+        cell = Job.from_json(self.cell)
         self.tell(Started(run_id=cell.run_id, where=socket.gethostname()))
         with stop.on_signals():  # Slurm ends jobs by SIGTERM, and kills them a little later
-            ended = make_cell(cell, self.tell, stop)
+            ended = run_job(cell, self.tell, stop)
         due = stop.due()
         if ended.status == "interrupted" and due is not None and due.status == OUT_OF_TIME:
             self._queue_again(cell)
@@ -67,7 +67,7 @@ class CellJob:
         with Path(self.events).open("ab", buffering=0) as file:
             file.write(event.model_dump_json().encode() + b"\n")
 
-    def _queue_again(self, cell: SweepCell) -> None:
+    def _queue_again(self, cell: Job) -> None:
         told = "its job's time is over; it is queued again, and goes on from its checkpoint"
         self.tell(Noticed(run_id=cell.run_id, message=told))
         subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=60)

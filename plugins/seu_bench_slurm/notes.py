@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from seu_bench.executors import Event, SweepCell, event_from_json
-from seu_bench.files import write_whole
-from seu_bench.wording import printable
+from seu_bench.plugin.executors import Event, Job, event_from_json
+from seu_bench.utils.files import write_atomic
+from seu_bench.utils.text import printable
 
 #: The folder in a results folder.
 FOLDER: Final = "slurm"
@@ -34,20 +34,20 @@ def jobs_folder(results: Path) -> Path:
     return results / FOLDER / "jobs"
 
 
-def new_events(cell: SweepCell) -> Path:
+def new_events(cell: Job) -> Path:
     """A file for what a job of this cell will tell; no other job has it."""
     folder = cell.execution.results / FOLDER / "events"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{cell.run_id}-{time.time_ns()}.jsonl"
 
 
-def write_note(cell: SweepCell, note: Note) -> None:
+def write_note(cell: Job, note: Note) -> None:
     """Keep it for the next driver."""
     text = json.dumps({"job": note.job, "events": note.events.name})
-    write_whole(_place(cell), text + "\n")
+    write_atomic(_place(cell), text + "\n")
 
 
-def read_note(cell: SweepCell) -> Note | None:
+def read_note(cell: Job) -> Note | None:
     """The last job that was made for a cell; ``None``: none, or nobody can say."""
     try:
         document = json.loads(_place(cell).read_text(encoding="utf-8"))
@@ -84,5 +84,5 @@ def last_words(results: Path, job: str) -> str:
     return f"it printed nothing (see {jobs_folder(results)})"
 
 
-def _place(cell: SweepCell) -> Path:
+def _place(cell: Job) -> Path:
     return cell.execution.results / FOLDER / "cells" / f"{cell.run_id}.json"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from typing import Final
 
+from seu_bench.config.options import did_you_mean
 from seu_bench.errors import RequestError
-from seu_bench.options import did_you_mean
-from seu_bench.wording import printable
+from seu_bench.utils.text import printable
 
 #: Seconds that a command of Slurm's may take; a busy controller answers late.
 _ANSWER: Final = 60.0

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from seu_bench.config.options import Options
 from seu_bench.hookspecs import hookimpl
-from seu_bench.installed import offered
-from seu_bench.logger_interface import LoggerFactory, RunLogger
-from seu_bench.options import Options
+from seu_bench.plugin.loggers import LoggerFactory, RunLogger
+from seu_bench.plugin.registration import offered
 
 if TYPE_CHECKING:
-    from seu_bench.interfaces import Register
+    from seu_bench.plugin.registration import Register
 
 
 class WandbOptions(Options):

@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 import wandb
 
-from seu_bench.files import write_whole
-from seu_bench.logger_interface import LoggedRun, LoggedValues
+from seu_bench.plugin.loggers import LoggedRun, LoggedValues
+from seu_bench.utils.files import write_atomic
 
 #: Seconds that the end of a run may wait for what was not sent yet; all of it is in the files.
 SEND_WITHIN: Final = 60.0
@@ -75,7 +75,7 @@ class WandbLogger:
                 self._axes.add(name)
         self._run.log({**measured.values, measured.axis: measured.step}, step=measured.position)
         self._steps |= dict.fromkeys(measured.values, measured.step)
-        write_whole(self._steps_file, json.dumps(self._steps), durable=False)
+        write_atomic(self._steps_file, json.dumps(self._steps), durable=False)
 
     def end(self, status: str) -> None:
         """Close the run; its summary has our word for how it ended."""

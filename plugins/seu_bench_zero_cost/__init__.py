@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, PositiveInt
 
+from seu_bench.config.common_options import Cells
+from seu_bench.config.options import Options
+from seu_bench.config.protocol import SearchSchedule
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Register, SearcherFactory, SearchTask
-from seu_bench.options import Options
-from seu_bench.search_options import Cells
-from seu_bench.spec import SearchSchedule
+from seu_bench.plugin.registration import Register
+from seu_bench.training.interfaces import SearcherFactory, SearchTask
 
 if TYPE_CHECKING:
     from seu_bench.search_space import Genotype
-    from seu_bench.stages import Stage
+    from seu_bench.training.stage import Stage
 
 
 class ZeroCostOptions(Options):
@@ -46,7 +47,7 @@ class ZeroCostFactory:
 
         return ZeroCostSearch(options, task)
 
-    def passes(self, options: ZeroCostOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+    def estimate_passes(self, options: ZeroCostOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
         """NASWOT passes its batch forward once per genotype; SynFlow one made-up image, forward and back."""
         forward = 0 if options.score == "synflow" else options.candidates * min(options.images, train_images)
         back = 0 if options.score == "naswot" else options.candidates

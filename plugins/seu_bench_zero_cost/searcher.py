@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from seu_bench.errors import RunError
-from seu_bench.interfaces import SearchTask
-from seu_bench.sampling import genotype_network
 from seu_bench.search_space import Genotype
-from seu_bench.stages import EpochReport, Stage
+from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.sampling import genotype_network
+from seu_bench.training.stage import EpochReport, Stage
 from seu_bench_zero_cost import ZeroCostOptions
 from seu_bench_zero_cost.scores import naswot, synflow
 
@@ -53,7 +53,7 @@ class ZeroCostSearch(Stage[Genotype]):
         totals = [sum(ranks) for ranks in zip(*(ranked(scores) for scores in self.scores.values()), strict=True)]
         return self.genotypes[totals.index(max(totals))]
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Genotypes and scores so far, and the batch."""
         return {
             "genotypes": [genotype.to_dict() for genotype in self.genotypes],
@@ -61,8 +61,8 @@ class ZeroCostSearch(Stage[Genotype]):
             "images": self.images,
         }
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`own_state` gave."""
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_extra_state` gave."""
         self.genotypes = [Genotype.from_dict(value) for value in state["genotypes"]]
         self.scores = {name: list(scores) for name, scores in state["scores"].items()}
         self.images = state["images"].to(self.device)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from scripts.evidence.page import CONFIGURATIONS, FIGURES, PAGE, rendered
 from scripts.evidence.runs import EVIDENCE
-from seu_bench.leaderboard import write_leaderboards
-from seu_bench.report.plan import Limits
-from seu_bench.report.writing import write_report
+from seu_bench.results.leaderboard import write_leaderboards
+from seu_bench.results.report.plan import Limits
+from seu_bench.results.report.writing import write_report
 
 
 def make_figures() -> None:

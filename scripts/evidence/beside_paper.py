@@ -10,9 +10,10 @@ import pandas
 
 from scripts.evidence.runs import STRATEGIES, chosen
 from scripts.evidence.saying import difference, mean, number, table
-from seu_bench.registry import Registry
-from seu_bench.report.paper import printed
-from seu_bench.resolve import Request, ResolvedRun, resolve
+from seu_bench.config.run import Request
+from seu_bench.engine.resolve import ResolvedRun, resolve
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.report.paper import printed
 
 HEADINGS = (
     "strategy",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pandas
 
 from scripts.evidence.runs import by_seed
-from seu_bench.leaderboard.spread import spread, verdict
+from seu_bench.results.leaderboard.sample_summary import spread, verdict
 
 #: How a metric is shown: a factor, decimals, the unit.
 SHOWN = {

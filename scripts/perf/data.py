@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from seu_bench.errors import SeuBenchError
-from seu_bench.registry import Registry
+from seu_bench.plugin.registry import Registry
 
 
 def real_or_synthetic(dataset: str) -> bool:

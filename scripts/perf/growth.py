@@ -7,8 +7,8 @@ from typing import Any
 
 from scripts.perf.catalogue import Result, Size, Table, Value
 from scripts.perf.runs import Timed, timed
-from seu_bench.metrics import EVALUATION
-from seu_bench.resolve import Request
+from seu_bench.config.run import Request
+from seu_bench.results.record_metrics import EVALUATION
 
 CASES: dict[str, tuple[str, str | None]] = {
     "naive": ("naive", None),

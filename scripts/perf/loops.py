@@ -16,11 +16,12 @@ from torch.utils.data import TensorDataset
 
 from scripts.perf.catalogue import Result, Size, Table
 from scripts.perf.timing import Work, interleaved, median, ratio
-from seu_bench.backbones import AlexNetShape, alexnet
-from seu_bench.loading import TaskDataset, TaskImages
-from seu_bench.multihead import BackboneModel
-from seu_bench.spec import Schedule
-from seu_bench.strategy import SilentLogger
+from seu_bench.config.protocol import Schedule
+from seu_bench.data.avalanche import TaskDataset
+from seu_bench.data.images import TaskImages
+from seu_bench.models.alexnet import AlexNetShape, alexnet
+from seu_bench.models.multihead import BackboneModel
+from seu_bench.training.strategy import SilentLogger
 from seu_bench_naive.strategy import Naive
 
 CLASSES = 10

@@ -6,7 +6,7 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from seu_bench.environment import describe_environment, processor_name
+from seu_bench.engine.environment import describe_environment, processor_name
 
 
 def describe_machine() -> dict[str, Any]:

@@ -50,7 +50,7 @@ def measure(_: str, size: Size) -> Result:
 
 def _run(strategy: str, budget: int, settings: Mapping[str, Any]) -> dict[str, int]:
     from scripts.perf.runs import timed
-    from seu_bench.resolve import Request
+    from seu_bench.config.run import Request
 
     options: dict[str, Any] = {"epochs": 1, "batch_size": 64}
     options["benchmark.stream.classes_per_task"] = settings["classes_per_task"]

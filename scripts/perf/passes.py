@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from scripts.perf.catalogue import Result, Size, Table
 from scripts.perf.runs import timed
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
+from seu_bench.config.run import Request
+from seu_bench.engine.resolve import resolve
+from seu_bench.plugin.registry import Registry
 
 STRATEGIES = ("naive", "ewc", "pnn", "ltg", "seu")
 
@@ -17,7 +18,7 @@ def measure(_: str, size: Size) -> Result:
     for strategy in STRATEGIES:
         request = Request(strategy, "split_digits", protocol="smoke", limit=limit)
         run = resolve(Registry(), request)
-        cost = run.strategy.cost(run.setting(run.plan(None)))
+        cost = run.strategy.cost(run.context(run.plan(None)))
         predicted = {(stage.name, stage.task): stage.image_passes for stage in cost.stages if stage.image_passes}
         stages = timed(request).stages()
         counted = {place: stage.image_passes for place, stage in stages.items() if stage.image_passes}

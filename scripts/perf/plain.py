@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-import seu_bench.kernels
-import seu_bench.layout
-import seu_bench.operations
+import seu_bench.models.kernels
+import seu_bench.models.layers
+import seu_bench.models.operations
 import seu_bench_ltg.model
 from seu_bench_ltg.model import GrowingAlexNet
 from seu_bench_pnn.model import ProgressiveNetwork
@@ -39,7 +39,7 @@ def without_cache() -> Iterator[None]:
 def default_format() -> Iterator[None]:
     """Networks compute in PyTorch's default memory format."""
     with ExitStack() as stack:
-        for module in (seu_bench.layout, seu_bench_ltg.model):
+        for module in (seu_bench.models.layers, seu_bench_ltg.model):
             stack.enter_context(mock.patch.object(module, "channels_last", torch.Tensor.contiguous))
         yield
 
@@ -47,9 +47,9 @@ def default_format() -> Iterator[None]:
 @contextmanager
 def own_kernels() -> Iterator[None]:
     """Torch's own convolutions, concatenation and slices, in both directions; every operation computes its ReLU."""
-    operations = seu_bench.operations
+    operations = seu_bench.models.operations
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(seu_bench.kernels, "trains_on_cpu", _never))
+        stack.enter_context(mock.patch.object(seu_bench.models.kernels, "trains_on_cpu", _never))
         stack.enter_context(mock.patch.object(operations.State, "rectified", property(_rectified)))
         stack.enter_context(mock.patch.object(operations, "separable", _separable(operations.separable)))
         yield
@@ -66,7 +66,7 @@ def _never(*_: Tensor) -> bool:
     return False
 
 
-def _rectified(state: seu_bench.operations.State) -> Tensor:
+def _rectified(state: seu_bench.models.operations.State) -> Tensor:
     return functional.relu(state.features)
 
 

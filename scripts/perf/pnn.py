@@ -10,10 +10,11 @@ import torch
 from scripts.perf.catalogue import Result, Size, Table
 from scripts.perf.plain import without_cache
 from scripts.perf.runs import Timed, Ways, median_ratio, same_weights, side_by_side, stage_table, timed
-from seu_bench.backbones import AlexNetShape
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.sizes import count_macs
+from seu_bench.config.run import Request
+from seu_bench.engine.resolve import resolve
+from seu_bench.models.alexnet import AlexNetShape
+from seu_bench.models.sizes import count_macs
+from seu_bench.plugin.registry import Registry
 from seu_bench_pnn.columns import Column
 
 WITH, WITHOUT = "with", "without"

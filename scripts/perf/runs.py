@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from scripts.perf.catalogue import Table
-from seu_bench.execution import Execution
+from seu_bench.config.run import Execution, Request
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.runner import execute
 from seu_bench.hookspecs import hookimpl
-from seu_bench.record import Record, StageRecord
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
-from seu_bench.runner import execute
-from seu_bench.stages import StageProgress
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record, StageRecord
+from seu_bench.training.stage import StageProgress
 
 Place: TypeAlias = tuple[str, int]
 Ways: TypeAlias = Mapping[str, Callable[[], AbstractContextManager[object]]]

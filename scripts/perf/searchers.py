@@ -10,11 +10,12 @@ import torch
 
 from scripts.perf.catalogue import Result, Size, Table
 from scripts.perf.timing import seconds
-from seu_bench.interfaces import SearchTask
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, resolve
+from seu_bench.config.run import Request
+from seu_bench.data.streams import build_stream
+from seu_bench.engine.resolve import resolve
+from seu_bench.plugin.registry import Registry
 from seu_bench.search_space import SearchSpace
-from seu_bench.streams import build_stream
+from seu_bench.training.interfaces import SearchTask
 
 #: A name for each case, the searcher and its options.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

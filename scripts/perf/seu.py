@@ -10,7 +10,7 @@ from scripts.perf.data import real_or_synthetic
 from scripts.perf.decisions import Decisions
 from scripts.perf.plain import plain, without_cache
 from scripts.perf.runs import accuracy_table, median_ratio, same_weights, side_by_side, stage_table
-from seu_bench.resolve import Request
+from seu_bench.config.run import Request
 
 OURS, WITHOUT, PLAIN = "as it is", "without cache", "plain"
 BATCH = 64

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from seu_bench.backbones import AlexNetShape, alexnet
-from seu_bench.cells import ProxyNetwork
-from seu_bench.feature_table import Tier
-from seu_bench.features import FeatureCache
-from seu_bench.loading import TaskImages
-from seu_bench.multihead import BackboneModel, MultiHeadModel
+from seu_bench.data.images import TaskImages
+from seu_bench.models.alexnet import AlexNetShape, alexnet
+from seu_bench.models.cells import ProxyNetwork
+from seu_bench.models.feature_cache import FeatureCache
+from seu_bench.models.feature_store import Tier
+from seu_bench.models.multihead import BackboneModel, MultiHeadModel
 from seu_bench.search_space import EDGES, GENOTYPES, OPERATIONS, SearchSpace
 from seu_bench_ltg.mixture import Mixture
 from seu_bench_ltg.model import GrowingAlexNet

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from seu_bench.bars import Bar, bar, hidden
+from seu_bench.config.options import did_you_mean
 from seu_bench.errors import OptionError, UnknownNameError
-from seu_bench.options import did_you_mean
-from seu_bench.registry import Entry, Registry
+from seu_bench.plugin.registry import Entry, Registry
+from seu_bench.utils.progress import Bar, bar, hidden
 
 #: Which contract belongs to which kind of name.
 CONTRACTS = {"strategy": "StrategyContract", "searcher": "SearcherContract", "creator": "CreatorContract"}

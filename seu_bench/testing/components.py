@@ -12,20 +12,21 @@ from typing import Any, TypeVar
 
 import torch
 
-from seu_bench.costing import component_passes
-from seu_bench.guard import GuardedStage, guarded_stage
+from seu_bench.config.options import Options, build_options
+from seu_bench.config.protocol import CreationSchedule, ImageLimits, SearchSchedule
+from seu_bench.data.images import TaskImages
+from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import Component, CreationTask, CreatorFactory, Register, SearchTask
-from seu_bench.loading import TaskImages
-from seu_bench.options import Options, build_options
-from seu_bench.record import Record
-from seu_bench.registry import Entry
+from seu_bench.plugin.registration import Register
+from seu_bench.plugin.registry import Entry
+from seu_bench.results.record import Record
 from seu_bench.search_space import SearchSpace
-from seu_bench.spec import CreationSchedule, ImageLimits, SearchSchedule
-from seu_bench.stages import EpochlessStage, Stage
-from seu_bench.streams import TaskStream, build_stream
 from seu_bench.testing.streams import TINY, TinyBenchmark, TinyData
 from seu_bench.testing.trial import Trial
+from seu_bench.training.costing import component_passes
+from seu_bench.training.guard import GuardedStage, guarded_stage
+from seu_bench.training.interfaces import Component, CreationTask, CreatorFactory, SearchTask
+from seu_bench.training.stage import EpochlessStage, Stage
 
 Found = TypeVar("Found")
 
@@ -63,7 +64,7 @@ class ComponentTrial:
         options = build_options(entry.factory.options, f"{self.kind} {self.name!r}", self.options)
         return Component(self.kind, self.name, entry.factory, options, entry.plugin, entry.package)
 
-    def passes(self, task: SearchTask | CreationTask) -> int:
+    def estimate_passes(self, task: SearchTask | CreationTask) -> int:
         """Image passes that the factory announces."""
         return sum(component_passes(self.component, task.schedule, len(task.images)))
 
@@ -154,7 +155,7 @@ class _Capture:
         self.tasks.append(fresh(task))
         return _Newest(task)
 
-    def passes(self, options: _NoOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
+    def estimate_passes(self, options: _NoOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
         return 0, 0
 
     @hookimpl

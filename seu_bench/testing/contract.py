@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 import torch
 
-from seu_bench.metrics import EVALUATION, forgetting
-from seu_bench.seeding import RandomState
-from seu_bench.streams import TaskStream
+from seu_bench.data.streams import TaskStream
+from seu_bench.metrics import forgetting
+from seu_bench.results.record_metrics import EVALUATION
 from seu_bench.testing.resuming import check_goes_on, check_made_again, is_resumable
 from seu_bench.testing.streams import poison
 from seu_bench.testing.trial import Learner, Trial, drawn, require, same, stored_parameters, used_parameters
+from seu_bench.utils.seeding import RandomState
 
 #: How seldom guessing may reach the accuracy that counts as having learned.
 BY_CHANCE = 1e-3
@@ -81,7 +82,7 @@ class StrategyContract(OneThread):
             accuracy = rows[learner.tasks - 1 if learner.whole_stream else index][index]
             require(
                 accuracy is not None,
-                f"task {index} was evaluated and the accuracy matrix has no entry: hand setting.evaluator on",
+                f"task {index} was evaluated and the accuracy matrix has no entry: hand context.evaluator on",
             )
             bar = above_chance(task.test, task.classes)
             require(
@@ -175,9 +176,9 @@ class StrategyContract(OneThread):
         require(
             same(found[0], found[1]),
             "the weights depend on random numbers drawn elsewhere: draw in stages, or inside "
-            "seu_bench.seeding.RandomState(derive_seed(setting.seed, purpose)).active()",
+            "seu_bench.utils.seeding.RandomState(derive_seed(context.seed, purpose)).active()",
         )
-        require(not same(found[0], found[2]), "another seed gives the same weights: use setting.seed")
+        require(not same(found[0], found[2]), "another seed gives the same weights: use context.seed")
 
     # ------------------------------------------------------------------ what it costs
 
@@ -189,7 +190,7 @@ class StrategyContract(OneThread):
             if learner.whole_stream and task < learner.tasks - 1:
                 continue
             total, active = (values[-1:] for values in (learner.sizes.params_total, learner.sizes.params_active))
-            require(bool(total and active), "no sizes were measured: hand setting.evaluator on")
+            require(bool(total and active), "no sizes were measured: hand context.evaluator on")
             stored = sum(parameter.numel() for parameter in stored_parameters(learner.model).values())
             require(
                 total[0] == stored,
@@ -229,7 +230,7 @@ class StrategyContract(OneThread):
             absent = [task for task in tasks if not any(place[1] == task for place in found)]
             require(
                 bool(found) and (learner.whole_stream or not absent),
-                f"{name} has no stage of learning for tasks {absent}: hand setting.watch on, and list the stages",
+                f"{name} has no stage of learning for tasks {absent}: hand context.watch on, and list the stages",
             )
         if trial.exact_passes:
             require(

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from seu_bench.stages import Stage
-from seu_bench.strategy import StagedStrategy
 from seu_bench.testing.trial import Learner, Trial, require, same
+from seu_bench.training.stage import Stage
+from seu_bench.training.strategy import StagedStrategy
 
 
 def check_goes_on(trial: Trial, benchmark: str) -> None:
@@ -33,8 +33,9 @@ def check_goes_on(trial: Trial, benchmark: str) -> None:
         learner.learn(last)
         require(
             same(whole.weights(), learner.weights()),
-            f"a run that was interrupted {place} ends with other weights than one that was not: own_state() must give "
-            "all that the strategy remembers beside its model, the stages' own_state() all that decides how they go on",
+            f"a run that was interrupted {place} ends with other weights than one that was not: get_extra_state() must "
+            "return all that the strategy remembers beside its model, the stages' get_extra_state() all that decides "
+            "how they resume",
         )
 
 
@@ -46,7 +47,7 @@ def check_made_again(trial: Trial, benchmark: str) -> None:
     """
     learner, again = trial.learner(benchmark).learn_all(), trial.learner(benchmark)
     try:
-        again.model.grow_to(json.loads(json.dumps(learner.model.architecture(), allow_nan=False)))
+        again.model.load_architecture(json.loads(json.dumps(learner.model.architecture(), allow_nan=False)))
         again.model.load_state_dict(learner.model.state_dict())
     except Exception as error:
         first = next(iter(str(error).splitlines()), "")

@@ -10,13 +10,14 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from seu_bench.data import DatasetInfo, DatasetState, RawDataset, RawSplit
+from seu_bench.config.benchmark import BenchmarkSource, BenchmarkSpec
+from seu_bench.config.protocol import ImageLimits
+from seu_bench.data.dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit
+from seu_bench.data.images import TaskImages
+from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.errors import SpecError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.interfaces import DatasetSource, Register
-from seu_bench.loading import TaskImages
-from seu_bench.spec import BenchmarkSource, BenchmarkSpec, ImageLimits
-from seu_bench.streams import TaskStream, build_stream
+from seu_bench.plugin.registration import Register
 
 
 def raw_split(labels: Sequence[int], channels: int, size: int, seed: int) -> RawSplit:

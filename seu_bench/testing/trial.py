@@ -15,17 +15,17 @@ import torch
 from avalanche.training.plugins import EvaluationPlugin
 from torch import Tensor, nn
 
-from seu_bench.evaluators import AccuracyMatrix, ModelSizes
-from seu_bench.execution import Execution
-from seu_bench.interfaces import Cost
-from seu_bench.plugins import load_plugins
-from seu_bench.record import Record
-from seu_bench.registry import Registry
-from seu_bench.resolve import Request, ResolvedRun, resolve
-from seu_bench.runner import execute
-from seu_bench.strategy import SilentLogger
-from seu_bench.streams import TaskStream, build_stream
+from seu_bench.config.run import Execution, Request
+from seu_bench.data.streams import TaskStream, build_stream
+from seu_bench.engine.resolve import ResolvedRun, resolve
+from seu_bench.engine.runner import execute
+from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record
 from seu_bench.testing.streams import TinyStreams
+from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
+from seu_bench.training.interfaces import Cost
+from seu_bench.training.strategy import SilentLogger
 
 #: Epochs of the trials that need not learn much.
 BRIEF = 2
@@ -100,7 +100,8 @@ class Learner:
 
     Attributes:
         matrix, sizes: what a run's evaluators measure.
-        whole_stream: whether it is trained once on all tasks (:attr:`seu_bench.strategy.StagedStrategy.whole_stream`).
+        whole_stream: whether it is trained once on all tasks, as
+            :attr:`~seu_bench.training.strategy.StagedStrategy.whole_stream` says.
     """
 
     def __init__(
@@ -118,15 +119,15 @@ class Learner:
         self.sizes = ModelSizes()
         self._disturb: Callable[[], None] = disturb or (lambda: None)
         evaluator = EvaluationPlugin(self.matrix, self.sizes, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
-        self.setting = run.setting(stream.plan, evaluator=evaluator, feature_cache=feature_cache)
+        self.context = run.context(stream.plan, evaluator=evaluator, feature_cache=feature_cache)
         self._disturb()
-        self.strategy: Any = run.strategy.build(self.setting)
+        self.strategy: Any = run.strategy.build(self.context)
         self.whole_stream = bool(getattr(self.strategy, "whole_stream", False))
 
     @cached_property
     def cost(self) -> Cost:
         """What the strategy's factory expects."""
-        return self.run.strategy.cost(self.setting)
+        return self.run.strategy.cost(self.context)
 
     @property
     def model(self) -> Any:

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from seu_bench.costing import half_passes
+from seu_bench.config.common_options import NetworkOptions
 from seu_bench.hookspecs import hookimpl
-from seu_bench.search_options import NetworkOptions
+from seu_bench.training.costing import half_passes
 
 if TYPE_CHECKING:
-    from seu_bench.interfaces import Register, SearcherFactory, SearchTask
-    from seu_bench.options import Options
+    from seu_bench.config.options import Options
+    from seu_bench.config.protocol import SearchSchedule
+    from seu_bench.plugin.registration import Register
     from seu_bench.search_space import Genotype
-    from seu_bench.spec import SearchSchedule
-    from seu_bench.stages import Stage
+    from seu_bench.training.interfaces import SearcherFactory, SearchTask
+    from seu_bench.training.stage import Stage
 
 
 class RandomWalkOptions(NetworkOptions):
@@ -36,7 +37,9 @@ class RandomWalkFactory:
 
         return RandomWalk(options, task)
 
-    def passes(self, options: RandomWalkOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+    def estimate_passes(
+        self, options: RandomWalkOptions, schedule: SearchSchedule, train_images: int
+    ) -> tuple[int, int]:
         """Half of the images train and half are scored in every epoch."""
         return half_passes(options.applied_to(schedule).epochs, train_images)
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from random_walk import RandomWalkOptions
-from seu_bench.cells import sample_of
-from seu_bench.interfaces import SearchTask
-from seu_bench.loops import Forward
-from seu_bench.sampling import SampledStage, proxy_network
+from seu_bench.models.cells import sample_of
 from seu_bench.search_space import OPERATIONS, Edge, Genotype
+from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.loops import Forward
+from seu_bench.training.sampling import SampledStage, proxy_network
 
 
 class RandomWalk(SampledStage[Genotype, Genotype]):
@@ -65,12 +65,12 @@ class RandomWalk(SampledStage[Genotype, Genotype]):
             edges[place] = edges[place]._replace(operation=random.choice(allowed))
         return tuple(edges)
 
-    def own_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any]:
         """Weights and optimiser, which the base holds, and where the walk stands."""
-        return {**super().own_state(), "best": self.best.to_dict(), "accuracy": self.accuracy}
+        return {**super().get_extra_state(), "best": self.best.to_dict(), "accuracy": self.accuracy}
 
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``own_state`` gave."""
-        super().load_own_state(state)
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``get_extra_state`` gave."""
+        super().set_extra_state(state)
         self.best = Genotype.from_dict(state["best"])
         self.accuracy = state["accuracy"]

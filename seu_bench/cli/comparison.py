@@ -1,0 +1,99 @@
+"""The comparison of two runs as tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from seu_bench.cli.tables import literal, new_table
+from seu_bench.metrics import FRACTIONS, format_metric
+from seu_bench.results.comparison import Comparison, Pair, difference
+from seu_bench.utils.text import format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+#: Headings of a measure's three columns.
+_SIDES: Final = ("1", "2", "2 - 1")
+
+
+def comparison_tables(comparison: Comparison) -> RenderableType:
+    """Both runs named, accuracies and costs of each task, metrics, and the settings that are not the same."""
+    from rich.console import Group
+
+    parts: list[RenderableType] = [
+        literal(f"1: {comparison.one.run_id}"),
+        literal(f"2: {comparison.other.run_id}"),
+    ]
+    if not comparison.same_order:
+        parts.append("They learned the tasks in another order; rows are in that of the first.")
+    parts += ["", _task_table("accuracy of each task (%)", comparison, ("final", "learned", "forgetting"), _percent)]
+    parts += ["", _task_table("cost after and of each task", comparison, ("parameters", "seconds"), _plain)]
+    parts += ["", _metrics_table(comparison), "", _settings_table(comparison)]
+    return Group(*parts)
+
+
+def _task_table(
+    title: str, comparison: Comparison, measures: Sequence[str], shown: Callable[[float | None, bool], str]
+) -> Table:
+    table = new_table(title, pad=0)
+    table.add_column("task", overflow="fold")
+    for measure in measures:
+        for side in _SIDES:
+            table.add_column(f"{measure}\n{side}" if side == _SIDES[0] else f"\n{side}", justify="right", no_wrap=True)
+    for task in comparison.tasks:
+        cells = [cell for measure in measures for cell in _cells(task.values[measure], shown)]
+        table.add_row(literal(task.name), *cells)
+    return table
+
+
+def _metrics_table(comparison: Comparison) -> Table:
+    table = new_table("metrics")
+    table.add_column("metric", overflow="fold")
+    for side in _SIDES:
+        table.add_column(side, justify="right", no_wrap=True)
+    for key, pair in comparison.metrics.items():
+        change = difference(pair)
+        values = [format_metric(key, value) for value in pair]
+        table.add_row(literal(key), *values, "-" if change is None else _signed(key, change))
+    return table
+
+
+def _settings_table(comparison: Comparison) -> RenderableType:
+    if not comparison.settings:
+        return "settings: all the same"
+    table = new_table("settings that are not the same (-: not set)")
+    for heading in ("setting", "1", "2"):
+        table.add_column(heading, overflow="fold")
+    for name, pair in comparison.settings.items():
+        table.add_row(literal(name), *[literal("-" if value is None else value) for value in pair])
+    return table
+
+
+def _cells(pair: Pair, shown: Callable[[float | None, bool], str]) -> list[str]:
+    return [shown(pair[0], False), shown(pair[1], False), shown(difference(pair), True)]
+
+
+def _percent(value: float | None, signed: bool) -> str:
+    if value is None:
+        return "-"
+    value = round(100 * value, 1) + 0.0  # adding 0.0 turns -0.0 into 0.0
+    return f"{value:+.1f}" if signed and value else f"{value:.1f}"
+
+
+def _plain(value: float | None, signed: bool) -> str:
+    """Whole numbers as such, others (seconds) with two decimals."""
+    if value is None:
+        return "-"
+    value = value if isinstance(value, int) else round(value, 2) + 0.0
+    text = f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    return f"+{text}" if signed and value > 0 else text
+
+
+def _signed(key: str, change: float) -> str:
+    if key.endswith("_seconds"):
+        return ("-" if change < 0 else "+" if change > 0 else "") + format_seconds(abs(change))
+    unit = "points" if key in FRACTIONS else ""
+    text = format_metric(key, change).replace("%", unit)
+    return f"+{text}" if change > 0 else text

@@ -1,0 +1,85 @@
+"""``seu-bench cost``: a plain document, and lines made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seu_bench.cli.options import data_option, make_registry, make_request, request_options
+
+if TYPE_CHECKING:
+    from seu_bench.engine.resolve import ResolvedRun
+
+
+@click.command()
+@request_options
+@data_option
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def cost(data_root: Path | None, form: str, **asked: Any) -> None:
+    """Tell what a run would cost.
+
+    Parameters, multiply-accumulates per image and image passes, computed without training, weights or data sets (but
+    for the shape of your own data).
+    """
+    from seu_bench.engine.resolve import resolve
+
+    resolved = resolve(make_registry(), make_request(asked))
+    document = cost_document(resolved, data_root)
+    if form == "json":
+        click.echo(json.dumps(document, indent=1))
+    else:
+        for line in cost_lines(document):
+            click.echo(line)
+
+
+def cost_document(run: ResolvedRun, data_root: Path | None = None) -> dict[str, Any]:
+    """The cost of a run as plain values.
+
+    ``params_total`` and ``macs`` (per image, on each task's path) have an entry per task and are upper bounds where the
+    strategy decides as it goes; ``*_min`` are the lower ones. ``image_passes`` counts the forward passes of learning,
+    as the record's metric does, ``evaluation_passes`` those of evaluation, ``stages`` both by stage and by whether
+    they train.
+    """
+    plan = run.plan(data_root)
+    cost = run.strategy.cost(run.context(plan))
+    stages: dict[str, dict[str, int]] = {}
+    for stage in cost.stages:
+        sums = stages.setdefault(stage.name, {"train": 0, "evaluate": 0, "image_passes": 0})
+        sums["train"] += stage.train
+        sums["evaluate"] += stage.evaluate
+        sums["image_passes"] += stage.image_passes
+    return {
+        "strategy": run.spec.strategy,
+        "benchmark": run.spec.benchmark.name,
+        "benchmark_version": run.spec.benchmark.version,
+        "protocol": run.spec.protocol_name,
+        "seed": run.spec.seed,
+        "tasks": [task.name for task in plan.tasks],
+        "params_total": list(cost.params_total),
+        "params_total_min": list(cost.params_total_min),
+        "macs": list(cost.macs),
+        "macs_min": list(cost.macs_min),
+        "image_passes": cost.image_passes,
+        "evaluation_passes": cost.all_passes - cost.image_passes,
+        "stages": stages,
+    }
+
+
+def cost_lines(document: dict[str, Any]) -> Iterator[str]:
+    """The document for a reader."""
+    yield "{strategy} on {benchmark} version {benchmark_version}, protocol {protocol}".format(**document)
+    for index, name in enumerate(document["tasks"]):
+        params = _range(document["params_total_min"][index], document["params_total"][index])
+        macs = _range(document["macs_min"][index], document["macs"][index])
+        yield f"  after task {index} ({name}): {params} parameters; {macs} multiply-accumulates per image"
+    for name, sums in document["stages"].items():
+        yield f"  {name}: {sums['train']:,} image passes to train, {sums['evaluate']:,} to evaluate"
+    yield f"  together {document['image_passes']:,} image passes to learn"
+
+
+def _range(least: int, most: int) -> str:
+    return f"{most:,}" if least == most else f"{least:,} to {most:,}"

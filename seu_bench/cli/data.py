@@ -1,0 +1,64 @@
+"""``seu-bench data``: data sets and where they are; ``data fetch`` downloads one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from seu_bench.cli.options import data_option, make_registry
+from seu_bench.utils import progress as bars
+
+
+@click.group(invoke_without_command=True)
+@data_option
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.pass_context
+def data(context: click.Context, data_root: Path | None, form: str) -> None:
+    """Show data sets, or fetch one.
+
+    For each: whether it is whole, its size, and where it is looked for.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    rows: list[dict[str, Any]] = []
+    for entry in bars.tracked(make_registry().datasets.values(), "checking data sets"):
+        state = entry.factory.state(data_root)
+        rows.append(
+            {
+                "name": entry.name,
+                "status": state.status,
+                "where": str(state.where) if state.where is not None else None,
+                "bytes": state.bytes,
+                "detail": state.detail,
+                "summary": entry.summary,
+            }
+        )
+    if form == "json":
+        click.echo(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        size = f"{row['bytes'] / 1e6:.1f} MB" if row["bytes"] else "-"
+        where = row["where"] or "comes with a dependency"
+        click.echo(f"{row['name']:<16} {row['status']:<10} {size:>10}  {where}")
+        if row["detail"]:
+            click.echo(f"{'':<16} {row['detail']}")
+
+
+@data.command()
+@click.argument("name")
+@data_option
+@click.pass_context
+def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
+    """Download a data set and check it."""
+    from seu_bench.data.sources import default_data_root
+
+    source = make_registry().datasets.find(name).factory
+    if data_root is None and context.parent is not None:
+        data_root = context.parent.params["data_root"]  # seu-bench data --data-root FOLDER fetch NAME
+    root = default_data_root(data_root)
+    source.fetch(root)
+    state = source.state(root)
+    click.echo(f"{name}: {state.status}" + (f", {state.where}" if state.where else ""))

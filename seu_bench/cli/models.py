@@ -1,0 +1,91 @@
+"""Commands about the models that runs left: ``verify`` and ``export``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seu_bench.cli.options import data_option, device_option, results_option
+
+if TYPE_CHECKING:
+    from seu_bench.engine.saved_model.checks import Verification
+
+#: How a check is told.
+_WORDS = {True: "ok", False: "FAILED", None: "not done"}
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@results_option
+@data_option
+@device_option
+@click.option(
+    "--benchmark",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="The TOML file, where the run's benchmark is not one of those installed.",
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def verify(run: str, results: Path, data_root: Path | None, device: str, benchmark: Path | None, form: str) -> None:
+    """Check a record against the weights of its run.
+
+    RUN is a run id, a unique beginning of one, or its folder. The model is built anew from disk and evaluated on the
+    test images of every task. Ends with status 1 if anything differs.
+    """
+    from seu_bench.engine.saved_model.verify import verify as verified
+    from seu_bench.plugin.registry import Registry
+
+    found = verified(Registry(), run, results=results, data_root=data_root, device=device, benchmark=benchmark)
+    if form == "json":
+        click.echo(json.dumps(found.document(), indent=1))
+    else:
+        _show(found)
+    if not found.passed:
+        raise SystemExit(1)
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@results_option
+@click.option("--task", type=click.IntRange(min=0), required=True, help="Which task, from 0, as in the record.")
+@click.option("--format", "form", type=click.Choice(["onnx"]), default="onnx", show_default=True)
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=None, help="File to write [default: in the run's folder]."
+)
+def export(run: str, results: Path, task: int, form: str, output: Path | None) -> None:
+    """Write the network of one task as ONNX.
+
+    RUN is a run id, a unique beginning of one, or its folder. The file has the path of the task alone: input `images`,
+    output `logits`, any number of images at once.
+    """
+    from seu_bench.engine.saved_model.onnx import export_onnx
+
+    click.echo(f"{form}: {export_onnx(run, task, results=results, output=output)}")
+
+
+def _show(found: Verification) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from seu_bench.cli.tables import wide_console
+    from seu_bench.utils.text import printable
+
+    table = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, title=Text(printable(found.record.run_id)), title_justify="left"
+    )
+    table.add_column("check", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("found", overflow="fold")
+    for check in found.checks:
+        lines = Text("\n").join(Text(printable(line)) for line in check.detail)
+        table.add_row(check.name, _WORDS[check.passed], lines)
+    wide_console().print(table)
+    failed = [check.name for check in found.checks if check.passed is False]
+    if failed:
+        click.echo(f"{len(failed)} of {len(found.checks)} checks failed: {', '.join(failed)}")
+    else:
+        click.echo("the record is what its weights say")

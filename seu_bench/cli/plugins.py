@@ -1,0 +1,102 @@
+"""Commands about what is installed: ``list`` and ``check-plugin``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+@click.command(name="list")
+@click.argument("kind", required=False)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def list_(kind: str | None, form: str) -> None:
+    """Show what is installed, and what is not available and why.
+
+    KIND is strategies, backbones, searchers, creators, benchmarks, datasets, metrics, executors or loggers; with it,
+    the options of each are shown too. `...` is an option that is not set: mostly, the benchmark's protocol says.
+    """
+    from seu_bench.config.options import option_lines
+    from seu_bench.plugin.registry import Registry
+
+    kinds = Registry().kinds
+    if kind is not None and kind not in kinds:
+        from seu_bench.config.options import did_you_mean
+        from seu_bench.errors import UnknownNameError
+
+        raise UnknownNameError(
+            f"there is no kind {kind!r}{did_you_mean(kind, kinds)}", remedy=f"the kinds are: {', '.join(kinds)}"
+        )
+    shown = [kinds[kind]] if kind is not None else [table for table in kinds.values() if table]
+    if form == "json":
+        from seu_bench.config.options import describe_options
+
+        entries = []
+        for table in shown:
+            for entry in table.values():
+                row: dict[str, Any] = {"name": entry.name, "package": entry.package, "summary": entry.summary}
+                if kind is None:
+                    row["kind"] = table.singular
+                if hasattr(entry.factory, "options"):
+                    row["options"] = describe_options(entry.factory.options)
+                entries.append(row)
+            for missing in table.unavailable.values():
+                row = {"name": missing.name, "package": missing.package, "unavailable": missing.factory.reason}
+                entries.append(row if kind is not None else {**row, "kind": table.singular})
+        click.echo(json.dumps(entries, indent=1))
+        return
+    for table in shown:
+        if kind is None:
+            click.secho(table.plural, bold=True)
+        lines = [(entry.name, entry.package, entry.summary) for entry in table.values()]
+        lines += [
+            (entry.name, entry.package, f"not available: {entry.factory.reason}")
+            for entry in table.unavailable.values()
+        ]
+        name_width = max((len(name) for name, _, _ in lines), default=0)
+        package_width = max((len(package) for _, package, _ in lines), default=0)
+        for name, package, text in lines:
+            click.echo(f"  {name:<{name_width}}  {package:<{package_width}}  {text}")
+            if kind is not None and name in table and hasattr(table[name].factory, "options"):
+                for line in option_lines(table[name].factory.options):
+                    click.echo(f"      {line}")
+
+
+@click.command(name="check-plugin")
+@click.argument("name")
+@click.option(
+    "-o",
+    "--option",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option for the trial, without a prefix; may be repeated.",
+)
+def check_plugin(name: str, assignments: tuple[str, ...]) -> None:
+    """Run the contract on an installed plugin and print what failed.
+
+    NAME is a strategy, a searcher or a creator, or a plugin that offers some. Ends with status 1 if anything fails.
+    """
+    from seu_bench.config.options import parse_assignments
+    from seu_bench.plugin.registry import Registry
+
+    registry, options = Registry(), parse_assignments(assignments)
+    try:
+        from seu_bench.testing.checking import check, failures, subjects
+    except ImportError as error:
+        from seu_bench.errors import RequestError
+
+        raise RequestError(str(error), remedy="pip install pytest") from error
+    failed = 0
+    for subject in subjects(registry, name):
+        click.secho(str(subject), bold=True)
+        checks = list(check(subject, options))
+        for found in checks:
+            click.echo(f"  {'ok    ' if found.passed else 'FAILED'}  {found.name}")
+            if found.message:
+                click.echo("\n".join(f"          {line}" for line in found.message.splitlines()))
+        failed += failures(checks)
+        click.echo(f"{len(checks) - failures(checks)} of {len(checks)} checks hold")
+    if failed:
+        raise SystemExit(1)

@@ -1,0 +1,143 @@
+"""What a run shows while it goes on: bars on a terminal, plain lines elsewhere, a word if it will take long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from seu_bench.engine.forecast import Forecast
+from seu_bench.hookspecs import hookimpl
+from seu_bench.utils.text import printable
+
+if TYPE_CHECKING:
+    from seu_bench.results.record import Record
+    from seu_bench.training.interfaces import Cost
+    from seu_bench.training.stage import StageProgress
+
+#: A run longer than this is worth a word, in seconds; and it is said after so many seconds of measuring.
+LONG_RUN = 3600.0
+MEASURE_FOR = 5.0
+
+
+def duration(seconds: float | None) -> str:
+    """``1:02:03``, ``4:05`` or ``-:--``."""
+    if seconds is None:
+        return "-:--"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class ProgressDisplay:
+    """A plugin that draws a run's progress.
+
+    Args:
+        console: where; standard error by default, so that standard output holds results alone.
+        shorter: name of a shorter protocol to name if the run will be long.
+    """
+
+    def __init__(self, console: Console | None = None, shorter: str | None = None) -> None:
+        self.console = Console(stderr=True) if console is None else console
+        self.shorter = shorter
+        self.forecast = Forecast(0)
+        self._tasks = 0
+        self._bars: Progress | None = None
+        self._run_bar: TaskID | None = None
+        self._stage_bar: TaskID | None = None
+        self._warned = False
+
+    @hookimpl
+    def run_started(self, record: Record, cost: Cost) -> None:
+        """Open the bars."""
+        self._tasks = len(record.task_names)
+        self.forecast = Forecast(cost.all_passes, before=sum(stage.image_passes for stage in record.stages))
+        what = f"{record.strategy} on {record.benchmark} ({record.protocol}), seed {record.seed}"
+        self.console.print(escape(f"{what}: {self._tasks} tasks, {cost.all_passes:,} image passes"))
+        if self.console.is_terminal:
+            self._bars = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f}%"),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[note]}"),
+                console=self.console,
+                transient=True,
+            )
+            self._run_bar = self._bars.add_task("run", total=max(1, cost.all_passes), note="")
+            self._stage_bar = self._bars.add_task("", total=1, note="")
+            self._bars.start()
+
+    @hookimpl
+    def stage_progress(self, progress: StageProgress) -> None:
+        """Move the bars; without a terminal, a line per finished stage."""
+        self.forecast.see(progress)
+        self._warn_if_long()
+        where = f"task {progress.task + 1}/{self._tasks} {progress.stage}"
+        accuracy = progress.report.accuracy
+        note = f"accuracy {accuracy:.3f}" if accuracy is not None else ""
+        left = duration(self.forecast.left)
+        if self._bars is not None and self._run_bar is not None and self._stage_bar is not None:
+            self._bars.update(self._run_bar, completed=self.forecast.passed, note=f"ETA {left}")
+            self._bars.update(
+                self._stage_bar,
+                description=f"{where}, epoch {min(progress.epoch + 1, progress.epochs)}/{progress.epochs}",
+                completed=progress.epoch,
+                total=progress.epochs,
+                note=note,
+            )
+        elif progress.done:
+            epochs = "1 epoch" if progress.epoch == 1 else f"{progress.epoch} epochs"
+            spent = f"{epochs} in {progress.seconds:.1f} s"
+            self.console.print(escape(f"{where}: {spent}, {note or 'accuracy not measured'}, about {left} left"))
+
+    @hookimpl
+    def run_notice(self, message: str) -> None:
+        """A line of its own."""
+        self.console.print(escape(message))
+
+    @hookimpl
+    def run_finished(self, record: Record) -> None:
+        """Close the bars."""
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+        took = duration(record.seconds)
+        self.console.print(escape(f"{record.status} after {took}"))
+
+    def _warn_if_long(self) -> None:
+        left = self.forecast.left
+        if self._warned or left is None or self.forecast.measured < MEASURE_FOR:
+            return
+        if self.forecast.measured + left > LONG_RUN:
+            self._warned = True
+            advice = f"; --protocol {self.shorter} is shorter" if self.shorter else ""
+            self.console.print(escape(f"this run will take about {duration(left)} more{advice}; it goes on"))
+
+
+@contextmanager
+def step_bar(name: str, console: Console | None = None) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar of work in steps, on standard error where that is a terminal; nothing elsewhere.
+
+    Yields:
+        a function that is told the steps done, the steps in all (0: not known yet), and what comes next.
+    """
+    console = Console(stderr=True) if console is None else console
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    note = TextColumn("{task.fields[note]}", markup=False)
+    with Progress(*columns, note, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task(escape(name), total=None, note="")
+
+        def tell(done: int, total: int, what: str) -> None:
+            bars.update(bar, completed=done, total=total or None, note=printable(what)[:60], refresh=True)
+
+        yield tell

@@ -1,0 +1,47 @@
+"""The command that makes the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from seu_bench.cli.options import results_option
+
+
+@click.command()
+@results_option
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="The page [default: report.html in the folder of results].",
+)
+@click.option("--benchmark", default=None, help="Only this benchmark.")
+@click.option("--protocol", default=None, help="Only this protocol.")
+@click.option(
+    "--top", type=click.IntRange(1, 24), default=8, show_default=True, help="Configurations drawn in each group."
+)
+@click.option(
+    "--figures", type=click.IntRange(min=0), default=30, show_default=True, help="Figures in all groups together."
+)
+def report(
+    results: Path, output: Path | None, benchmark: str | None, protocol: str | None, top: int, figures: int
+) -> None:
+    """Make the report: one HTML page that needs no network, and its figures as PNG and SVG.
+
+    It is made from records alone, and can be made again at any time.
+    """
+    from seu_bench.cli.progress import step_bar
+    from seu_bench.results.report.plan import Limits
+    from seu_bench.results.report.writing import write_report
+
+    limits = Limits(configurations=top, figures=figures)
+    with step_bar("report") as tell:
+        written = write_report(results, output, benchmark, protocol, limits, tell)
+    click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})")
+    if written.figures:
+        click.echo(f"figures: {len(written.figures) // 2} in {written.figures[0].parent}, each as PNG and SVG")
+    for line in written.outside:
+        click.echo(f"  {line}")

@@ -1,0 +1,252 @@
+"""Records and leaderboards as tables for the terminal.
+
+Everything that comes from a record is shown literally, on one line and without control characters: rich is given
+texts and no markup. Tables hold within 80 columns, the width of an output that is no terminal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from seu_bench.config.options import format_option
+from seu_bench.metrics import METRIC_DEFINITIONS, RELATIVE, format_metric
+from seu_bench.results.labels import why_not_ranked
+from seu_bench.results.leaderboard.boards import LEGEND
+from seu_bench.results.reference import JOINT
+from seu_bench.utils.text import format_seconds, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+    from seu_bench.engine.run_states import RunState
+    from seu_bench.results.leaderboard.boards import Leaderboard
+    from seu_bench.results.record import Record
+
+#: Test tasks beside each other in a matrix; more go below.
+TASKS_ABREAST: Final = 10
+
+
+def matrix_table(record: Record) -> RenderableType:
+    """The accuracy matrix in percent: a row after each task learned, a column per task tested; ``-``: not measured.
+
+    More than :data:`TASKS_ABREAST` tasks are several tables, one below the other. Rows in which nothing was measured
+    are left out: ``joint`` has but the last one, an interrupted run none of the tasks that it did not learn.
+    """
+    from rich.console import Group
+
+    matrix = record.accuracy_matrix
+    measured = [row for row, values in enumerate(matrix) if any(value is not None for value in values)]
+    tasks = max([len(record.task_names), *[len(row) for row in matrix]])
+    tables = []
+    for first in range(0, tasks, TASKS_ABREAST):
+        columns = range(first, min(first + TASKS_ABREAST, tasks))
+        table = new_table("accuracy (%) on task ...", pad=0)
+        table.add_column("after learning", overflow="fold")
+        for task in columns:
+            table.add_column(str(task), justify="right", no_wrap=True)
+        for row in measured:
+            values = matrix[row]
+            name = f" {record.task_names[row]}" if row < len(record.task_names) else ""
+            cells = [values[task] if task < len(values) else None for task in columns]
+            shown = ["-" if value is None else f"{100 * value:.1f}" for value in cells]
+            table.add_row(literal(f"{row}{name}"), *shown)
+        tables.append(table)
+    return Group(*(tables if measured else ["no accuracy was measured"]))
+
+
+def metrics_table(record: Record) -> Table:
+    """The record's metrics: id, value, definition. Plugins' metrics come after those defined here."""
+    table = new_table("metrics")
+    table.add_column("metric", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("definition", overflow="fold")
+    known = [key for key in METRIC_DEFINITIONS if key in record.metrics]
+    for key in [*known, *sorted(set(record.metrics) - set(known))]:
+        definition = METRIC_DEFINITIONS.get(key, "")
+        table.add_row(literal(key), format_metric(key, record.metrics[key]), literal(definition))
+    return table
+
+
+def leaderboard_table(board: Leaderboard, most: int | None = None) -> RenderableType:
+    """A leaderboard: rank, configuration, seeds, mean ± standard deviation of what decides; its files have more.
+
+    Below are the intervals of what decides and what it cost, and, where there are runs of ``joint`` to compare with,
+    what they say: beside the first table's columns those would not hold in the width.
+
+    Args:
+        most: rows to show at the most; ``None``: all.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    told = [LEGEND, *board.views, f"data {board.data_fingerprint}", f"records: {board.records}"]
+    if most is not None and len(board.rows) > most:
+        told.insert(0, f"the best {most:,} of {len(board.rows):,} rows; the leaderboard's files and --format have all")
+    caption = Text("\n").join(literal(line) for line in [*told, *board.left_out])
+    if not board.rows:
+        return Group(literal(board.title), "no row is left", caption)
+    named = ["#", "configuration"]
+    cells = board.cells(("mixed_score", "acc", "forgetting", "params_total", "macs", "train_seconds"), most)
+    intervals = board.intervals(("mixed_score", "acc"), most)
+    headings = [board.heading(key) for key in ("mixed_score", "acc", "forgetting", "params_total")]
+    tables = [_board_table(board.title, [*named, "seeds", *headings], [row[:7] for row in cells])]
+    headings = [board.heading(key) for key in ("mixed_score", "acc", "macs", "train_seconds")]
+    rows = [[*interval, *row[7:]] for interval, row in zip(intervals, cells, strict=True)]
+    tables.append(_board_table("95 % confidence intervals of the means, and cost", [*named, *headings], rows))
+    if any(row.mean(key) is not None for row in board.rows for key in RELATIVE):
+        title = f"beside {JOINT}, one model trained on the whole stream at once"
+        metrics = ("acc", "percent_of_joint", "learning_acc", "intransigence")
+        headings = [board.heading(key) for key in metrics]
+        tables.append(_board_table(title, [*named, "seeds", *headings], board.cells(metrics, most)))
+    tables[-1].caption = caption
+    return Group(*[part for table in tables for part in ("", table)][1:])
+
+
+def _board_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = new_table(title, pad=0)
+    for heading in headings:
+        words = heading == "configuration"
+        # Numbers are never cut: it is the configuration that is folded where the space is short.
+        justify: Literal["left", "right"] = "left" if words else "right"
+        table.add_column(heading.replace(" (", "\n("), justify=justify, no_wrap=not words, overflow="fold")
+    for row in rows:
+        table.add_row(*[literal(cell) for cell in row])
+    return table
+
+
+def record_summary(record: Record) -> RenderableType:
+    """All that a reader of one run wants: what it was, its matrix, metrics, stages, genotypes, paths and choices."""
+    from rich.console import Group
+
+    parts: list[RenderableType] = [_header(record), "", matrix_table(record), "", metrics_table(record)]
+    if record.stages:
+        parts += ["", _stages_table(record)]
+    if record.genotypes is not None:
+        parts += ["", "genotypes"]
+        parts += [literal(f"- task {task}: {_genotype(found)}") for task, found in enumerate(record.genotypes)]
+    if record.paths is not None:
+        parts += ["", "paths (unit used in each layer)"]
+        parts += [f"- task {task}: {' '.join(map(str, path))}" for task, path in enumerate(record.paths)]
+    if record.choices is not None:
+        parts += ["", "choices (what was done in each layer)"]
+        parts += [literal(f"- task {task}: {', '.join(chosen)}") for task, chosen in enumerate(record.choices)]
+    if record.unit_tasks is not None:
+        parts += ["", "units (task that each was made for)"]
+        parts += [f"- layer {layer}: {' '.join(map(str, made))}" for layer, made in enumerate(record.unit_tasks)]
+    return Group(*parts)
+
+
+def _header(record: Record) -> Table:
+    from rich.table import Table
+
+    status = f"{record.status}: {record.error}" if record.error else record.status
+    data = "synthetic" if record.synthetic else record.data_fingerprint or "-"
+    environment = record.environment
+    versions = " ".join(f"{name} {version}" for name, version in sorted(environment.versions.items()))
+    lines = {
+        "run": record.run_id,
+        "status": status,
+        "ranked": f"no: {reason}" if (reason := why_not_ranked(record)) else "yes",
+        "benchmark": f"{record.benchmark}, version {record.benchmark_version}, protocol {record.protocol}"
+        + _options(record.benchmark_overrides),
+        "strategy": record.strategy + _options(record.options),
+        "searcher": record.searcher and record.searcher + _options(record.searcher_options),
+        "creator": record.creator and record.creator + _options(record.creator_options),
+        "seed": str(record.seed),
+        "data": data if record.limit is None else f"{data}, limited to {record.limit:,} images per split",
+        "task order": " ".join(map(str, record.task_order)),
+        "started": record.started,
+        "took": format_seconds(record.seconds),
+        "device": environment.device + (f", {environment.threads} threads" if environment.threads else ""),
+        "made with": " ".join(part for part in (versions, environment.platform) if part),
+        "revision": environment.git_revision,
+    }
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in lines.items():
+        if text:
+            table.add_row(name, literal(text))
+    return table
+
+
+def _stages_table(record: Record) -> Table:
+    table = new_table("stages")
+    for heading in ("task", "stage", "epochs", "time", "image passes"):
+        table.add_column(heading, justify="left" if heading == "stage" else "right", no_wrap=heading != "stage")
+    for stage in record.stages:
+        time = format_seconds(stage.seconds)
+        table.add_row(str(stage.task), literal(stage.name), str(stage.epochs), time, f"{stage.image_passes:,}")
+    table.add_section()
+    seconds = format_seconds(sum(stage.seconds for stage in record.stages))
+    table.add_row("all", "", "", seconds, f"{sum(stage.image_passes for stage in record.stages):,}")
+    return table
+
+
+def runs_table(runs: Sequence[RunState]) -> Table:
+    """Runs by id: state, tasks done, where the newest checkpoint stands, what happened."""
+    table = new_table(f"{len(runs)} run{'s' * (len(runs) != 1)}")
+    table.add_column("run", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    table.add_column("tasks", justify="right", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("checkpoint", overflow="fold")
+    table.add_column("", overflow="fold")
+    for run in runs:
+        record = run.record
+        tasks = f"{run.evaluated}/{len(record.task_names)}" if record else "-"
+        seconds = format_seconds(record.seconds) if record and record.seconds is not None else "-"
+        detail = str(run.holder) if run.holder else (run.detail or "").partition("\n")[0]
+        table.add_row(
+            literal(run.run_id),
+            run.state,
+            tasks,
+            seconds,
+            literal(str(run.position)) if run.position else "-",
+            literal(detail),
+        )
+    return table
+
+
+def wide_console() -> Console:
+    """Standard output; wide enough for tables where it is not a terminal."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def _options(options: Mapping[str, Any]) -> str:
+    # None means: as the protocol says.
+    shown = ", ".join(f"{key}={format_option(value)}" for key, value in sorted(options.items()) if value is not None)
+    return f" ({shown})" if shown else ""
+
+
+def _genotype(found: Mapping[str, Any] | None) -> str:
+    return "-" if found is None else json.dumps(found, ensure_ascii=False)
+
+
+def new_table(title: str, *, pad: int = 1) -> Table:
+    """An empty table in the style of all of them; the title is shown literally."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(
+        title=literal(title),
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, pad),
+        show_edge=False,
+    )
+
+
+def literal(text: str) -> Text:
+    """``text`` as it is: in a :class:`rich.text.Text` neither markup nor names of emojis mean anything."""
+    from rich.text import Text
+
+    return Text(printable(text))

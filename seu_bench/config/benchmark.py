@@ -1,0 +1,180 @@
+"""What a run is made of, as validated values: :class:`BenchmarkSpec`, :class:`ProtocolSpec` and :class:`RunSpec`.
+
+A benchmark is a TOML file (:mod:`seu_bench.config.benchmark_file` reads it): which data set, cut into tasks how, in
+which order, normalised how, and the named protocols that say for how long and with which hyper-parameters it is
+learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from seu_bench.config.options import Frozen
+from seu_bench.config.protocol import (
+    ProtocolSpec,
+)
+
+Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
+Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=60)]
+
+
+class InputSpec(Frozen):
+    """How raw 8-bit images become a network's input.
+
+    Constant zero padding comes first (in raw pixels), then division by 255, then ``(x - mean) / std`` per channel,
+    then a single grey channel is repeated to ``channels``.
+    """
+
+    mean: tuple[float, ...] | None = Field(None, description="per channel, of pixels in [0, 1]; computed if absent")
+    std: tuple[PositiveFloat, ...] | None = Field(None, description="per channel; computed if absent")
+    pad: NonNegativeInt = Field(0, description="zero pixels added on each side")
+    channels: PositiveInt | None = Field(None, description="repeat a grey image to so many channels")
+
+    @model_validator(mode="after")
+    def _together(self) -> InputSpec:
+        if (self.mean is None) != (self.std is None):
+            raise ValueError("mean and std go together: give both, or none to have them computed")
+        if self.mean is not None and self.std is not None and len(self.mean) != len(self.std):
+            raise ValueError("mean and std need the same number of channels")
+        return self
+
+
+class ClassSplit(Frozen):
+    """Tasks are groups of classes of one data set; labels are renumbered from 0 within a task."""
+
+    kind: Literal["classes"]
+    dataset: str
+    classes_per_task: PositiveInt | None = Field(None, description="consecutive classes per task")
+    groups: tuple[tuple[NonNegativeInt, ...], ...] | None = Field(None, description="classes of each task, in full")
+    order: Literal["shuffled", "fixed"] | tuple[NonNegativeInt, ...] = "shuffled"
+    validation: Fraction = 0.10
+    input: InputSpec = InputSpec()
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ClassSplit:
+        if (self.classes_per_task is None) == (self.groups is None):
+            raise ValueError("give either classes_per_task or groups")
+        if self.groups is not None:
+            flat = [label for group in self.groups for label in group]
+            if len(flat) != len(set(flat)) or not all(self.groups):
+                raise ValueError("groups must be non-empty and share no class")
+        return self
+
+
+class Permutation(Frozen):
+    """Every task is the whole data set with its pixels permuted, a different permutation per task."""
+
+    kind: Literal["permutation"]
+    dataset: str
+    tasks: Annotated[int, Field(ge=1, le=1000)] = 10
+    validation: Fraction = 0.10
+    input: InputSpec = InputSpec()
+
+
+class DatasetTask(Frozen):
+    """One task of :class:`DatasetSequence`: a data set of its own."""
+
+    dataset: str
+    classes: PositiveInt | None = Field(None, description="outputs of the head; the data set's classes if absent")
+    label_offset: NonNegativeInt = Field(0, description="subtracted from every label")
+    input: InputSpec = InputSpec()
+
+
+class DatasetSequence(Frozen):
+    """Every task is another data set."""
+
+    kind: Literal["datasets"]
+    tasks: Annotated[dict[str, DatasetTask], Field(min_length=1)]
+    order: tuple[str, ...] | Literal["shuffled"] | None = Field(
+        None, description="names of the tasks in order; the file's order if absent"
+    )
+    validation: Fraction = 0.10
+
+    @model_validator(mode="after")
+    def _known(self) -> DatasetSequence:
+        if isinstance(self.order, tuple) and sorted(self.order) != sorted(self.tasks):
+            raise ValueError(f"order must name each of {', '.join(self.tasks)} once")
+        return self
+
+
+StreamSpec: TypeAlias = Annotated[ClassSplit | Permutation | DatasetSequence, Field(discriminator="kind")]
+
+
+class FolderDefinition(Frozen):
+    """A folder of class folders of images; with sub-folders ``train`` and ``test``, or one that is split here."""
+
+    kind: Literal["folder"]
+    path: Path
+    size: PositiveInt | tuple[PositiveInt, PositiveInt] = Field(description="height and width of every image")
+    channels: Literal[1, 3] = 3
+    test_fraction: Fraction = Field(0.20, description="held out per class where there is no test folder")
+
+
+class NpzDefinition(Frozen):
+    """An ``.npz`` with ``images`` and ``labels``, or with ``x_train``, ``y_train``, ``x_test``, ``y_test``."""
+
+    kind: Literal["npz"]
+    path: Path
+    test_fraction: Fraction = Field(0.20, description="held out per class where the file has no test arrays")
+
+
+class TorchvisionDefinition(Frozen):
+    """Any classification set of ``torchvision.datasets`` by class name."""
+
+    kind: Literal["torchvision"]
+    class_name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
+    size: PositiveInt | tuple[PositiveInt, PositiveInt] | None = Field(None, description="resize every image to this")
+    channels: Literal[1, 3] | None = None
+    train: dict[str, Any] | None = Field(None, description="constructor arguments of the training set")
+    test: dict[str, Any] | None = Field(None, description="constructor arguments of the test set")
+    test_fraction: Fraction = Field(0.20, description="held out per class where the set has no test split")
+
+
+DatasetDefinition: TypeAlias = Annotated[
+    FolderDefinition | NpzDefinition | TorchvisionDefinition, Field(discriminator="kind")
+]
+
+
+class BenchmarkSpec(Frozen):
+    """What is learned, in which order."""
+
+    name: Name
+    version: PositiveInt = 1
+    summary: str = ""
+    citation: str = ""
+    default_protocol: str = "paper"
+    stream: StreamSpec
+    datasets: dict[Name, DatasetDefinition] = Field(default_factory=dict)
+    protocols: dict[Name, ProtocolSpec]
+
+    @model_validator(mode="after")
+    def _default_exists(self) -> BenchmarkSpec:
+        if self.default_protocol not in self.protocols:
+            raise ValueError(f"default_protocol {self.default_protocol!r} is not one of {', '.join(self.protocols)}")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """What makes two benchmarks the same: everything but texts, protocols and where the user's files lie."""
+        document = self.model_dump(mode="json", exclude={"summary", "citation", "protocols", "default_protocol"})
+        for definition in document["datasets"].values():
+            definition.pop("path", None)
+        return document
+
+
+class BenchmarkSource(Protocol):
+    """What ``register_benchmarks`` offers: something that can be loaded when it is needed."""
+
+    @property
+    def summary(self) -> str:
+        """One line that says what it is."""
+
+    def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
+        """The benchmark, with keys such as ``stream.validation`` replaced.
+
+        Raises:
+            SpecError: the file is missing or has faults.
+        """

@@ -1,0 +1,197 @@
+"""Benchmark files: TOML -> :class:`~seu_bench.config.benchmark.BenchmarkSpec`; all faults of a file at once."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from seu_bench.config.benchmark import BenchmarkSpec
+from seu_bench.config.options import did_you_mean, fault_line
+from seu_bench.errors import SpecError
+
+#: Where pydantic finds a fault.
+Place: TypeAlias = tuple[int | str, ...]
+
+#: The protocols that every benchmark has; a file's own tables are laid over these.
+STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
+    "paper": {"summary": "the published schedule"},
+    # The proportions of `paper`: search and creation twice as long as training, search in larger batches.
+    "half_day": {
+        "summary": "half a day on a 2-core computer, for three seeds of the paper's strategies on three benchmarks",
+        "images": {"train": 1000, "valid": 250, "test": 1000},
+        "training": {"epochs": 10, "batch_size": 32},
+        "search": {"epochs": 20, "batch_size": 64, "cells": 3, "channels": 8},
+        "creation": {"epochs": 20, "batch_size": 32},
+        "model": {"cells": 4, "channels": 12, "width": 0.5},
+    },
+    "quick": {
+        "summary": "minutes on a 2-core laptop",
+        "images": {"train": 400, "valid": 100, "test": 500},
+        "training": {"epochs": 8, "batch_size": 16},
+        "search": {"epochs": 6, "batch_size": 32, "cells": 3, "channels": 4},
+        "creation": {"epochs": 6, "batch_size": 16},
+        "model": {"cells": 3, "channels": 8, "width": 0.25},
+    },
+    "smoke": {
+        "summary": "seconds; for tests, never ranked",
+        "ranked": False,
+        "images": {"train": 64, "valid": 32, "test": 64},
+        "training": {"epochs": 2, "batch_size": 16},
+        "search": {"epochs": 2, "batch_size": 32, "cells": 3, "channels": 2},
+        "creation": {"epochs": 2, "batch_size": 16},
+        "model": {"cells": 3, "channels": 4, "width": 0.125},
+    },
+}
+
+
+@dataclass(frozen=True)
+class BenchmarkFile:
+    """A benchmark in a TOML file."""
+
+    path: Path
+
+    @property
+    def summary(self) -> str:
+        """The file's own one line."""
+        return str(self._document().get("summary", ""))
+
+    def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
+        """Read, complete and validate the file.
+
+        Args:
+            overrides: dotted keys and their values, e.g. ``{"stream.validation": 0.15}``.
+
+        Raises:
+            SpecError: the file is missing, is not TOML, or has faults; all faults are listed.
+        """
+        document = self._document()
+        faults: list[str] = []
+        for key, value in (overrides or {}).items():
+            _replace(document, key, value, faults)
+        own = document.get("protocols", {})
+        if isinstance(own, dict):
+            document["protocols"] = merged(STANDARD_PROTOCOLS, own)
+        for definition in _tables(document.get("datasets")):
+            path = definition.get("path")
+            if isinstance(path, str):
+                try:
+                    definition["path"] = str((self.path.parent / Path(path).expanduser()).resolve())
+                except (OSError, RuntimeError, ValueError) as error:  # e.g. a null character, or "~nobody"
+                    faults.append(f"datasets: path {path!r:.100} cannot be a path: {error}")
+        spec = _validated(document, faults)
+        if faults or spec is None:
+            count = f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
+            raise SpecError(
+                f"the benchmark file has {count}",
+                faults=faults,
+                where=str(self.path),
+                remedy="docs/benchmarks.md describes every key",
+            )
+        return spec
+
+    def _document(self) -> dict[str, Any]:
+        try:
+            return tomllib.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise SpecError(
+                "the benchmark file does not exist",
+                where=str(self.path),
+                remedy="check the path; benchmarks known by name: seu-bench list benchmarks",
+            ) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpecError(
+                f"the benchmark file cannot be read: {error}",
+                where=str(self.path),
+                remedy="give a TOML file in UTF-8 that you may read; docs/benchmarks.md describes it",
+            ) from error
+        except (ValueError, RecursionError) as error:  # numbers of thousands of digits and deep nesting, too
+            raise SpecError(
+                f"the benchmark file is not TOML: {error}", where=str(self.path), remedy="see https://toml.io"
+            ) from error
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with ``over`` laid over it, tables merged key by key; neither is changed."""
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        result[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def _validated(document: dict[str, Any], faults: list[str]) -> BenchmarkSpec | None:
+    """The benchmark that ``document`` describes, or ``None`` and all its ``faults``.
+
+    Rules between keys are checked only where each key is right. So what is wrong is taken out and the rest looked at
+    again, until nothing new is found.
+    """
+    document = copy.deepcopy(document)
+    taken_out: set[Place] = set()
+    while True:
+        try:
+            spec = BenchmarkSpec.model_validate(document)
+        except ValidationError as error:
+            found = [fault for fault in error.errors(include_url=False) if not _ours(fault, taken_out)]
+        else:
+            return None if faults else spec
+        faults += [line for line in map(fault_line, found) if line not in faults]
+        wrong = [fault["loc"] for fault in found if fault["type"] not in ("missing", "value_error")]
+        removed = [place for place in wrong if _take_out(document, place)]
+        if not removed:
+            return None
+        taken_out.update(removed)
+
+
+def _ours(fault: ErrorDetails, taken_out: set[Place]) -> bool:
+    """Whether a fault is there only because its key, or one that its rule names, was taken out."""
+    place = fault["loc"]
+    if fault["type"] == "value_error":
+        return any(key[: len(place)] == place and str(key[-1]) in fault["msg"] for key in taken_out)
+    return place in taken_out
+
+
+def _take_out(document: dict[str, Any], place: Place) -> bool:
+    """Remove the key at ``place``; parts of it that are no keys are pydantic's names for kinds of tables."""
+    table: Any = document
+    owner: dict[str, Any] | None = None
+    last = ""
+    for part in place:
+        if isinstance(table, dict) and part in table:
+            owner, last, table = table, str(part), table[part]
+    if owner is None:
+        return False
+    del owner[last]
+    return True
+
+
+def _replace(document: dict[str, Any], key: str, value: Any, faults: list[str]) -> None:
+    """Set a dotted ``key`` whose first part the file or the schema knows; pydantic judges the rest."""
+    *path, last = key.split(".")
+    top = path[0] if path else last
+    if top not in BenchmarkSpec.model_fields:
+        faults.append(f"benchmark.{key}: no such key{did_you_mean(top, BenchmarkSpec.model_fields)}")
+        return
+    table = document
+    for part in path:
+        below = table.setdefault(part, {})
+        if not isinstance(below, dict):
+            faults.append(f"benchmark.{key}: {part!r} is not a table")
+            return
+        table = below
+    table[last] = value
+
+
+def _tables(value: object) -> list[dict[str, Any]]:
+    return [item for item in value.values() if isinstance(item, dict)] if isinstance(value, dict) else []
+
+
+def names_a_file(benchmark: str) -> bool:
+    """Whether a benchmark was given by the path of its file."""
+    return benchmark.endswith(".toml") or "/" in benchmark or "\\" in benchmark

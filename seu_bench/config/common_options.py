@@ -1,0 +1,46 @@
+"""Options that strategies have in common: derive a strategy's own from these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from seu_bench.config.protocol import ScheduleOptions
+
+
+class TrainingOptions(ScheduleOptions):
+    """Options of the training stage of :class:`~seu_bench.training.strategy.StagedStrategy`."""
+
+    lr_schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate over the epochs of a task")
+
+
+class SelectingOptions(TrainingOptions):
+    """Options of a strategy that can select weights on validation images."""
+
+    restore: Literal["best_valid", "last"] = Field(
+        "best_valid", description="weights kept after a task: lowest validation loss, or the last"
+    )
+
+
+class WidthOptions(TrainingOptions):
+    """Options of a strategy on a network of fixed shape whose hidden layers can be made narrower or wider."""
+
+    width: PositiveFloat | None = Field(None, description="factor of the widths of the network's hidden layers")
+
+
+class BackboneOptions(WidthOptions):
+    """Options of a strategy that takes any backbone."""
+
+    backbone: str = Field("alexnet", description="network below the heads (seu-bench list backbones)")
+
+
+#: Fewer than three cells have no place for two reductions.
+Cells: TypeAlias = Annotated[int, Field(ge=3)]
+
+
+class NetworkOptions(ScheduleOptions):
+    """Options of a searcher that builds networks of the protocol's search size, and trains them or not."""
+
+    cells: Cells | None = Field(None, description="cells of the proxy network")
+    channels: PositiveInt | None = Field(None, description="initial channels of the proxy network")

@@ -1,0 +1,183 @@
+"""Options: typed, documented, set by ``-o key=value``.
+
+A plugin declares its options as a subclass of :class:`Options`; the fields' types, defaults and descriptions are all
+that the command line, the record and ``seu-bench list`` need.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic_core import ErrorDetails
+
+from seu_bench.errors import OptionError
+from seu_bench.utils.text import printable
+
+#: Prefixes of ``-o`` keys that address something else than the strategy.
+PREFIXES = ("searcher", "creator", "benchmark")
+
+
+class Frozen(BaseModel):
+    """A validated value object: unknown keys and infinite numbers are faults, nothing can be changed afterwards."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+
+class Options(Frozen):
+    """Base of every plugin's options. ``None`` means: as the benchmark's protocol says."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        # pydantic takes true for 1.
+        field = cls.model_fields[info.field_name or ""]
+        if isinstance(value, bool) and not _takes_truth(field.annotation):
+            raise ValueError("Input should not be true or false")
+        return value
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+def parse_value(text: str) -> Any:
+    """``text`` as a TOML value where it is one (numbers, true, lists, ...), otherwise as the text itself."""
+    try:
+        document = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):  # TOMLDecodeError, thousands of digits, deep nesting
+        return text
+    return document["value"] if len(document) == 1 else text
+
+
+def parse_assignments(assignments: Iterable[str], flag: str = "-o") -> dict[str, Any]:
+    """``["epochs=3", "searcher.alpha=0.1"]`` as ``{"epochs": 3, "searcher.alpha": 0.1}``.
+
+    Args:
+        flag: what they were given with, for messages.
+
+    Raises:
+        OptionError: an assignment has no ``=`` or no key, or a key is given twice.
+    """
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        key = key.strip()
+        if not separator or not key:
+            raise OptionError(f"{flag} {assignment!r} is not an assignment", remedy=f"write it as {flag} key=value")
+        if key in values:
+            raise OptionError(f"option {key!r} is given twice", remedy="give it once")
+        values[key] = parse_value(text.strip())
+    return values
+
+
+def split_by_prefix(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Sort options by whom they address: ``""`` is the strategy, the others are :data:`PREFIXES`."""
+    parts: dict[str, dict[str, Any]] = {"": {}, **{prefix: {} for prefix in PREFIXES}}
+    for key, value in values.items():
+        prefix, dot, rest = key.partition(".")
+        if dot and prefix in PREFIXES:
+            parts[prefix][rest] = value
+        else:
+            parts[""][key] = value
+    return parts
+
+
+def fault_lines(error: ValidationError, prefix: str = "") -> list[str]:
+    """Every fault of a pydantic error as ``place: message``, one line each."""
+    return [fault_line(fault, prefix) for fault in error.errors(include_url=False, include_context=False)]
+
+
+def fault_line(fault: ErrorDetails, prefix: str = "") -> str:
+    """One fault of a pydantic error as ``place: message``."""
+    place = prefix + ".".join(str(part) for part in fault["loc"])
+    given = "" if fault["type"] == "missing" else f" (given: {fault['input']!r})"
+    if len(given) > 100:
+        given = ""
+    return f"{place}: {fault['msg']}{given}" if place else fault["msg"]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)``, or nothing where no known name is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def build_options(model: type[OptionsT], owner: str, *layers: Mapping[str, Any]) -> OptionsT:
+    """Validate options from several layers, later ones winning.
+
+    Args:
+        model: the options' class.
+        owner: whose options they are, for messages, e.g. ``strategy 'seu'``.
+        layers: values by name: the protocol's, then the user's.
+
+    Raises:
+        OptionError: unknown names or values of the wrong type; all are listed.
+    """
+    values: dict[str, Any] = {}
+    for layer in layers:
+        values |= layer
+    known = sorted(model.model_fields)
+    faults = [f"{key!r} is not an option{did_you_mean(key, known)}" for key in values if key not in known]
+    try:
+        options = model.model_validate({key: value for key, value in values.items() if key in known})
+    except ValidationError as error:
+        faults += fault_lines(error)
+    if faults:
+        raise OptionError(
+            f"options of {owner} do not fit: " + "; ".join(faults),
+            where=owner,
+            remedy=f"the options of {owner} are: {', '.join(known) or 'none'}",
+        )
+    return options
+
+
+def describe_options(model: type[Options]) -> Sequence[dict[str, Any]]:
+    """Name, type, default and help of every option, for ``seu-bench list``."""
+    schema = model.model_json_schema(mode="serialization").get("properties", {})
+    return [
+        {
+            "name": name,
+            "default": field.get_default(call_default_factory=True) if not field.is_required() else None,
+            "help": field.description or "",
+            "choices": _choices(schema.get(name, {})),
+        }
+        for name, field in model.model_fields.items()
+    ]
+
+
+def option_lines(model: type[Options]) -> list[str]:
+    """Every option as ``name = default  help``, in columns; ``...``: not set, mostly as the protocol says."""
+    rows = []
+    for option in describe_options(model):
+        default, choices = option["default"], option["choices"]
+        shown = "..." if default is None else json.dumps(default)
+        others = f" [{', '.join(map(str, choices))}]" if choices else ""
+        rows.append((f"{option['name']} = {shown}", f"{option['help']}{others}"))
+    width = max((len(name) for name, _ in rows), default=0)
+    return [f"{name:<{width}}  {text}" for name, text in rows]
+
+
+def _takes_truth(annotation: Any) -> bool:
+    return (
+        annotation in (bool, Any)
+        or isinstance(annotation, bool)
+        or any(_takes_truth(part) for part in get_args(annotation))
+    )
+
+
+def _choices(schema: Mapping[str, Any]) -> list[Any]:
+    found = list(schema.get("enum", ()))
+    for alternative in schema.get("anyOf", ()):
+        found += alternative.get("enum", ())
+    return found
+
+
+def format_option(value: Any) -> str:
+    """An option's value as it could be given with ``-o``: text bare where it would be read back as text."""
+    if isinstance(value, str) and value and printable(value) == value and parse_value(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

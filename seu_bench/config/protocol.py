@@ -1,0 +1,100 @@
+"""Protocols: for how long and with which hyper-parameters a benchmark is learned."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from seu_bench.config.options import Frozen, Options
+
+
+class Schedule(Frozen):
+    """One stage's optimisation: SGD with momentum, learning rate by cosine from ``learning_rate`` to
+    ``min_learning_rate`` over the epochs (the paper's, section III)."""
+
+    epochs: PositiveInt = 50
+    batch_size: PositiveInt = 128
+    learning_rate: PositiveFloat = 0.025
+    min_learning_rate: NonNegativeFloat = 0.0
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    weight_decay: NonNegativeFloat = 3e-4
+    clip_norm: PositiveFloat | None = 5.0
+
+
+class SearchSchedule(Schedule):
+    """The search for an extension unit on a small proxy network."""
+
+    epochs: PositiveInt = 100
+    batch_size: PositiveInt = 512
+    min_learning_rate: NonNegativeFloat = 1e-3
+    cells: Annotated[int, Field(ge=3)] = 4
+    channels: PositiveInt = 16
+
+
+class CreationSchedule(Schedule):
+    """The choice of a unit in each layer; ``old_unit_epochs`` is the epoch count that old units start with."""
+
+    epochs: PositiveInt = 100
+    min_learning_rate: NonNegativeFloat = 1e-3
+    old_unit_epochs: NonNegativeInt = 30
+
+
+ScheduleT = TypeVar("ScheduleT", bound=Schedule)
+
+
+class ScheduleOptions(Options):
+    """Base of the options of whatever trains: parts of the protocol's schedule that a user may replace."""
+
+    epochs: PositiveInt | None = Field(None, description="epochs of the stage")
+    batch_size: PositiveInt | None = Field(None, description="images per training batch")
+    learning_rate: PositiveFloat | None = Field(None, description="learning rate of the first epoch")
+    min_learning_rate: NonNegativeFloat | None = Field(None, description="where the cosine schedule ends")
+    momentum: Annotated[float, Field(ge=0, lt=1)] | None = Field(None, description="momentum of SGD")
+    weight_decay: NonNegativeFloat | None = Field(None, description="weight decay of SGD")
+    clip_norm: PositiveFloat | None = Field(None, description="largest norm of the gradient")
+
+    def applied_to(self, schedule: ScheduleT) -> ScheduleT:
+        """``schedule`` with what is set here in place of its own."""
+        values = {name: getattr(self, name, None) for name in type(schedule).model_fields}
+        return schedule.model_copy(update={name: value for name, value in values.items() if value is not None})
+
+
+class ModelSize(Frozen):
+    """Sizes of networks: cells and initial channels of the super model, width of fixed backbones."""
+
+    cells: Annotated[int, Field(ge=3)] = 6
+    channels: PositiveInt = 36
+    width: PositiveFloat = Field(1.0, description="factor of the hidden widths of fixed backbones")
+
+
+class ImageLimits(Frozen):
+    """At most so many images per task; ``None`` is all of them."""
+
+    train: PositiveInt | None = None
+    valid: PositiveInt | None = None
+    test: PositiveInt | None = None
+
+    def lowered_to(self, limit: int | None) -> ImageLimits:
+        """These limits, none of them above ``limit``."""
+        if limit is None:
+            return self
+        return ImageLimits(
+            **{name: limit if value is None else min(value, limit) for name, value in self.model_dump().items()}
+        )
+
+
+class ProtocolSpec(Frozen):
+    """For how long, with which hyper-parameters and on how many images a benchmark is learned."""
+
+    summary: str = ""
+    ranked: bool = Field(True, description="whether its records enter leaderboards")
+    images: ImageLimits = ImageLimits()
+    eval_batch_size: PositiveInt = 512
+    training: Schedule = Schedule()
+    search: SearchSchedule = SearchSchedule()
+    creation: CreationSchedule = CreationSchedule()
+    model: ModelSize = ModelSize()
+    strategies: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options by strategy")
+    searchers: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options by searcher")
+    creators: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options by creator")

@@ -1,0 +1,189 @@
+"""A task's images in memory, gathered in whole batches by index.
+
+:class:`TaskImages` is what searchers, creators and stages train on. :class:`TaskDataset` is the same as an Avalanche
+data set: Avalanche's own plugins, which build a ``DataLoader`` of their own (EWC's Fisher pass, GEM's memory), get
+whole batches from it too, through ``__getitems__`` and a collate function that passes batches on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import torch
+from avalanche.benchmarks.utils import AvalancheDataset, ConstantSequence, TaskLabels
+from avalanche.benchmarks.utils.data_attribute import DataAttribute
+from avalanche.benchmarks.utils.utils import TaskSet
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from seu_bench.data.images import TaskImages, batch_bounds
+from seu_bench.errors import RunError
+
+
+class Batch(Sequence[tuple[Tensor, Tensor, Tensor]]):
+    """Images, labels and task labels of many images at once: what :class:`TaskDataset` hands to a ``DataLoader``.
+
+    :func:`collate` takes the tensors whole; to torch's own collate function, which some of Avalanche's strategies
+    leave in place, it is a sequence of ``(x, y, t)``.
+    """
+
+    def __init__(self, images: Tensor, labels: Tensor, tasks: Tensor) -> None:
+        self.tensors = [images, labels, tasks]
+
+    def __len__(self) -> int:
+        return len(self.tensors[1])
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, Tensor]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Batch: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[Tensor, Tensor, Tensor] | Batch:
+        images, labels, tasks = self.tensors
+        if isinstance(index, slice):
+            return Batch(images[index], labels[index], tasks[index])
+        return images[index], labels[index], tasks[index]
+
+
+class _Rows(Dataset[tuple[Tensor, Tensor]]):
+    """:class:`TaskImages` under torch's single-image protocol, for code that asks image by image."""
+
+    def __init__(self, images: TaskImages) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, position: int) -> tuple[Tensor, Tensor]:
+        images, labels = self.images.gather(torch.tensor([int(position)], device=self.images.device))
+        return images[0], labels[0]
+
+
+class TaskDataset(AvalancheDataset[Any]):
+    """An Avalanche data set over :class:`TaskImages` that can be gathered in whole batches."""
+
+    @classmethod
+    def of(cls, images: TaskImages) -> TaskDataset:
+        """The data set of ``images``, with Avalanche's ``targets`` and ``targets_task_labels``."""
+        targets = DataAttribute(images.labels.tolist(), name="targets")
+        tasks = TaskLabels(ConstantSequence(images.task, len(images)))
+        return cls([_Rows(images)], data_attributes=[targets, tasks], collate_fn=collate)
+
+    @property
+    def task_set(self) -> TaskSet[TaskDataset]:
+        """The images of each task, as Avalanche's classification data sets have it."""
+        return TaskSet(self)
+
+    @property
+    def is_one_task(self) -> bool:
+        """Whether all images come from one split of one task."""
+        return len(self._flat_data._datasets) == 1
+
+    def __getitems__(self, positions: Sequence[int] | Tensor) -> Batch:
+        """``[x, y, t]`` of all ``positions`` at once."""
+        wanted = self._rows_of(torch.as_tensor(positions, dtype=torch.int64))
+        parts: list[tuple[Tensor, Tensor, Tensor]] = []
+        places: list[Tensor] = []
+        ends = torch.as_tensor(self._flat_data._cumulative_sizes, dtype=torch.int64)
+        which = torch.searchsorted(ends, wanted, right=True)
+        for index, dataset in enumerate(self._flat_data._datasets):
+            here = (which == index).nonzero().flatten()
+            if not len(here):
+                continue
+            images: TaskImages = dataset.images
+            local = wanted[here] - (int(ends[index - 1]) if index else 0)
+            x, y = images.gather(local.to(images.device))
+            parts.append((x, y, torch.full((len(here),), images.task)))
+            places.append(here)
+        if len(parts) == 1:
+            return Batch(*parts[0])
+        back = torch.cat(places).argsort()
+        return Batch(*(torch.cat(tensors)[back.to(tensors[0].device)] for tensors in zip(*parts, strict=True)))
+
+    def _rows_of(self, positions: Tensor) -> Tensor:
+        """Positions in this data set as positions in the concatenation of what it is a subset of."""
+        indices = self._flat_data._indices
+        if indices is None:
+            return positions
+        known: tuple[object, Tensor] | None = getattr(self, "_indices_as_tensor", None)
+        if known is None or known[0] is not indices:
+            known = (indices, torch.as_tensor(list(indices), dtype=torch.int64))
+            self._indices_as_tensor = known
+        return known[1][positions]
+
+
+def collate(items: Any) -> list[Tensor]:
+    """``[x, y, t]``: a whole batch as it is; images that came one by one, which is all that ``ConcatDataset`` knows,
+    are stacked."""
+    if isinstance(items, Batch):
+        return items.tensors
+    return [torch.stack([torch.as_tensor(value) for value in column]) for column in zip(*items, strict=True)]
+
+
+def task_images(dataset: Any, task: int, device: torch.device) -> TaskImages:
+    """The images of any Avalanche data set of ``(x, y, ...)`` items as :class:`TaskImages`.
+
+    Ours are taken as they are. Others, a plain Avalanche benchmark's, are read into memory at each call; their current
+    transforms are applied then, so random augmentation is drawn once per call.
+
+    Raises:
+        RunError: it has images of several tasks, which would all be taken for one task's.
+    """
+    tasks = getattr(getattr(dataset, "targets_task_labels", None), "uniques", ())
+    if len(tasks) > 1:
+        raise RunError(
+            f"the data set for task {task} has images of {len(tasks)} tasks",
+            remedy="give it task by task, or let the strategy make a loader of its own for it (MixedLoader)",
+        )
+    if isinstance(dataset, TaskDataset) and dataset.is_one_task:
+        rows = dataset._flat_data._datasets[0]
+        indices = dataset._flat_data._indices
+        images: TaskImages = rows.images
+        if indices is not None:
+            images = images.subset(torch.as_tensor(list(indices), dtype=torch.int64, device=images.device))
+        return images.to(device)
+    items = [dataset[index] for index in range(len(dataset))]
+    store = torch.stack([torch.as_tensor(item[0], dtype=torch.float32) for item in items])
+    labels = torch.tensor([int(item[1]) for item in items])
+    return TaskImages(store, torch.arange(len(items)), labels, task, store.shape[1]).to(device)
+
+
+class BatchLoader:
+    """Batches ``[x, y, t]`` of a :class:`TaskImages` for an Avalanche strategy; a new order for each iteration.
+
+    ``t`` stays on the CPU and is uniform, so that choosing the head costs no synchronisation with an accelerator.
+    """
+
+    def __init__(self, images: TaskImages, batch_size: int, *, shuffle: bool) -> None:
+        self.images = images
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+
+    def __len__(self) -> int:
+        return len(batch_bounds(len(self.images), self.batch_size, join=self.shuffle))
+
+    def __iter__(self) -> Iterator[list[Tensor]]:
+        task = torch.tensor([self.images.task])
+        for x, y in self.images.batches(self.batch_size, shuffle=self.shuffle):
+            yield [x, y, task.expand(len(y))]
+
+
+class MixedLoader:
+    """Batches ``[x, y, t]`` of any data set of several tasks, shuffled; a new order for each iteration."""
+
+    def __init__(self, dataset: Any, batch_size: int) -> None:
+        self.dataset = dataset
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        return len(batch_bounds(len(self.dataset), self.batch_size, join=True))
+
+    def __iter__(self) -> Iterator[list[Tensor]]:
+        order = torch.randperm(len(self.dataset))
+        for start, stop in batch_bounds(len(order), self.batch_size, join=True):
+            if isinstance(self.dataset, TaskDataset):
+                yield self.dataset.__getitems__(order[start:stop]).tensors
+            else:
+                yield collate([self.dataset[position] for position in order[start:stop].tolist()])

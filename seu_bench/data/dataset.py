@@ -1,0 +1,116 @@
+"""What a data set is to seu-bench: 8-bit images and labels in memory, described before and checksummed after loading.
+
+NumPy only: a source of data need not know torch. :mod:`seu_bench.data.streams` makes tensors and tasks of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Images: TypeAlias = NDArray[np.uint8]
+Labels: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What is known of a data set without its files.
+
+    Attributes:
+        classes: number of labels, i.e. one more than the greatest label.
+        train: images in the training set (validation is carved from it).
+        test: images in the test set.
+        train_per_class, test_per_class: images of each class, where known; otherwise they are taken to be balanced.
+    """
+
+    name: str
+    channels: int
+    height: int
+    width: int
+    classes: int
+    train: int
+    test: int
+    train_per_class: tuple[int, ...] | None = None
+    test_per_class: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class RawSplit:
+    """Images ``[N, C, H, W]`` of 8 bits and labels ``[N]``."""
+
+    images: Images
+    labels: Labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class RawDataset:
+    """A data set in memory, as its files have it: no padding, no normalisation."""
+
+    info: DatasetInfo
+    train: RawSplit
+    test: RawSplit
+
+    def checksum(self) -> str:
+        """SHA-256 over shapes, images and labels of both splits."""
+        digest = hashlib.sha256()
+        for split in (self.train, self.test):
+            for array in (split.images, split.labels):
+                digest.update(str((array.shape, array.dtype.str)).encode())
+                digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+
+Status: TypeAlias = Literal["embedded", "whole", "absent", "incomplete", "damaged"]
+
+
+@dataclass(frozen=True)
+class DatasetState:
+    """Whether a data set can be used.
+
+    Attributes:
+        where: the folder or file that was looked in; ``None`` for embedded sets.
+        bytes: size on disk of what is there.
+        detail: which file is missing or damaged, in words.
+    """
+
+    status: Status
+    where: Path | None = None
+    bytes: int | None = None
+    detail: str = ""
+
+
+class DatasetSource(Protocol):
+    """A data set that can be described, looked for, fetched and loaded."""
+
+    @property
+    def summary(self) -> str:
+        """One line that says what it is."""
+
+    def info(self, root: Path | None) -> DatasetInfo:
+        """Shape and sizes, without the files where they are known."""
+
+    def state(self, root: Path | None) -> DatasetState:
+        """Whether it can be used; looks, and changes nothing."""
+
+    def load(self, root: Path | None) -> RawDataset:
+        """Read it into memory.
+
+        Raises:
+            DataMissingError: it is not there; the message has the folder and the command that fetches it.
+            DataCorruptError: a file is not what it should be.
+        """
+
+    def fetch(self, root: Path) -> None:
+        """Download it below ``root`` and check it.
+
+        Raises:
+            DataError: it cannot be had.
+        """

@@ -1,0 +1,141 @@
+"""Images of a task: batches gathered by index from a store that tasks share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class SampleIds:
+    """Which images these are, for whoever keeps something about each image of a split.
+
+    Attributes:
+        owner: who numbered the split's images.
+        numbers: ``[n]`` int64 on the CPU, one for each image.
+    """
+
+    owner: object
+    numbers: Tensor
+
+
+def tag_batch(images: Tensor, slots: SampleIds) -> Tensor:
+    """``images`` themselves, from now on known to :func:`sample_ids_of`: batches reach models as plain tensors, through
+    strategies, creators and Avalanche alike, and this is how a model can tell which images they are."""
+    if not images.is_inference():  # of those torch does not know whether they were changed
+        images._seu_bench_slots = (slots, images._version)  # type: ignore[attr-defined]
+    return images
+
+
+def sample_ids_of(images: Tensor) -> SampleIds | None:
+    """What :func:`mark` said of this very tensor; ``None`` if nothing, or if it was changed in place since then."""
+    found: tuple[SampleIds, int] | None = getattr(images, "_seu_bench_slots", None)
+    return found[0] if found is not None and found[1] == images._version else None
+
+
+@dataclass(frozen=True)
+class TaskImages:
+    """Images of one split of one task: rows of a store that tasks share.
+
+    Attributes:
+        store: normalised float32 images ``[N, C, H, W]`` of the whole data set, on the run's device.
+        rows: ``[n]`` int64, which of them are this split's, in its order.
+        labels: ``[n]`` int64, numbered from 0 within the task.
+        task: 0-based position of the task in the stream.
+        permutation: ``[C*H*W]`` int64, the order in which this task sees the pixels.
+        channels: a store of one channel is repeated to so many.
+        slots: who these images are; batches of them are marked so.
+    """
+
+    store: Tensor
+    rows: Tensor
+    labels: Tensor
+    task: int
+    channels: int
+    permutation: Tensor | None = None
+    slots: SampleIds | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the images are."""
+        return self.store.device
+
+    def gather(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Images ``[b, C, H, W]`` and labels ``[b]`` at ``positions`` of this split, which may be on the CPU."""
+        return self._gather(positions.to(self.device), positions)
+
+    def _gather(self, positions: Tensor, same: Tensor) -> tuple[Tensor, Tensor]:
+        """Args:
+        positions: on the device.
+        same: the same, on the CPU if they were there before.
+        """
+        images = self.store.index_select(0, self.rows.index_select(0, positions))
+        if self.permutation is not None:
+            images = images.flatten(1).index_select(1, self.permutation).view_as(images)
+        if images.shape[1] != self.channels:
+            images = images.expand(-1, self.channels, -1, -1).contiguous()
+        if self.slots is not None:
+            tag_batch(images, SampleIds(self.slots.owner, self.slots.numbers[same.cpu()]))
+        return images, self.labels.index_select(0, positions)
+
+    def part(self, start: int, stop: int) -> TaskImages:
+        """The images at positions ``start`` to ``stop`` (exclusive)."""
+        return self._some(slice(start, stop))
+
+    def halves(self) -> tuple[TaskImages, TaskImages]:
+        """First and second half by position (paper, section II-E: weights train on the first, accuracy
+        comes from the second)."""
+        middle = len(self) // 2
+        return self.part(0, middle), self.part(middle, len(self))
+
+    def subset(self, positions: Tensor) -> TaskImages:
+        """The images at ``positions``, in that order."""
+        return self._some(positions)
+
+    def _some(self, which: slice | Tensor) -> TaskImages:
+        slots = self.slots
+        if slots is not None:
+            slots = SampleIds(slots.owner, slots.numbers[which if isinstance(which, slice) else which.cpu()])
+        return replace(self, rows=self.rows[which], labels=self.labels[which], slots=slots)
+
+    def to(self, device: torch.device) -> TaskImages:
+        """The same on another device."""
+        if self.device == device:
+            return self
+        permutation = None if self.permutation is None else self.permutation.to(device)
+        return replace(
+            self,
+            store=self.store.to(device),
+            rows=self.rows.to(device),
+            labels=self.labels.to(device),
+            permutation=permutation,
+        )
+
+    def batches(self, size: int, *, shuffle: bool) -> Iterator[tuple[Tensor, Tensor]]:
+        """All images once, in batches; shuffled by torch's global generator.
+
+        A single image left over joins the batch before it: BatchNorm cannot be trained on one image.
+        """
+        count = len(self)
+        order = torch.randperm(count) if shuffle else torch.arange(count)
+        here = order.to(self.device)
+        for start, stop in batch_bounds(count, size, join=shuffle):
+            yield self._gather(here[start:stop], order[start:stop])
+
+
+def batch_bounds(count: int, size: int, *, join: bool) -> list[tuple[int, int]]:
+    """Where the batches of ``count`` images begin and end.
+
+    Args:
+        join: whether a single image left over joins the batch before it: BatchNorm cannot be trained on one image.
+    """
+    starts = list(range(0, count, size))
+    if join and len(starts) > 1 and count - starts[-1] == 1:
+        starts.pop()
+    return list(zip(starts, [*starts[1:], count][: len(starts)], strict=True))

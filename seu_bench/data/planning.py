@@ -1,0 +1,216 @@
+"""BenchmarkSpec + seed -> which tasks, in which order, of which size; without data and without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seu_bench.config.benchmark import BenchmarkSpec, ClassSplit, DatasetSequence, InputSpec, Permutation
+from seu_bench.config.protocol import ImageLimits
+from seu_bench.data.dataset import DatasetInfo
+from seu_bench.errors import RequestError
+
+if TYPE_CHECKING:
+    from seu_bench.data.dataset import DatasetInfo
+
+
+@dataclass(frozen=True)
+class TaskPart:
+    """Which part of which data set a task is.
+
+    Attributes:
+        index: the benchmark's own index of the task.
+        classes: the labels that belong to it; ``None`` for all.
+        label_offset: subtracted from labels where ``classes`` is ``None``; otherwise they are numbered by position.
+        head: outputs of its head.
+        permutation_seed: of the order in which it sees the pixels; ``None`` for the natural one.
+    """
+
+    name: str
+    index: int
+    dataset: str
+    input: InputSpec
+    classes: tuple[int, ...] | None
+    label_offset: int
+    head: int
+    permutation_seed: int | None = None
+
+
+def shuffled(count: int, seed: int) -> NDArray[np.int64]:
+    """``0 .. count-1`` shuffled by NumPy's legacy generator; equals ``sklearn.utils.shuffle`` (published code)."""
+    order = np.arange(count, dtype=np.int64)
+    np.random.RandomState(seed % 2**32).shuffle(order)
+    return order
+
+
+def dataset_names(spec: BenchmarkSpec) -> tuple[str, ...]:
+    """The data sets that a benchmark names, each once."""
+    if isinstance(spec.stream, DatasetSequence):
+        return tuple(dict.fromkeys(task.dataset for task in spec.stream.tasks.values()))
+    return (spec.stream.dataset,)
+
+
+def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: int) -> list[TaskPart]:
+    """The tasks of a benchmark in the order in which ``seed`` learns them.
+
+    Raises:
+        RequestError: the benchmark names classes that the data set has not.
+    """
+    stream = spec.stream
+    if isinstance(stream, ClassSplit):
+        return _class_tasks(spec, stream, infos[stream.dataset], seed)
+    if isinstance(stream, Permutation):
+        classes = infos[stream.dataset].classes
+        return [
+            TaskPart(
+                f"permutation {drawn}", drawn, stream.dataset, stream.input, None, 0, classes, 100 * drawn + position
+            )
+            for position, drawn in enumerate(shuffled(stream.tasks, seed).tolist())
+        ]
+    names = list(stream.tasks)
+    order: Sequence[str] = names
+    if isinstance(stream.order, tuple):
+        order = stream.order
+    elif stream.order == "shuffled":
+        order = [names[index] for index in shuffled(len(names), seed)]
+    parts = []
+    for name in order:
+        task = stream.tasks[name]
+        head = task.classes or infos[task.dataset].classes - task.label_offset
+        parts.append(TaskPart(name, names.index(name), task.dataset, task.input, None, task.label_offset, head))
+    return parts
+
+
+def plan_stream(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], limits: ImageLimits, seed: int) -> StreamPlan:
+    """Shape and sizes of a stream.
+
+    Raises:
+        RequestError: tasks differ in their images' shape, or classes are named that the data set has not.
+    """
+    parts = ordered_tasks(spec, infos, seed)
+    shapes = {part.name: _input_shape(infos[part.dataset], part.input) for part in parts}
+    if len(set(shapes.values())) > 1:
+        raise RequestError(
+            f"the tasks of benchmark {spec.name!r} differ in shape: "
+            + ", ".join(f"{name} {shape}" for name, shape in shapes.items()),
+            remedy="bring them to one shape with input.pad and input.channels",
+        )
+    channels, height, width = shapes[parts[0].name]
+    tasks = []
+    for part in parts:
+        info = infos[part.dataset]
+        pool = _images(info.train, info.train_per_class, info.classes, part.classes)
+        valid = int(spec.stream.validation * pool)
+        test = _images(info.test, info.test_per_class, info.classes, part.classes)
+        tasks.append(
+            TaskPlan(
+                part.name,
+                part.head,
+                _at_most(pool - valid, limits.train),
+                _at_most(valid, limits.valid),
+                _at_most(test, limits.test),
+            )
+        )
+    return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts))
+
+
+def _class_tasks(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, seed: int) -> list[TaskPart]:
+    groups = stream.groups
+    if groups is None:
+        width = stream.classes_per_task or 1
+        if info.classes % width:
+            raise RequestError(
+                f"benchmark {spec.name!r} cuts {info.classes} classes of {stream.dataset!r} into tasks of {width}",
+                remedy="choose classes_per_task so that it divides the number of classes, or name groups",
+            )
+        groups = tuple(tuple(range(start, start + width)) for start in range(0, info.classes, width))
+    absent = sorted({label for group in groups for label in group if label >= info.classes})
+    if absent:
+        raise RequestError(
+            f"benchmark {spec.name!r} names classes {absent} but {stream.dataset!r} has {info.classes}",
+            remedy=f"classes are numbered 0 to {info.classes - 1}",
+        )
+    if isinstance(stream.order, tuple):
+        order = list(stream.order)
+        if sorted(order) != list(range(len(groups))):
+            raise RequestError(
+                f"stream.order of benchmark {spec.name!r} is {order}",
+                remedy=f"name each of the tasks 0 to {len(groups) - 1} once",
+            )
+    else:
+        order = shuffled(len(groups), seed).tolist() if stream.order == "shuffled" else list(range(len(groups)))
+    return [
+        TaskPart(
+            "classes " + ("-" if len(groups[index]) > 1 else "").join(_ends(groups[index])),
+            index,
+            stream.dataset,
+            stream.input,
+            groups[index],
+            0,
+            len(groups[index]),
+        )
+        for index in order
+    ]
+
+
+def _ends(group: tuple[int, ...]) -> list[str]:
+    return [str(group[0]), str(group[-1])] if len(group) > 1 else [str(group[0])]
+
+
+def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
+    channels = spec.channels or info.channels
+    if info.channels not in (channels, 1):
+        raise RequestError(
+            f"data set {info.name!r} has {info.channels} channels, which cannot be repeated to {channels}",
+            remedy="input.channels repeats grey images only",
+        )
+    return channels, info.height + 2 * spec.pad, info.width + 2 * spec.pad
+
+
+def _images(total: int, per_class: tuple[int, ...] | None, classes: int, chosen: tuple[int, ...] | None) -> int:
+    if chosen is None:
+        return total
+    if per_class is not None:
+        return sum(per_class[label] for label in chosen)
+    return total * len(chosen) // classes
+
+
+def _at_most(count: int, limit: int | None) -> int:
+    return count if limit is None else min(count, limit)
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """One task of a stream before its data is loaded: head width and images per split."""
+
+    name: str
+    classes: int
+    train: int
+    valid: int
+    test: int
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """The shape of a stream: what a model must fit and what a run will cost.
+
+    Attributes:
+        channels, height, width: of the network's input.
+        tasks: in the order in which they are learned.
+        order: the benchmark's own index of each of ``tasks``.
+    """
+
+    channels: int
+    height: int
+    width: int
+    tasks: tuple[TaskPlan, ...]
+    order: tuple[int, ...]
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """Outputs of each task's head."""
+        return tuple(task.classes for task in self.tasks)

@@ -1,0 +1,257 @@
+"""What every source of data shares: the data root, what to say when data is absent, how a test set is held out."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seu_bench.data.dataset import DatasetInfo, DatasetState, Images, Labels, RawDataset, RawSplit
+from seu_bench.errors import DataError, DataMissingError
+from seu_bench.utils.progress import Bar, bar
+
+#: The environment variable that names the data root where ``--data-root`` is not given.
+DATA_ROOT_VARIABLE = "SEU_BENCH_DATA"
+
+
+def default_data_root(option: Path | None) -> Path:
+    """The folder that data sets live below: ``option``, else ``$SEU_BENCH_DATA``, else ``~/.cache/seu-bench/data``."""
+    if option is not None:
+        return option.expanduser()
+    named = os.environ.get(DATA_ROOT_VARIABLE)
+    return Path(named).expanduser() if named else Path.home() / ".cache" / "seu-bench" / "data"
+
+
+def absent_error(name: str, root: Path, detail: str = "") -> DataMissingError:
+    """The error of a data set that can be fetched.
+
+    Args:
+        name: the data set.
+        root: the folder that was looked in.
+        detail: which files are missing, in words.
+    """
+    return DataMissingError(
+        f"data set {name!r} is not there" + (f": {detail}" if detail else ""),
+        where=str(root),
+        remedy=f"seu-bench data fetch {name} --data-root {root}"
+        f" (or point --data-root or {DATA_ROOT_VARIABLE} at the folder that holds it)",
+    )
+
+
+def file_absent_error(name: str, path: Path) -> DataMissingError:
+    """The error of a user's own data set whose ``path`` does not exist."""
+    return DataMissingError(
+        f"data set {name!r} is not there",
+        where=str(path),
+        remedy="correct its 'path' in the benchmark file (relative paths start from that file), or put the data there",
+    )
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's text on one line, its class's name where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def held_out(count: int, fraction: float) -> int:
+    """How many of ``count`` images of one class become test images: ``int(fraction * count)``, but at least one."""
+    return max(1, int(fraction * count))
+
+
+def hold_out(labels: Labels, fraction: float, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Split a data set that has no test set, class by class, the same way in every run.
+
+    Args:
+        labels: ``[N]``.
+        fraction: of each class's images that become test images, in (0, 1).
+        name: the data set, for messages.
+
+    Returns:
+        Indices of the training and of the test images, each ascending; together they are ``0 .. N-1``.
+
+    Raises:
+        DataError: a class has a single image, so that it cannot be in both.
+    """
+    generator = np.random.RandomState(0)  # fixed: which images are test images must not depend on a run's seed
+    test: list[NDArray[np.int64]] = []
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        if len(members) < 2:
+            raise DataError(
+                f"data set {name!r} has a single image of class {label}, which cannot be both trained and tested on",
+                remedy="give each class at least 2 images, or bring a test set of its own",
+            )
+        test.append(generator.permutation(members)[: held_out(len(members), fraction)])
+    chosen = np.zeros(len(labels), dtype=bool)
+    chosen[np.concatenate(test)] = True
+    return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+
+
+def split_by_fraction(images: Images, labels: Labels, fraction: float, name: str) -> tuple[RawSplit, RawSplit]:
+    """Training and test split of ``images`` ``[N, C, H, W]`` and ``labels`` ``[N]``, held out by :func:`hold_out`."""
+    train, test = hold_out(labels, fraction, name)
+    return RawSplit(images[train], labels[train]), RawSplit(images[test], labels[test])
+
+
+def counted(info: DatasetInfo, train: Labels, test: Labels) -> DatasetInfo:
+    """``info`` with the sizes that the labels ``[N]`` of both splits really have."""
+    return replace(
+        info,
+        train=len(train),
+        test=len(test),
+        train_per_class=per_class(train, info.classes),
+        test_per_class=per_class(test, info.classes),
+    )
+
+
+def per_class(labels: Labels, classes: int) -> tuple[int, ...]:
+    """How often each label 0 .. ``classes - 1`` occurs in ``labels`` ``[N]``."""
+    return tuple(int(count) for count in np.bincount(labels, minlength=classes))
+
+
+def described(name: str, train: RawSplit, test: RawSplit) -> RawDataset:
+    """A data set with all that is to be known of it taken from its arrays."""
+    _, channels, height, width = train.images.shape
+    classes = 1 + int(max(train.labels.max(), test.labels.max()))
+    blank = DatasetInfo(name, channels, height, width, classes, train=0, test=0)
+    return RawDataset(counted(blank, train.labels, test.labels), train, test)
+
+
+def channels_first(images: NDArray[Any]) -> NDArray[Any]:
+    """Images as ``[N, C, H, W]``.
+
+    Args:
+        images: ``[N, H, W]`` (one channel), ``[N, H, W, C]`` with ``C`` 1 or 3, or ``[N, C, H, W]``. Where the last
+            axis has 1 or 3 entries it is taken for the channels, whatever axis 1 has.
+
+    Raises:
+        ValueError: another number of axes.
+    """
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim != 4:
+        raise ValueError(f"images need 3 or 4 axes, these have {images.ndim}")
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if images.shape[3] in (1, 3) else images
+
+
+def bytes_below(path: Path) -> int:
+    """Size of a file, or of all files of a folder, in bytes."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size for file in files)
+
+
+def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images:
+    """A PIL image as 8-bit pixels.
+
+    Args:
+        image: a ``PIL.Image.Image`` of any mode of 1, 8 or 16 bits per channel; transparency is dropped.
+        channels: 1 for grey, 3 for red, green and blue.
+        size: height and width to resize to (bilinear); ``None`` keeps the image's own.
+
+    Returns:
+        ``[C, H, W]``.
+
+    Raises:
+        ValueError: pixels of 32 bits, whose range nobody knows.
+        OSError, SyntaxError: the image's file is damaged.
+    """
+    from PIL import Image
+
+    if image.mode.startswith("I;16"):
+        # Pillow would clip 16-bit grey to white; its upper 8 bits are the picture.
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        raise ValueError(f"pixels of mode {image.mode!r} (32 bits) have no known range; save them with 8 bits")
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    image = image.convert("L" if channels == 1 else "RGB")
+    if size is not None and (image.height, image.width) != size:
+        image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+    pixels = np.asarray(image, dtype=np.uint8)
+    return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    """A definition's ``size`` as height and width."""
+    return (size, size) if isinstance(size, int) else size
+
+
+@contextlib.contextmanager
+def download_bars(name: str) -> Iterator[None]:
+    """Have torchvision's downloads draw our bars, which know where there is no terminal; its own are drawn anywhere."""
+    utils: Any = importlib.import_module("torchvision.datasets.utils")
+
+    @contextlib.contextmanager
+    def ours(total: float | None = None, **_: object) -> Iterator[_Download]:
+        with bar(f"downloading {name} (bytes)", total) as drawn:
+            yield _Download(drawn)
+
+    theirs = getattr(utils, "tqdm", None)
+    if theirs is None:  # a torchvision that draws in another way goes on doing so
+        yield
+        return
+    utils.tqdm = ours
+    try:
+        yield
+    finally:
+        utils.tqdm = theirs
+
+
+class _Download:
+    """A bar by the name that torchvision knows its method by."""
+
+    def __init__(self, drawn: Bar) -> None:
+        self.update = drawn.advance
+
+
+class OwnFiles(ABC):
+    """What sources of the user's own files have in common: a path, and nothing that could be downloaded.
+
+    Args:
+        name: what the benchmark calls the data set.
+        path: the file or folder.
+        summary: one line that says what it is.
+    """
+
+    def __init__(self, name: str, path: Path, summary: str) -> None:
+        self.name = name
+        self.path = path
+        self._summary = summary
+
+    @property
+    def summary(self) -> str:
+        """One line that says what it is."""
+        return self._summary
+
+    @abstractmethod
+    def info(self, root: Path | None) -> DatasetInfo:
+        """Shape and sizes; a :class:`DataError` where the files are absent or unfit."""
+
+    def state(self, root: Path | None) -> DatasetState:
+        """Whether the set can be used, as far as :meth:`info` can tell; ``root`` plays no part."""
+        if not self.path.exists():
+            return DatasetState("absent", self.path)
+        try:
+            self.info(root)
+        except DataError as error:
+            return DatasetState("damaged", self.path, bytes_below(self.path), error.what)
+        return DatasetState("whole", self.path, bytes_below(self.path))
+
+    def fetch(self, root: Path) -> None:
+        """Your own files cannot be fetched.
+
+        Raises:
+            DataError: always.
+        """
+        raise DataError(
+            f"data set {self.name!r} is your own and cannot be downloaded",
+            where=str(self.path),
+            remedy="put the files there by hand",
+        )

@@ -1,0 +1,151 @@
+"""An ``.npz`` file of arrays as a data set."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seu_bench.config.benchmark import NpzDefinition
+from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
+from seu_bench.data.sources.common import (
+    OwnFiles,
+    channels_first,
+    described,
+    file_absent_error,
+    one_line,
+    split_by_fraction,
+)
+from seu_bench.errors import DataCorruptError, DataError
+
+_WHOLE = ("images", "labels")
+_SPLIT = ("x_train", "y_train", "x_test", "y_test")
+
+
+class NpzSource(OwnFiles):
+    """An ``.npz`` with ``images`` and ``labels``, or with ``x_train``, ``y_train``, ``x_test`` and ``y_test``.
+
+    Images are 8-bit, or floating point in [0, 1] (which is scaled to 8 bits), laid out as
+    :func:`~seu_bench.data.sources.common.channels_first` says; labels are integers from 0.
+    """
+
+    def __init__(self, definition: NpzDefinition, name: str) -> None:
+        super().__init__(name, definition.path, f"arrays of the file {definition.path}")
+        self.definition = definition
+
+    def info(self, root: Path | None) -> DatasetInfo:
+        """Shape and sizes; the file is read for them.
+
+        Raises:
+            DataMissingError: the file does not exist.
+            DataCorruptError: it is not an ``.npz`` of such arrays.
+        """
+        return self.load(root).info
+
+    def load(self, root: Path | None) -> RawDataset:
+        """Read and check the arrays.
+
+        Raises:
+            DataMissingError: the file does not exist.
+            DataCorruptError: it is not an ``.npz`` of such arrays; every fault is listed.
+        """
+        arrays = self._arrays()
+        faults: list[str] = []
+        if "images" in arrays:
+            whole = _checked(arrays, "images", "labels", faults)
+            if whole and not faults:
+                split = split_by_fraction(whole.images, whole.labels, self.definition.test_fraction, self.name)
+                return described(self.name, *split)
+        else:
+            train, test = _checked(arrays, "x_train", "y_train", faults), _checked(arrays, "x_test", "y_test", faults)
+            if train and test and train.images.shape[1:] != test.images.shape[1:]:
+                faults.append(f"x_train has images {train.images.shape[1:]}, x_test {test.images.shape[1:]} [C, H, W]")
+            if train and test:
+                unknown = sorted({int(label) for label in np.setdiff1d(test.labels, train.labels)})
+                faults += [f"y_test has labels that y_train has not: {unknown}"] if unknown else []
+            if train and test and not faults:
+                return described(self.name, train, test)
+        self._damaged("; ".join(faults))
+
+    def checksum(self) -> str:
+        """SHA-256 of the file.
+
+        Raises:
+            DataMissingError: the file does not exist.
+        """
+        if not self.path.is_file():
+            raise file_absent_error(self.name, self.path)
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """The four arrays, or the two: whichever the file has, complete."""
+        if not self.path.is_file():
+            raise file_absent_error(self.name, self.path)
+        try:
+            # Opened here and not by NumPy, which leaves the file open where it is no archive.
+            with self.path.open("rb") as opened:
+                loaded = np.load(opened, allow_pickle=False)
+                if isinstance(loaded, np.ndarray):
+                    self._damaged("it holds a single array; save it with numpy.savez(path, images=..., labels=...)")
+                with loaded as file:
+                    names = self._names(file.files)
+                    return {name: file[name] for name in names}
+        except DataError:
+            raise
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+            # Arrays of Python objects end here, too: reading them would run code of the file.
+            self._damaged(one_line(error), error)
+
+    def _names(self, found: Sequence[str]) -> tuple[str, ...]:
+        """Which arrays to read of those that the file has."""
+        begun = [names for names in (_WHOLE, _SPLIT) if set(names) & set(found)]
+        if len(begun) != 1:
+            given = ", ".join(found) or "nothing"
+            self._damaged(f"it has {given}; give either {', '.join(_WHOLE)} or {', '.join(_SPLIT)}")
+        missing = [name for name in begun[0] if name not in found]
+        if missing:
+            self._damaged(f"{', '.join(missing)} missing; it has {', '.join(found)}")
+        return begun[0]
+
+    def _damaged(self, detail: str, cause: BaseException | None = None) -> NoReturn:
+        raise DataCorruptError(
+            f"data set {self.name!r} is not usable: {detail}",
+            where=str(self.path),
+            remedy="docs/benchmarks.md says what the .npz must hold",
+        ) from cause
+
+
+def _checked(arrays: Mapping[str, NDArray[Any]], x: str, y: str, faults: list[str]) -> RawSplit | None:
+    """One split, its faults appended to ``faults``; ``None`` where it has any."""
+    images, labels = arrays[x], arrays[y]
+    before = len(faults)
+    if images.dtype != np.uint8 and not np.issubdtype(images.dtype, np.floating):
+        faults.append(f"{x} has dtype {images.dtype}, needed is uint8, or float in [0, 1]")
+    elif images.dtype != np.uint8 and images.size and not (images.min() >= 0 and images.max() <= 1):  # NaN fails, too
+        faults.append(f"{x} has values {images.min():g}..{images.max():g}, floating point must be in [0, 1]")
+    if images.ndim not in (3, 4):
+        faults.append(f"{x} has shape {images.shape}, needed is [N, H, W], [N, H, W, C] or [N, C, H, W]")
+    if not np.issubdtype(labels.dtype, np.integer):
+        faults.append(f"{y} has dtype {labels.dtype}, needed are integers")
+    if labels.ndim != 1:
+        faults.append(f"{y} has shape {labels.shape}, needed is [N]")
+    elif images.ndim and len(labels) != len(images):
+        faults.append(f"{x} has {len(images)} images, {y} {len(labels)} labels")
+    if not images.size:
+        faults.append(f"{x} is empty")
+    elif np.issubdtype(labels.dtype, np.integer) and labels.size and labels.min() < 0:
+        faults.append(f"{y} has negative labels: {labels.min()}")
+    elif np.issubdtype(labels.dtype, np.integer) and labels.size and labels.max() >= max(1000, len(labels)):
+        faults.append(f"{y} has the label {labels.max()}; labels must count the classes from 0")
+    if len(faults) > before:
+        return None
+    if images.dtype != np.uint8:
+        images = np.round(images * 255).astype(np.uint8)
+    return RawSplit(channels_first(images), labels.astype(np.int64))

@@ -1,0 +1,215 @@
+"""Checkpoint files: whole, checksummed, and data only.
+
+A file is one line of JSON, the :class:`Header`, and behind it what ``torch.save`` makes of tensors and plain values. It
+is loaded with ``weights_only=True``, so that nothing in it is ever executed, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from seu_bench._version import __version__
+from seu_bench.errors import CheckpointError
+from seu_bench.utils.files import remove_parts, write_atomic
+
+SCHEMA_VERSION: Final = 1
+#: How many of a run's checkpoints are kept: the last, and one in case the last is damaged.
+KEPT: Final = 2
+#: A header is a line of a few hundred bytes; what has no line end by then is no checkpoint.
+_LONGEST_HEADER: Final = 10_000
+
+
+class Position(BaseModel):
+    """Where in a run a checkpoint stands.
+
+    Attributes:
+        task: 0-based; the one being learned, or the next one.
+        stage: the one being run; ``None`` between two tasks.
+        epoch, epochs: done, and of the whole stage.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    task: int
+    stage: str | None = None
+    epoch: int = 0
+    epochs: int = 0
+
+    def __str__(self) -> str:
+        place = f"task {self.task + 1}"
+        if self.stage is None:
+            return place
+        epochs = f", epoch {self.epoch} of {self.epochs}" if self.epochs else ""
+        return f"{place}, {self.stage}{epochs}"
+
+
+class Header(BaseModel):
+    """The first line of a checkpoint.
+
+    Attributes:
+        sha256, bytes: of what follows.
+        seu_bench: the version that wrote it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    format: Literal["seu-bench checkpoint"] = "seu-bench checkpoint"
+    schema_version: int = SCHEMA_VERSION
+    seu_bench: str = __version__
+    run_id: str
+    position: Position
+    sha256: str
+    bytes: int
+
+
+def write_checkpoint(path: Path, run_id: str, position: Position, packed: Mapping[str, Any]) -> int:
+    """Write a checkpoint whole or not at all; returns its size in bytes.
+
+    Args:
+        packed: what :func:`seu_bench.training.state.pack` makes of the state.
+
+    Raises:
+        ResultsError: it cannot be written.
+    """
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(dict(packed), buffer)
+    content = buffer.getbuffer()
+    header = Header(run_id=run_id, position=position, sha256=hashlib.sha256(content).hexdigest(), bytes=content.nbytes)
+    whole = b"".join((header.model_dump_json().encode(), b"\n", content))
+    write_atomic(path, whole)
+    return len(whole)
+
+
+def read_header(path: Path) -> Header:
+    """The header of a checkpoint, without what follows.
+
+    Raises:
+        CheckpointError: the file cannot be read or is no checkpoint.
+    """
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_LONGEST_HEADER)
+    except OSError as error:
+        raise _refused(path, f"it cannot be read: {error.strerror or error}") from error
+    return _header(path, line)
+
+
+def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, Any]:
+    """What a checkpoint holds: on ``device`` what was on an accelerator, on the CPU what was there.
+
+    Raises:
+        CheckpointError: the file cannot be read, is cut or changed, is another run's, or of another version.
+    """
+    import torch
+
+    from seu_bench.training.state import unpack
+
+    try:
+        line, _, content = path.read_bytes().partition(b"\n")
+    except OSError as error:
+        raise _refused(path, f"it cannot be read: {error.strerror or error}") from error
+    header = _header(path, line)
+    if header.run_id != run_id:
+        raise _refused(path, f"it belongs to the run {header.run_id!r}")
+    if header.schema_version != SCHEMA_VERSION:
+        raise _refused(
+            path, f"it was written by seu-bench {header.seu_bench}, whose checkpoints this version cannot read"
+        )
+    if len(content) != header.bytes:
+        raise _refused(path, f"it is {len(content)} bytes long, and was {header.bytes}")
+    if hashlib.sha256(content).hexdigest() != header.sha256:
+        raise _refused(path, "its content was changed: the checksum does not fit")
+    try:
+        state = unpack(torch.load(io.BytesIO(content), map_location=_onto(device), weights_only=True))
+    except Exception as error:  # whatever a file from a stranger can make torch raise
+        first = next(iter(str(error).splitlines()), "")
+        raise _refused(path, f"it holds no state: {type(error).__name__}: {first}") from error
+    if not isinstance(state, dict):
+        raise _refused(path, f"it holds no state but {type(state).__name__}")
+    return state
+
+
+def _onto(device: str) -> Callable[[Any, str], Any]:
+    """Where ``torch.load`` puts a tensor: random states and tables belong to the CPU wherever a run goes on."""
+    from torch.serialization import default_restore_location
+
+    return lambda storage, location: storage if location == "cpu" else default_restore_location(storage, device)
+
+
+def _header(path: Path, line: bytes) -> Header:
+    try:
+        return Header.model_validate(json.loads(line))
+    except (ValueError, RecursionError, ValidationError) as error:
+        raise _refused(path, "it is no checkpoint of seu-bench, or its beginning is damaged") from error
+
+
+def _refused(path: Path, why: str) -> CheckpointError:
+    return CheckpointError(f"a checkpoint cannot be used: {why}", where=str(path))
+
+
+class CheckpointFolder:
+    """The checkpoints of one run, numbered in the order in which they were written.
+
+    Args:
+        folder: made when the first one is written.
+    """
+
+    def __init__(self, folder: Path, run_id: str) -> None:
+        self.folder = folder
+        self.run_id = run_id
+
+    def write(self, position: Position, packed: Mapping[str, Any]) -> int:
+        """Write the next checkpoint and remove those before the last; returns its size in bytes.
+
+        Raises:
+            ResultsError: it cannot be written; those that are there stay.
+        """
+        known = self.newest_first()
+        number = int(known[0].stem) + 1 if known else 1
+        size = write_checkpoint(self.folder / f"{number:06d}.ckpt", self.run_id, position, packed)
+        for old in known[KEPT - 1 :]:
+            with contextlib.suppress(OSError):
+                old.unlink()
+        return size
+
+    def newest_first(self) -> list[Path]:
+        """The files that are there."""
+        try:
+            found = [path for path in self.folder.iterdir() if path.suffix == ".ckpt" and _is_number(path.stem)]
+        except OSError:
+            return []
+        return sorted(found, key=lambda path: int(path.stem), reverse=True)
+
+    def set_aside(self, path: Path) -> None:
+        """Keep a file that was refused out of the way of those that can be used."""
+        with contextlib.suppress(OSError):
+            path.replace(path.with_suffix(".refused"))
+
+    def position(self) -> Position | None:
+        """Where the newest one whose header can be read stands; ``None``: there is none."""
+        for path in self.newest_first():
+            with contextlib.suppress(CheckpointError):
+                return read_header(path).position
+        return None
+
+    def clear(self) -> None:
+        """Remove them all."""
+        remove_parts(self.folder)
+        with contextlib.suppress(OSError):
+            for path in [*self.newest_first(), *self.folder.glob("*.refused")]:
+                path.unlink()
+            self.folder.rmdir()
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()

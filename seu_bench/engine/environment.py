@@ -1,0 +1,103 @@
+"""Where a run is made: versions, device, revision; and which device was meant."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from seu_bench.errors import RequestError
+from seu_bench.results.record import Environment
+
+#: A variable of the environment: the revision of the code, where the code's own folder cannot tell it, or not any more.
+REVISION: Final = "SEU_BENCH_REVISION"
+
+PACKAGES = ("seu-bench", "torch", "torchvision", "avalanche-lib", "numpy")
+
+
+def describe_environment(device: str) -> Environment:
+    """Versions, device, platform and the git revision of the code where it runs from a checkout."""
+    import torch
+
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else _processor()
+    return Environment(
+        versions=installed_versions(),
+        device=f"{device} ({name})",
+        git_revision=code_revision(),
+        platform=platform.platform(),
+        threads=torch.get_num_threads(),
+    )
+
+
+def processor_name() -> str | None:
+    """As Linux calls it; ``None`` elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+
+
+def _processor() -> str:
+    """The processor and what torch uses of its instructions: with others floats are rounded in other places."""
+    import torch
+
+    return f"{processor_name() or platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide what a run computes."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
+
+
+def choose_device(name: str) -> str:
+    """``auto`` becomes the accelerator where there is one; anything else is checked.
+
+    Raises:
+        RequestError: there is no such device here.
+    """
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=torch.device(name))
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise RequestError(
+            f"device {name!r} cannot be used: {str(error).splitlines()[0]}",
+            where="--device",
+            remedy="use --device cpu, or --device auto to take an accelerator where there is one",
+        ) from error
+    return name
+
+
+def code_revision() -> str | None:
+    """The revision of this code: what ``SEU_BENCH_REVISION`` says, else the commit of the checkout that it runs from.
+
+    Returns:
+        The commit, with ``-dirty`` behind it where tracked files differ from it; ``None`` outside of a checkout.
+    """
+    if told := os.environ.get(REVISION, "").strip():
+        return told
+    folder = Path(__file__).resolve().parent.parent
+    if not (folder / ".git").exists():
+        return None
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+
+    try:
+        revision = git("rev-parse", "HEAD")
+        changed = bool(git("status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{revision}-dirty" if changed else revision

@@ -1,0 +1,56 @@
+"""How long a run will take, from its cost and what was computed so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seu_bench.training.stage import StageProgress
+
+
+class Forecast:
+    """Seconds left: image passes left over the speed measured.
+
+    Args:
+        planned: image passes of the whole run.
+        clock: seconds from any start.
+        before: image passes of an earlier attempt that this one goes on with; they say nothing of the speed here.
+    """
+
+    def __init__(self, planned: int, clock: Callable[[], float] = time.monotonic, before: int = 0) -> None:
+        self.planned = planned
+        self._clock = clock
+        self._began = clock()
+        self._before = self._finished = before
+        self._present = 0
+        self._is_first = before > 0
+
+    def see(self, progress: StageProgress) -> None:
+        """Take note of a report."""
+        if self._is_first:  # of the stage that was interrupted
+            self._before += progress.image_passes
+            self._is_first = False
+        self._present = progress.image_passes
+        if progress.done:
+            self._finished += self._present
+            self._present = 0
+
+    @property
+    def passed(self) -> int:
+        """Image passes so far."""
+        return self._finished + self._present
+
+    @property
+    def measured(self) -> float:
+        """Seconds since the start."""
+        return self._clock() - self._began
+
+    @property
+    def left(self) -> float | None:
+        """Seconds left; ``None`` before anything was measured."""
+        passed_here = self.passed - self._before
+        if not passed_here or self.measured <= 0:
+            return None
+        return max(0, self.planned - self.passed) / (passed_here / self.measured)

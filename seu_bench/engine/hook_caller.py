@@ -1,0 +1,49 @@
+"""Whoever watches a run: the hooks of plugins, called so that what they do wrong is told as their fault."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from seu_bench.errors import PluginError, SeuBenchError
+from seu_bench.plugin.registry import Registry
+
+if TYPE_CHECKING:
+    from seu_bench.training.stage import StageProgress
+
+
+class HookCaller:
+    """The plugins of a registry, told of what happens."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._hook: Any = registry.manager.hook
+
+    def progress(self, progress: StageProgress) -> None:
+        """Tell of a stage."""
+        self.tell("stage_progress", progress=progress)
+
+    def notice(self, message: str) -> None:
+        """Tell what whoever waits for the run should know."""
+        self.tell("run_notice", message=message)
+
+    def tell(self, hook: str, **values: Any) -> None:
+        """Call a hook of whoever watches. What is raised there is that plugin's fault, and not the strategy's.
+
+        Raises:
+            PluginError: a plugin failed; it is named.
+        """
+        caller = getattr(self._hook, hook)
+        try:
+            caller(**values)
+        except SeuBenchError:
+            raise
+        except Exception as error:
+            entered = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+            found = [impl for impl in caller.get_hookimpls() if getattr(impl.function, "__code__", None) in entered]
+            name = found[0].plugin_name if found else "?"
+            raise PluginError(
+                f"plugin {name!r} of package {self._registry.package(name)} failed in {hook}: "
+                f"{type(error).__name__}: {error}",
+                remedy="repair or uninstall it",
+            ) from error

@@ -1,0 +1,216 @@
+"""A request, as somebody typed it -> a validated run: names looked up, options layered, data sets found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from seu_bench.config.benchmark import BenchmarkSource
+from seu_bench.config.benchmark_file import BenchmarkFile, names_a_file
+from seu_bench.config.common_options import BackboneOptions
+from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
+from seu_bench.config.protocol import ImageLimits, ProtocolSpec
+from seu_bench.config.run import (
+    ComputeConfig,
+    Request,
+    RunSpec,
+    _checked_limit,
+    _checked_precision,
+    checked_seed,
+)
+from seu_bench.data.dataset import DatasetSource
+from seu_bench.data.planning import StreamPlan, dataset_names, plan_stream
+from seu_bench.data.sources import checksum_of_definition, definition_source
+from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
+from seu_bench.models.alexnet import BackboneFactory
+from seu_bench.plugin.registry import Entry, Registry
+from seu_bench.training.interfaces import Component, StrategyContext, StrategyFactory
+
+if TYPE_CHECKING:
+    from seu_bench.data.dataset import RawDataset
+
+Answer = TypeVar("Answer")
+
+#: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.
+SYNTHETIC_SEED = 0
+
+
+@dataclass(frozen=True)
+class ResolvedRun:
+    """Everything that a run needs but data and a device."""
+
+    spec: RunSpec
+    overrides: Mapping[str, Any]
+    strategy: StrategyFactory
+    options: Options
+    searcher: Component | None
+    creator: Component | None
+    backbone: BackboneFactory | None
+    sources: Mapping[str, DatasetSource]
+    packages: Mapping[str, str]
+
+    @property
+    def limits(self) -> ImageLimits:
+        """Images per task: the protocol's, lowered by ``--limit``."""
+        return self.spec.protocol.images.lowered_to(self.spec.limit)
+
+    @property
+    def shorter(self) -> str | None:
+        """A shorter protocol than the run's, for whoever finds it too long."""
+        name = {"paper": "quick", "half_day": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
+        return name if name in self.spec.benchmark.protocols else None
+
+    def load(self, name: str, data_root: Path | None) -> RawDataset:
+        """A data set, or its synthetic stand-in."""
+        source = self.sources[name]
+        if self.spec.synthetic:
+            from seu_bench.data.synthetic import synthetic_dataset
+
+            return synthetic_dataset(self._asked(name, source.info, data_root), SYNTHETIC_SEED)
+        return self._asked(name, source.load, data_root)
+
+    def plan(self, data_root: Path | None) -> StreamPlan:
+        """The stream's shape and sizes without loading data."""
+        infos = {name: self._asked(name, source.info, data_root) for name, source in self.sources.items()}
+        return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed)
+
+    def _asked(self, name: str, question: Callable[[Path | None], Answer], data_root: Path | None) -> Answer:
+        """What a data set's source answers; whatever it raises that is no error of ours names the data set."""
+        try:
+            return question(data_root)
+        except SeuBenchError:
+            raise
+        except Exception as error:
+            raise DataError(
+                f"data set {name!r} cannot be used: {type(error).__name__}: {error}",
+                where=f"package {self.packages[name]}" if name in self.packages else "the benchmark file",
+                remedy="see whether its files are whole with seu-bench data; otherwise tell the package's author",
+            ) from error
+
+    def context(
+        self,
+        plan: StreamPlan,
+        device: str = "cpu",
+        *,
+        feature_cache: int | None = None,
+        compile: bool = False,
+        **more: Any,
+    ) -> StrategyContext:
+        """What the strategy's factory is given."""
+        return StrategyContext(
+            plan=plan,
+            protocol=self.spec.protocol,
+            options=self.options,
+            seed=self.spec.seed,
+            device=device,
+            searcher=self.searcher,
+            creator=self.creator,
+            backbone=self.backbone,
+            compute=ComputeConfig(self.spec.precision, feature_cache, compile),
+            **more,
+        )
+
+
+def resolve(registry: Registry, request: Request) -> ResolvedRun:
+    """Validate a request against what is installed.
+
+    Raises:
+        RequestError: an unknown name, an option that does not fit, or a faulty benchmark file.
+    """
+    factory = registry.strategies.find(request.strategy).factory
+    parts = split_by_prefix(request.options)
+    benchmark = find_benchmark(registry, request.benchmark).load(parts["benchmark"])
+    protocol_name = request.protocol or benchmark.default_protocol
+    if protocol_name not in benchmark.protocols:
+        raise UnknownNameError(
+            f"benchmark {benchmark.name!r} has no protocol {protocol_name!r}"
+            f"{did_you_mean(protocol_name, benchmark.protocols)}",
+            remedy=f"its protocols are: {', '.join(benchmark.protocols)}",
+        )
+    protocol = benchmark.protocols[protocol_name]
+    preset = _preset(factory, request.strategy, protocol, parts[""])
+    options = build_options(
+        factory.options,
+        f"strategy {request.strategy!r}",
+        protocol.strategies.get(request.strategy, {}),
+        preset[""],
+        parts[""],
+    )
+    searcher, creator = (
+        _component(registry, request, factory, protocol, kind, preset[kind], parts[kind])
+        for kind in ("searcher", "creator")
+    )
+    backbone = registry.backbones.find(options.backbone).factory if isinstance(options, BackboneOptions) else None
+    definitions = {name: benchmark.datasets[name] for name in dataset_names(benchmark) if name in benchmark.datasets}
+    spec = RunSpec(
+        strategy=request.strategy,
+        benchmark=benchmark,
+        protocol_name=protocol_name,
+        searcher=searcher.name if searcher else None,
+        creator=creator.name if creator else None,
+        options=_decisive(options),
+        searcher_options=_decisive(searcher.options) if searcher else {},
+        creator_options=_decisive(creator.options) if creator else {},
+        seed=checked_seed(request.seed),
+        limit=_checked_limit(request.limit),
+        synthetic=request.synthetic,
+        precision=_checked_precision(request.precision),
+        local_data={name: checksum_of_definition(definition) for name, definition in definitions.items()},
+    )
+    sources = {
+        name: definition_source(definitions[name], name)
+        if name in definitions
+        else registry.datasets.find(name).factory
+        for name in dataset_names(benchmark)
+    }
+    packages = {name: registry.datasets[name].package for name in sources if name not in definitions}
+    return ResolvedRun(spec, parts["benchmark"], factory, options, searcher, creator, backbone, sources, packages)
+
+
+def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:
+    """A benchmark by name, or by the path of its TOML file."""
+    return BenchmarkFile(Path(name).expanduser()) if names_a_file(name) else registry.benchmarks.find(name).factory
+
+
+def _decisive(options: Options) -> dict[str, Any]:
+    """Only what differs from the defaults: a later version's new option does not make an old run another one."""
+    return options.model_dump(mode="json", exclude_defaults=True)
+
+
+def _preset(
+    factory: StrategyFactory, strategy: str, protocol: ProtocolSpec, given: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The layer of options that a preset stands for; an unknown preset is left to the options' own validation."""
+    name = given.get("preset", protocol.strategies.get(strategy, {}).get("preset", "default"))
+    return split_by_prefix(factory.presets.get(str(name), {}))
+
+
+def _component(
+    registry: Registry,
+    request: Request,
+    factory: StrategyFactory,
+    protocol: ProtocolSpec,
+    kind: str,
+    preset: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> Component | None:
+    wanted: str | None = getattr(request, kind)
+    if kind not in factory.components:
+        if wanted or given:
+            raise RequestError(
+                f"strategy {request.strategy!r} takes no {kind}",
+                where=f"--{kind} {wanted}" if wanted else f"-o {kind}.{next(iter(given))}",
+                remedy=f"leave the {kind} out, or choose a strategy that takes one, such as 'seu'",
+            )
+        return None
+    name = wanted or factory.components[kind]
+    table = registry.searchers if kind == "searcher" else registry.creators
+    entry: Entry[Any] = table.find(name)
+    chosen = entry.factory
+    model: type[Options] = chosen.options
+    layers = protocol.searchers if kind == "searcher" else protocol.creators
+    known_preset = {key: value for key, value in preset.items() if key in model.model_fields}
+    options = build_options(model, f"{kind} {name!r}", layers.get(name, {}), known_preset, given)
+    return Component(kind, name, chosen, options, entry.plugin, entry.package)

@@ -1,0 +1,260 @@
+"""Cells as modules: the stem, the extension unit of a genotype, and the proxy network that searches run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Self, TypeAlias
+
+from torch import Tensor, nn
+
+from seu_bench.models.kernels import concatenate
+from seu_bench.models.layers import ChannelsLastConv2d
+from seu_bench.models.operations import FactorizedReduce, State, make_operation, relu_conv_norm
+from seu_bench.search_space import (
+    EDGES,
+    INPUTS,
+    NODES,
+    OPERATIONS,
+    STEM_MULTIPLIER,
+    CellPlan,
+    Genotype,
+    SearchSpace,
+    cell_plans,
+)
+
+#: One operation index per edge, for the normal and for the reduction cells.
+Sample: TypeAlias = tuple[Sequence[int], Sequence[int]]
+#: One weight per edge and operation, ``[14, 8]``, for the normal and for the reduction cells.
+Mixture: TypeAlias = tuple[Tensor, Tensor]
+
+
+def sample_of(genotype: Genotype) -> Sample:
+    """The sample by which a proxy network computes ``genotype``: edges that it does not have carry ``none``."""
+    chosen = []
+    for kind in (genotype.normal, genotype.reduction):
+        operations = {(edge.node, edge.source): OPERATIONS.index(edge.operation) for edge in kind}
+        chosen.append([operations.get(edge, 0) for edge in EDGES])
+    return chosen[0], chosen[1]
+
+
+class Unit(nn.Module):
+    """What a layer of the super model chooses from. A frozen unit never trains again, whatever is done to the model."""
+
+    frozen = False
+
+    def freeze(self) -> None:
+        """Stop training for good: no gradients, BatchNorm with the statistics it has."""
+        self.frozen = True
+        self.requires_grad_(False)
+        self.eval()
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training, unless frozen: an Avalanche strategy calls this on the whole model."""
+        return super().train(mode and not self.frozen)
+
+
+class Stem(Unit):
+    """The first layer: 3x3 convolution to 3C channels, BatchNorm. A unit that can be chosen but is not searched."""
+
+    def __init__(self, image_channels: int, channels: int) -> None:
+        super().__init__()
+        outputs = STEM_MULTIPLIER * channels
+        self.conv = ChannelsLastConv2d(image_channels, outputs, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(outputs)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """``[N, image_channels, H, W] -> [N, 3C, H, W]``."""
+        features: Tensor = self.norm(self.conv(images))
+        return features
+
+
+class _Inputs(nn.Module):
+    """Bring a cell's two inputs to C channels and the same resolution."""
+
+    def __init__(self, plan: CellPlan, *, affine: bool, reduce_norm: bool) -> None:
+        super().__init__()
+        self.older: nn.Module = (
+            FactorizedReduce(plan.older, plan.channels, affine=affine, norm=reduce_norm)
+            if plan.after_reduction
+            else relu_conv_norm(plan.older, plan.channels, affine=affine)
+        )
+        self.newer = relu_conv_norm(plan.newer, plan.channels, affine=affine)
+
+    def forward(self, older: Tensor, newer: Tensor) -> list[State]:
+        """Both as ``[N, C, H, W]``."""
+        return [State(self.older(older)), State(self.newer(newer))]
+
+
+def _sum(values: Sequence[Tensor]) -> Tensor:
+    """Summed from the left."""
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def _output(states: Sequence[State]) -> Tensor:
+    """A cell's nodes side by side."""
+    return concatenate([state.features for state in states[INPUTS:]])
+
+
+class ExtensionUnit(Unit):
+    """A cell of a genotype at a place of the super model (paper, figure 2b).
+
+    Any two units of one place are interchangeable, whatever their genotypes: ``[N, older, ...], [N, newer, H, W] ->
+    [N, 4C, H, W]``, at half the resolution in a reduction cell.
+    """
+
+    def __init__(self, genotype: Genotype, plan: CellPlan, space: SearchSpace) -> None:
+        super().__init__()
+        reduce_norm = space.factorized_reduce_norm
+        self.inputs = _Inputs(plan, affine=True, reduce_norm=reduce_norm)
+        self.edges = genotype.edges(plan.kind)
+        self.operations = nn.ModuleList(
+            make_operation(
+                edge.operation,
+                plan.channels,
+                2 if plan.reduction and edge.source < INPUTS else 1,
+                affine=True,
+                reduce_norm=reduce_norm,
+            )
+            for edge in self.edges
+        )
+
+    def forward(self, older: Tensor, newer: Tensor) -> Tensor:
+        """Output of the cell."""
+        states = self.inputs(older, newer)
+        for node in range(INPUTS, INPUTS + NODES):
+            incoming = [
+                states[edge.source].through(operation)
+                for edge, operation in zip(self.edges, self.operations, strict=True)
+                if edge.node == node
+            ]
+            states.append(State(_sum(incoming)))
+        return _output(states)
+
+
+class ProxyCell(nn.Module):
+    """A cell with every operation on every edge: one per edge is computed, or all of them are mixed."""
+
+    def __init__(self, plan: CellPlan, *, reduce_norm: bool) -> None:
+        super().__init__()
+        self.plan = plan
+        self.inputs = _Inputs(plan, affine=False, reduce_norm=reduce_norm)
+        self.edges = nn.ModuleList(
+            nn.ModuleList(
+                make_operation(
+                    name,
+                    plan.channels,
+                    2 if plan.reduction and source < INPUTS else 1,
+                    affine=False,
+                    pool_norm=True,
+                    reduce_norm=reduce_norm,
+                )
+                for name in OPERATIONS
+            )
+            for _, source in EDGES
+        )
+
+    def forward(self, older: Tensor, newer: Tensor, chosen: Sequence[int]) -> Tensor:
+        """Output with operation ``chosen[e]`` on edge e; each node sums all its incoming edges (docs/seu.md)."""
+        return self._nodes(older, newer, lambda row, state: state.through(self._operation(row, chosen[row])))
+
+    def mixture(self, older: Tensor, newer: Tensor, weights: Tensor) -> Tensor:
+        """Output with every operation on every edge, multiplied by ``weights[e, o]`` and summed (DARTS, equation 2).
+
+        ``none`` gives zeros, so that it is not computed; its weight acts through what it takes from the others.
+        """
+
+        def mixed(row: int, state: State) -> Tensor:
+            operations = range(1, len(OPERATIONS))
+            return _sum([weights[row, index] * state.through(self._operation(row, index)) for index in operations])
+
+        return self._nodes(older, newer, mixed)
+
+    def _nodes(self, older: Tensor, newer: Tensor, edge: Callable[[int, State], Tensor]) -> Tensor:
+        states = self.inputs(older, newer)
+        for node in range(INPUTS, INPUTS + NODES):
+            incoming = [edge(row, states[source]) for row, (end, source) in enumerate(EDGES) if end == node]
+            states.append(State(_sum(incoming)))
+        return _output(states)
+
+    def _operation(self, row: int, index: int) -> nn.Module:
+        operations = self.edges[row]
+        if not isinstance(operations, nn.ModuleList):
+            raise TypeError("an edge holds a list of operations")
+        return operations[index]
+
+
+class ProxyNetwork(nn.Module):
+    """The small network that a search trains: a stem, proxy cells, global average pooling, one head.
+
+    Args:
+        image_channels: of the input.
+        classes: outputs of the head.
+        cells, channels: the proxy's size (4 and 16 in the paper).
+        space: what the search chooses from.
+    """
+
+    def __init__(self, image_channels: int, classes: int, cells: int, channels: int, space: SearchSpace) -> None:
+        super().__init__()
+        self.stem = Stem(image_channels, channels)
+        plans = cell_plans(cells, channels)
+        self.cells = nn.ModuleList(ProxyCell(plan, reduce_norm=space.factorized_reduce_norm) for plan in plans)
+        self.head = nn.Linear(plans[-1].output, classes)
+
+    def forward(self, images: Tensor, sample: Sample) -> Tensor:
+        """Logits ``[N, classes]`` of the sampled network."""
+        return self._logits(images, lambda cell, *inputs: cell(*inputs, sample[cell.plan.reduction]))
+
+    def sampled(self, sample: Sample) -> Callable[[Tensor], Tensor]:
+        """The sampled network as a function of images alone."""
+
+        def forward(images: Tensor) -> Tensor:
+            logits: Tensor = self(images, sample)
+            return logits
+
+        return forward
+
+    def mixture(self, images: Tensor, weights: Mixture) -> Tensor:
+        """Logits ``[N, classes]`` of all operations at once, weighted."""
+        return self._logits(images, lambda cell, *inputs: cell.mixture(*inputs, weights[cell.plan.reduction]))
+
+    def _logits(self, images: Tensor, compute: Callable[[ProxyCell, Tensor, Tensor], Tensor]) -> Tensor:
+        older = newer = self.stem(images)
+        for cell in self.cells:
+            if not isinstance(cell, ProxyCell):
+                raise TypeError("a proxy network has proxy cells")
+            older, newer = newer, compute(cell, older, newer)
+        logits: Tensor = self.head(newer.mean(dim=(2, 3)))
+        return logits
+
+
+class GenotypeNetwork(nn.Module):
+    """The network of one genotype: a stem, its extension units, global average pooling, one head.
+
+    It is what a task model is whose units are all new, at whatever size.
+
+    Args:
+        image_channels: of the input.
+        classes: outputs of the head.
+        cells, channels: the network's size.
+        space: how units are built.
+    """
+
+    def __init__(
+        self, genotype: Genotype, image_channels: int, classes: int, cells: int, channels: int, space: SearchSpace
+    ) -> None:
+        super().__init__()
+        plans = cell_plans(cells, channels)
+        self.stem = Stem(image_channels, channels)
+        self.cells = nn.ModuleList(ExtensionUnit(genotype, plan, space) for plan in plans)
+        self.head = nn.Linear(plans[-1].output, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits ``[N, classes]``."""
+        older = newer = self.stem(images)
+        for cell in self.cells:
+            older, newer = newer, cell(older, newer)
+        logits: Tensor = self.head(newer.mean(dim=(2, 3)))
+        return logits

@@ -1,0 +1,199 @@
+"""What frozen layers give for a task's images, computed once and read back in every later epoch.
+
+A layer that is frozen gives the same output for the same image as often as it is asked. So a model that has some asks
+the task's :class:`FeatureCache` for their outputs. The cache knows the images of a batch by the mark that
+:class:`~seu_bench.data.images.TaskImages` leaves on it; on images that it does not know, such as test images, or a
+batch that a plugin has changed, it computes.
+
+Results do not depend on what is kept. Outputs are computed in chunks of one size, whatever the batch: on a CPU the
+output for an image is then the same, bit by bit, whichever images it is computed with. So a run with less memory, or
+one that was interrupted and has to compute them again, gives the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from seu_bench.data.images import SampleIds, TaskImages, sample_ids_of, tag_batch
+from seu_bench.models.feature_store import Form, Table, Tier, Values
+
+Compute: TypeAlias = Callable[[Tensor], Values]
+
+
+class FeatureCache:
+    """Outputs of frozen layers on the images of one task, within a budget of memory.
+
+    A table holds what one function gives for one split, a row per image. Where the budget does not suffice for all of
+    them it holds the first ones, and the others are computed as often as they are asked for. A table that was not used
+    for as long as all images take to go by makes room for others.
+
+    Args:
+        tiers: where rows are kept, in this order.
+        chunk: images that are computed at once, always: sums over other numbers of images may be rounded otherwise.
+        dtype: floating point is kept in it; ``None``: as it is.
+
+    Attributes:
+        peak_bytes: kept at the most.
+    """
+
+    def __init__(self, tiers: Sequence[Tier], chunk: int, dtype: torch.dtype | None = None) -> None:
+        self.tiers = tuple(tiers)
+        self.chunk = chunk
+        self.dtype = dtype
+        self.peak_bytes = 0
+        self._splits: list[_Split] = []
+        self._tables: dict[tuple[int, Hashable], Table] = {}
+        self._asked = 0
+        self._newest: Tensor | None = None
+        self._depth = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes kept now."""
+        return sum(tier.limit - tier.left for tier in self.tiers)
+
+    def number(self, images: TaskImages) -> TaskImages:
+        """``images``, a split of the task, with marks by which the cache knows them and all parts of them."""
+        split = _Split(self, len(self._splits))
+        split.images = replace(images, slots=SampleIds(split, torch.arange(len(images))))
+        self._splits.append(split)
+        return split.images
+
+    def begin_stage(self) -> None:
+        """What an earlier stage asked for stays as long as nobody else needs the room."""
+        self._asked += 1 + sum(len(split.images) for split in self._splits)
+
+    def get(self, x: Tensor, key: Hashable, compute: Compute, *, keep: bool = True) -> Values:
+        """What ``compute`` gives for ``x``; no gradient goes through it.
+
+        Args:
+            x: images ``[N, C, H, W]`` as they came from :class:`~seu_bench.data.images.TaskImages`.
+            key: names the function. One key, one function, which gives the same for the same image.
+            compute: images -> tensors ``[N, ...]``. It may ask the cache for what it begins with.
+            keep: whether a table is begun where there is none.
+        """
+        slots = sample_ids_of(x)
+        with torch.no_grad():
+            if slots is None or not isinstance(slots.owner, _Split) or slots.owner.cache is not self:
+                return compute(x)
+            if not len(x) or torch.is_inference_mode_enabled():  # no rows; rows that autograd could never read again
+                return compute(x)
+            split = slots.owner
+            if not self._depth and slots.numbers is not self._newest:
+                # Several functions may be asked for the same images: these go by once.
+                self._newest = slots.numbers
+                self._asked += len(x)
+            table = self._tables.get((split.index, key))
+            if table is not None and table.rows < len(split.images) and self._is_idle(table):
+                table = None  # there may be more room for it by now
+                self._tables.pop((split.index, key)).free()
+            if table is None and keep and any(tier.limit for tier in self.tiers):
+                table = self._open(split, key, compute)
+            if table is None or not table.rows:
+                return self._computed(split, compute, x, slots.numbers)
+            table.asked = self._asked
+            return self._looked_up(split, table, x, slots.numbers, compute)
+
+    def _looked_up(self, split: _Split, table: Table, x: Tensor, numbers: Tensor, compute: Compute) -> Values:
+        if table.rows == len(split.images):
+            self._fill(split, table, numbers, compute)
+            return table.read(numbers, x.device)
+        inside = (numbers < table.rows).nonzero().flatten()
+        outside = (numbers >= table.rows).nonzero().flatten()
+        if not len(inside):
+            return self._computed(split, compute, x, numbers)
+        self._fill(split, table, numbers[inside], compute)
+        kept = table.read(numbers[inside], x.device)
+        if not len(outside):
+            return kept
+        computed = self._computed(split, compute, x.index_select(0, outside.to(x.device)), numbers[outside])
+        back = torch.cat([inside, outside]).argsort().to(x.device)
+        return tuple(
+            form.shaped(torch.cat([form.flat(some), form.flat(others)]).index_select(0, back))
+            for form, some, others in zip(table.forms, kept, computed, strict=True)
+        )
+
+    def _computed(self, split: _Split, compute: Compute, x: Tensor, numbers: Tensor) -> Values:
+        """``compute(x)`` in as many images at once as a chunk has, the last image repeated where there are fewer: what
+        is not kept is rounded as what is."""
+        size, count = split.size(self.chunk), len(x)
+        if count == size:
+            return self._nested(compute, tag_batch(x, SampleIds(split, numbers)))
+        found = []
+        for start in range(0, count, size):
+            which = torch.arange(start, start + size).clamp_max(count - 1)
+            piece = tag_batch(x.index_select(0, which.to(x.device)), SampleIds(split, numbers[which]))
+            values = self._nested(compute, piece)
+            found.append([value[: min(size, count - start)] for value in values])
+        return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
+
+    def _open(self, split: _Split, key: Hashable, compute: Compute) -> Table:
+        """A table with as many rows as there is memory for."""
+        values = self._nested(compute, split.chunk(0, self.chunk))
+        forms = [Form.of(value, self.dtype) for value in values]
+        self._make_room(len(split.images) * sum(form.bytes for form in forms))
+        table = Table(forms, len(split.images), self.chunk, self.tiers)
+        self._tables[split.index, key] = table
+        table.asked = self._asked
+        if table.rows:
+            table.write(0, values)
+        self.peak_bytes = max(self.peak_bytes, self.bytes)
+        return table
+
+    def _make_room(self, wanted: int) -> None:
+        """Drop tables that nobody used for a while, those first that were used longest ago."""
+        idle = [key for key, table in self._tables.items() if self._is_idle(table)]
+        for key in sorted(idle, key=lambda key: self._tables[key].asked):
+            if sum(tier.left for tier in self.tiers) >= wanted:
+                return
+            self._tables.pop(key).free()
+
+    def _is_idle(self, table: Table) -> bool:
+        """Whether all images went by without it."""
+        return self._asked - table.asked > sum(len(split.images) for split in self._splits)
+
+    def _fill(self, split: _Split, table: Table, numbers: Tensor, compute: Compute) -> None:
+        """Compute those chunks of the table that ``numbers`` need and that are not there yet."""
+        for chunk in table.missing(numbers):
+            values = self._nested(compute, split.chunk(chunk, self.chunk))
+            beyond = chunk * self.chunk - split.first(chunk, self.chunk)
+            table.write(chunk, tuple(value[beyond:] for value in values))
+
+    def _nested(self, compute: Compute, x: Tensor) -> Values:
+        """``compute(x)`` as a table gives it back: rounding and layout must not depend on whether there was room.
+        What it asks for was not asked for by the run."""
+        self._depth += 1
+        try:
+            values = compute(x)
+        finally:
+            self._depth -= 1
+        return tuple(Form.of(value, self.dtype).as_kept(value) for value in values)
+
+
+@dataclass
+class _Split:
+    """A split of the task and its images."""
+
+    cache: FeatureCache
+    index: int
+    images: TaskImages = field(init=False, repr=False)
+
+    def size(self, chunk: int) -> int:
+        """Images that are computed at once."""
+        return min(chunk, len(self.images))
+
+    def first(self, chunk: int, size: int) -> int:
+        """Position of the first image that is computed with a chunk: the last chunk begins earlier rather than being
+        shorter than the others."""
+        return max(0, min((chunk + 1) * size, len(self.images)) - size)
+
+    def chunk(self, chunk: int, size: int) -> Tensor:
+        """The images of a chunk, ``[size, C, H, W]``."""
+        first = self.first(chunk, size)
+        images, _ = self.images.gather(torch.arange(first, min(first + size, len(self.images))))
+        return images

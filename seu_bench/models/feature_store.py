@@ -1,0 +1,194 @@
+"""Rows of what a function gives for each image of a split, kept in one or several kinds of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from seu_bench.utils.hardware import free_host_memory
+
+Values: TypeAlias = tuple[Tensor, ...]
+
+
+class Tier:
+    """Memory of one device, and how much of it is left.
+
+    Args:
+        limit: bytes at most.
+    """
+
+    def __init__(self, device: torch.device, limit: int) -> None:
+        self.device = device
+        self.limit = limit
+        self.left = limit
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a value ``[N, ...]`` is kept as rows ``[N, numbers]``: with channels innermost, if it came so.
+
+    Attributes:
+        shape: of one image's value.
+        dtype: of the value.
+        kept: of the rows.
+    """
+
+    shape: tuple[int, ...]
+    innermost: bool
+    dtype: torch.dtype
+    kept: torch.dtype
+
+    @classmethod
+    def of(cls, value: Tensor, dtype: torch.dtype | None) -> Form:
+        """The form of ``value``; floating point is kept in ``dtype``, if one is given."""
+        # Maps of one channel, or of one pixel, are both: they count as contiguous.
+        innermost = not value.is_contiguous() and value.dim() == 4
+        innermost = innermost and value.is_contiguous(memory_format=torch.channels_last)
+        kept = dtype if dtype is not None and value.is_floating_point() else value.dtype
+        return cls(tuple(value.shape[1:]), innermost, value.dtype, kept)
+
+    @property
+    def numbers(self) -> int:
+        """Numbers in a row."""
+        return torch.Size(self.shape).numel()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a row."""
+        return self.numbers * self.kept.itemsize
+
+    def flat(self, value: Tensor) -> Tensor:
+        """``[N, ...]`` as rows."""
+        return (value.permute(0, 2, 3, 1) if self.innermost else value).reshape(len(value), self.numbers)
+
+    def as_kept(self, value: Tensor) -> Tensor:
+        """``[N, ...]`` as a table would give it back: rounded and laid out as rows are."""
+        return self.shaped(self.flat(value).to(self.kept).contiguous())
+
+    def shaped(self, rows: Tensor) -> Tensor:
+        """Rows as ``[N, ...]``."""
+        rows = rows.to(self.dtype)
+        if not self.innermost:
+            return rows.view(-1, *self.shape)
+        channels, height, width = self.shape
+        return rows.view(-1, height, width, channels).permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows ``start`` to ``stop`` of a table."""
+
+    start: int
+    stop: int
+    tier: Tier
+    rows: list[Tensor]
+
+    @property
+    def bytes(self) -> int:
+        return sum(rows.nbytes for rows in self.rows)
+
+
+class Table:
+    """The first rows of a split, as many as there is memory for.
+
+    Args:
+        forms: of the values of an image.
+        images: in the split.
+        chunk: rows are written in chunks of so many images; a table ends with a whole one.
+        tiers: taken from in this order.
+
+    Attributes:
+        rows: how many images have a place.
+        asked: whatever its owner wants to remember of its last use.
+    """
+
+    def __init__(self, forms: Sequence[Form], images: int, chunk: int, tiers: Sequence[Tier]) -> None:
+        self.forms = tuple(forms)
+        self.chunk = chunk
+        self.asked = 0
+        self.rows = 0
+        self._parts: list[_Part] = []
+        size = sum(form.bytes for form in forms)
+        # Twice, because a last chunk that is short may fit where a whole one did not.
+        for tier in (*tiers, *tiers):
+            wanted = images - self.rows
+            room = min(wanted, tier.left // max(size, 1))
+            if room < wanted:
+                room -= room % chunk
+            if room > 0:
+                self._take(tier, room)
+        self._missing = set(range(-(-self.rows // chunk)))
+
+    def missing(self, numbers: Tensor) -> list[int]:
+        """The chunks among those of rows ``numbers`` that were not written yet."""
+        if not self._missing:
+            return []
+        return [chunk for chunk in (numbers // self.chunk).unique().tolist() if chunk in self._missing]
+
+    def write(self, chunk: int, values: Values) -> None:
+        """Keep the values ``[chunk, ...]`` of the images of a chunk."""
+        first = chunk * self.chunk
+        for part in self._parts:
+            begin, end = max(first, part.start), min(first + len(values[0]), part.stop)
+            if begin < end:
+                for form, rows, value in zip(self.forms, part.rows, values, strict=True):
+                    rows[begin - part.start : end - part.start].copy_(form.flat(value)[begin - first : end - first])
+        self._missing.discard(chunk)
+
+    def read(self, numbers: Tensor, device: torch.device) -> Values:
+        """The values of rows ``numbers``, ``[b]`` int64 on the CPU, on ``device``."""
+        if len(self._parts) == 1:
+            return self._shaped(self._picked(self._parts[0], numbers, device))
+        places, found = [], []
+        for part in self._parts:
+            here = ((numbers >= part.start) & (numbers < part.stop)).nonzero().flatten()
+            if len(here):
+                places.append(here)
+                found.append(list(self._picked(part, numbers[here] - part.start, device)))
+        back = torch.cat(places).argsort().to(device)
+        return self._shaped(torch.cat(rows).index_select(0, back) for rows in zip(*found, strict=True))
+
+    def free(self) -> None:
+        """Give the memory back."""
+        for part in self._parts:
+            part.tier.left += part.bytes
+        self._parts = []
+        self.rows = 0
+
+    def _take(self, tier: Tier, rows: int) -> None:
+        made = [torch.empty(rows, form.numbers, dtype=form.kept, device=tier.device) for form in self.forms]
+        part = _Part(self.rows, self.rows + rows, tier, made)
+        tier.left -= part.bytes
+        self._parts.append(part)
+        self.rows += rows
+
+    def _picked(self, part: _Part, numbers: Tensor, device: torch.device) -> Iterator[Tensor]:
+        here = numbers.to(part.tier.device, non_blocking=True)
+        return (rows.index_select(0, here).to(device, non_blocking=True) for rows in part.rows)
+
+    def _shaped(self, rows: Iterator[Tensor]) -> Values:
+        return tuple(form.shaped(some) for form, some in zip(self.forms, rows, strict=True))
+
+
+#: Share of what is free when a task begins that its features may take, unless the user says otherwise.
+SHARE = 0.5
+
+
+def feature_tiers(device: torch.device, budget: int | None) -> list[Tier]:
+    """Where features of frozen layers are kept: on the device first, then in the host's memory.
+
+    Args:
+        budget: bytes at most, in all; ``None``: half of what is free on each.
+    """
+    tiers = []
+    budget = None if budget is None else max(0, budget)
+    if device.type == "cuda":
+        free = int(SHARE * torch.cuda.mem_get_info(device)[0])
+        tiers.append(Tier(device, free if budget is None else min(budget, free)))
+        budget = None if budget is None else budget - tiers[0].limit
+    host = int(SHARE * free_host_memory()) if budget is None else budget
+    return [*tiers, Tier(torch.device("cpu"), host)]

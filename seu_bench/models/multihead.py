@@ -1,0 +1,160 @@
+"""Models with one head per task, all heads made at the start, the task of every image known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from avalanche.models import MultiTaskModule
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from seu_bench.models.compiling import CompiledUnits
+    from seu_bench.models.feature_cache import FeatureCache
+
+
+class MultiHeadModel(MultiTaskModule):
+    """Base of our models.
+
+    Avalanche's own forward pads narrower heads with logit 0, which is a wrong loss and a wrong argmax where heads
+    differ in width; this one pads with the lowest finite number, and a batch of one task is not padded at all.
+
+    Args:
+        classes: outputs of each task's head.
+
+    Attributes:
+        feature_cache: where outputs of frozen layers are kept while a task is learned.
+        compiled: computes the model's units while they are trained for long; ``None``: as ever.
+    """
+
+    #: Whether some layers are frozen while later tasks are learned, whose outputs are asked for by :meth:`kept`.
+    has_frozen_layers = False
+
+    #: Whether the model consists of units that may be compiled; it computes those that train by :meth:`computed`.
+    has_units = False
+
+    feature_cache: FeatureCache | None = None
+    compiled: CompiledUnits | None = None
+
+    def __init__(self, classes: Sequence[int]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.classes = tuple(classes)
+
+    def adaptation(self, experience: object) -> None:
+        """Nothing grows here behind a strategy's back."""
+
+    def forward(self, images: Tensor, task_labels: Tensor | int | None) -> Any:
+        """Logits ``[N, classes]``; of the widest head present where a batch mixes tasks.
+
+        Args:
+            task_labels: ``[N]`` task of each image, best on the CPU, or one task for all. ``None``: the logits of all
+                tasks that were learned, by task; Avalanche's distilling strategies ask for it.
+        """
+        if task_labels is None:
+            return self.forward_all_tasks(images)
+        if isinstance(task_labels, int):
+            return self.forward_single_task(images, task_labels)
+        first = int(task_labels[0])
+        if bool((task_labels == first).all()):
+            return self.forward_single_task(images, first)
+        return self.forward_mixed(images, task_labels)
+
+    def forward_mixed(self, images: Tensor, task_labels: Tensor) -> Tensor:
+        """Logits ``[N, widest head present]`` of a batch of several tasks."""
+        return by_task(images, task_labels, self.classes, self.forward_single_task)
+
+    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
+        """Logits ``[N, classes[task]]`` of one task."""
+        raise NotImplementedError
+
+    def task_module(self, task: int) -> nn.Module:
+        """Everything on the path of ``task``: its parameters are the task's active ones."""
+        raise NotImplementedError
+
+    def trainable_module(self, task: int) -> nn.Module:
+        """What of it is trained when ``task`` is learned; all of it by default."""
+        return self.task_module(task)
+
+    def computed(self, unit: nn.Module, *inputs: Tensor) -> Tensor:
+        """``unit(*inputs)``, by a compiled unit if there is one."""
+        output: Tensor = unit(*inputs) if self.compiled is None else self.compiled(unit, *inputs)
+        return output
+
+    # ------------------------------------------------------------------ for models with frozen layers
+
+    def kept(
+        self, x: Tensor, key: Hashable, compute: Callable[[Tensor], tuple[Tensor, ...]], *, keep: bool = True
+    ) -> tuple[Tensor, ...]:
+        """``compute(x)`` without gradients, read back where it was computed before; see
+        :meth:`seu_bench.models.feature_cache.FeatureCache.get`."""
+        if self.feature_cache is not None:
+            return self.feature_cache.get(x, key, compute, keep=keep)
+        with torch.no_grad():
+            return compute(x)
+
+    # ------------------------------------------------------------------ for models that grow
+
+    def architecture(self) -> dict[str, Any]:
+        """What :meth:`load_architecture` needs to give a new model these layers: plain values that JSON can hold, keys
+        of         dictionaries being text. Empty for models that do not grow."""
+        return {}
+
+    def load_architecture(self, architecture: Mapping[str, Any]) -> None:
+        """Give this model, as it was made for a run, the layers, paths and frozen units of ``architecture``; what the
+        weights are is left to ``load_state_dict``.
+
+        Raises:
+            ValueError: it is the architecture of another model.
+        """
+        if architecture:
+            raise ValueError(f"a {type(self).__name__} does not grow")
+
+
+def by_task(
+    inputs: Tensor, task_labels: Tensor, classes: Sequence[int], answer: Callable[[Tensor, int], Tensor]
+) -> Tensor:
+    """``answer(rows, task)`` for the rows ``[N, ...]`` of each task, put together and padded with the lowest number."""
+    tasks = [int(task) for task in task_labels.unique()]
+    logits: Tensor | None = None
+    for task in tasks:
+        here = (task_labels == task).nonzero().flatten().to(inputs.device)
+        part = answer(inputs[here], task)
+        if logits is None:
+            width = max(classes[task] for task in tasks)
+            logits = part.new_full((len(inputs), width), torch.finfo(part.dtype).min)
+        logits[here, : part.shape[1]] = part
+    if logits is None:
+        raise ValueError("a batch needs at least one image")
+    return logits
+
+
+class BackboneModel(MultiHeadModel):
+    """A backbone that all tasks share, and a linear head for each.
+
+    Args:
+        backbone: images ``[N, C, H, W]`` -> features ``[N, features]``.
+    """
+
+    def __init__(self, backbone: nn.Module, features: int, classes: Sequence[int]) -> None:
+        super().__init__(classes)
+        self.backbone = backbone
+        self.heads = nn.ModuleList(nn.Linear(features, width) for width in classes)
+
+    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
+        """Logits ``[N, classes[task]]`` of one task."""
+        logits: Tensor = self.heads[task_label](self.backbone(x))
+        return logits
+
+    def forward_mixed(self, images: Tensor, task_labels: Tensor) -> Tensor:
+        """Logits ``[N, widest head present]``; the backbone is computed once for all tasks."""
+        return by_task(self.backbone(images), task_labels, self.classes, lambda x, task: self.heads[task](x))
+
+    def forward_all_tasks(self, x: Tensor) -> dict[int, Tensor]:
+        """Logits of every task that was learned; the backbone is computed once."""
+        features = self.backbone(x)
+        return {task: self.heads[task](features) for task in sorted(self.known_train_tasks_labels)}
+
+    def task_module(self, task: int) -> nn.Module:
+        """The backbone and the task's head."""
+        return nn.ModuleList([self.backbone, self.heads[task]])

@@ -1,0 +1,206 @@
+"""Executors: what makes the cells of a sweep, what it is given and what it tells.
+
+No torch here: a plugin's outer module may import this one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias
+
+from pydantic import Field, TypeAdapter
+
+from seu_bench.config.options import Frozen, Options
+
+if TYPE_CHECKING:
+    from seu_bench.config.run import Execution, Request
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a sweep.
+
+    Attributes:
+        run_id: what ``request`` resolves to. Who resolves it elsewhere and gets another one has other versions or
+            other data, and must not make it.
+        execution: its paths are absolute.
+        log, log_options: loggers, and their options by ``<logger>.<option>``.
+    """
+
+    run_id: str
+    request: Request
+    execution: Execution
+    log: tuple[str, ...] = ()
+    log_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """One line, for another process or another host."""
+        request, execution = _adapters()
+        return json.dumps(
+            {
+                "run_id": self.run_id,
+                "request": request.dump_python(self.request, mode="json"),
+                "execution": execution.dump_python(self.execution, mode="json"),
+                "log": list(self.log),
+                "log_options": dict(self.log_options),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Job:
+        """What :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        request, execution = _adapters()
+        document = json.loads(text)
+        return cls(
+            str(document["run_id"]),
+            request.validate_python(document["request"]),
+            execution.validate_python(document["execution"]),
+            tuple(document["log"]),
+            document["log_options"],
+        )
+
+
+class Started(Frozen):
+    """A cell has its place and begins.
+
+    Attributes:
+        where: the place in a few words, e.g. ``cuda 3`` or a host's name; empty where there is but one.
+    """
+
+    kind: Literal["started"] = "started"
+    run_id: str
+    where: str = ""
+
+
+class Progressed(Frozen):
+    """Where a cell stands.
+
+    Attributes:
+        task: 0-based.
+        epoch: epochs of the stage that are done, of ``epochs``.
+        passed, planned: image passes of the whole run, those of an earlier attempt that it goes on with included.
+        left: seconds until it is finished; ``None``: it cannot be told yet.
+    """
+
+    kind: Literal["progressed"] = "progressed"
+    run_id: str
+    task: int
+    tasks: int
+    stage: str
+    epoch: int
+    epochs: int
+    passed: int
+    planned: int
+    left: float | None = None
+
+
+class Noticed(Frozen):
+    """What whoever waits for a cell should know, e.g. that it goes on from a checkpoint."""
+
+    kind: Literal["noticed"] = "noticed"
+    run_id: str
+    message: str
+
+
+#: ``finished``: there is a finished record. ``failed``: the run was refused or failed; ``message`` says why.
+#: ``interrupted``: it was told to stop, or never began. ``held``: another process is making this run.
+#: ``lost``: whatever made it is gone without a word, e.g. killed for memory.
+Ending: TypeAlias = Literal["finished", "failed", "interrupted", "held", "lost"]
+
+
+class Ended(Frozen):
+    """A cell is over, for this sweep."""
+
+    kind: Literal["ended"] = "ended"
+    run_id: str
+    status: Ending
+    message: str = ""
+
+
+#: What an executor tells of a cell, told apart by ``kind``.
+Event: TypeAlias = Started | Progressed | Noticed | Ended
+
+
+def event_from_json(text: str | bytes) -> Event:
+    """The event that ``model_dump_json`` wrote.
+
+    Raises:
+        ValueError: it is none.
+    """
+    event: Event = TypeAdapter(Annotated[Event, Field(discriminator="kind")]).validate_json(text)
+    return event
+
+
+class Executor(Protocol):
+    """Makes cells, several at once. Used from one thread.
+
+    A cell is made by :func:`seu_bench.sweeps.worker.run_job`, in whichever process on whichever host; results and
+    data folders are the same for all.
+    """
+
+    @property
+    def slots(self) -> int | None:
+        """Cells at once, for the estimated time; ``None``: it is not known."""
+
+    def submit(self, cells: Sequence[Job]) -> None:
+        """Take cells on, to be begun in this order; returns at once.
+
+        Called once. A cell that is being made for an earlier driver (by run id) is taken up as it stands and not begun
+        a second time: so a driver that was closed is attached again, where ``detaches`` says that cells outlive it.
+        """
+
+    def wait(self, seconds: float) -> Sequence[Event]:
+        """What happened since the last call, in its order: as soon as there is something, after ``seconds`` at most.
+
+        Exactly one :class:`Ended` comes for each cell that was submitted, and nothing of that cell after it.
+        """
+
+    def cancel(self) -> None:
+        """Begin no cell any more and tell those that run to stop where nothing is lost; returns at once.
+
+        :meth:`wait` goes on telling how they end; those that never began end as ``interrupted``.
+        """
+
+    def close(self) -> None:
+        """The driver leaves; called once, at the end, whatever happened. What may not outlive it is ended at once."""
+
+
+class ExecutorFactory(Protocol):
+    """A way to make the cells of a sweep.
+
+    Attributes:
+        summary: one line for ``seu-bench list``.
+        options: the class of its options, set by ``-o executor.KEY=VALUE``: what a cell is given, and where. An option
+            ``jobs`` is also set by ``--jobs``.
+        detaches: whether cells go on when the driver leaves. Then a driver that is interrupted closes the executor
+            without cancelling, and the same command attaches to what runs.
+    """
+
+    summary: str
+    options: type[Options]
+    detaches: bool
+
+    def build(self, options: Any, device: str) -> Executor:
+        """The executor; begins nothing.
+
+        Args:
+            device: what ``--device`` says, which every cell's execution says, too.
+
+        Raises:
+            RequestError: it cannot be used here.
+        """
+
+
+def _adapters() -> tuple[TypeAdapter[Request], TypeAdapter[Execution]]:
+    from seu_bench.config.run import (
+        Execution,
+        Request,  # imports NumPy: not before a cell is written or read
+    )
+
+    return TypeAdapter(Request), TypeAdapter(Execution)

@@ -1,0 +1,80 @@
+"""What a logger's plugin implements, and what it is given: runs written down for another program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from seu_bench.config.options import Options
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """What a logger is told of a run that begins or goes on.
+
+    Attributes:
+        attempt: ``<run id>/<when it was begun from nothing>``. A run that goes on has the same one; one that begins
+            anew (``--restart``) has another, and is to have a log of its own.
+        parameters: strategy, benchmark, options, settings, seed, ...: flat, as plain values.
+        tags: short texts to find the run by.
+    """
+
+    run_id: str
+    attempt: str
+    parameters: Mapping[str, str | int | float | bool]
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class LoggedValues:
+    """Finite numbers that were measured together.
+
+    Attributes:
+        values: by name; parts of a name are divided by ``/``, and have letters, digits, ``_``, ``-`` and blanks.
+        axis: what ``step`` counts, e.g. ``training/task-0/epoch``.
+        step: where on that axis the numbers belong; grows from call to call for each name.
+        position: epochs of all stages so far; never falls while a run goes on.
+    """
+
+    values: Mapping[str, float]
+    axis: str
+    step: int
+    position: int
+
+
+class RunLogger(Protocol):
+    """Writes one run down. Whatever it raises switches it off for the rest of the run, which goes on."""
+
+    def begin(self, run: LoggedRun) -> None:
+        """The run begins, or goes on with an attempt that may be in the log already."""
+
+    def last_step(self, name: str) -> int | None:
+        """The last step that an earlier process logged under ``name`` for this attempt; ``None``: there is none.
+
+        Asked once for each name. What is not beyond it was logged before and does not come again.
+        """
+
+    def log(self, measured: LoggedValues) -> None:
+        """Write numbers down, so that they are not lost if the process is killed."""
+
+    def end(self, status: str) -> None:
+        """The run ended: ``finished``, ``failed`` or ``interrupted``. In the last two cases it may go on one day."""
+
+
+class LoggerFactory(Protocol):
+    """A logger: writes runs down for another program (``--log NAME``)."""
+
+    summary: str
+    options: type[Options]
+
+    def build(self, options: Any, folder: Path) -> RunLogger:
+        """A logger for one run; imports what it needs.
+
+        Args:
+            folder: ``<results>/logs/<name>``, where it writes unless its options say otherwise; not made yet.
+
+        Raises:
+            RequestError: it cannot be had with these options.
+        """

@@ -1,0 +1,187 @@
+"""Two runs side by side: what they scored on each task, what that took, and which settings are not the same."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from seu_bench.errors import RequestError
+from seu_bench.metrics import METRIC_DEFINITIONS, task_forgetting
+from seu_bench.results.record import Record
+from seu_bench.results.record_metrics import EVALUATION, whole_matrix
+
+#: What is compared for each task, with the unit of its values.
+MEASURES: Final[dict[str, str]] = {
+    "final": "accuracy after the last task, in [0, 1]: R[T-1,j]",
+    "learned": "accuracy right after learning the task, in [0, 1]: R[j,j]",
+    "forgetting": "max_{l<T-1} R[l,j] - R[T-1,j], in [-1, 1]; none of the task that was learned last",
+    "parameters": "parameters stored after learning the task",
+    "seconds": "wall-clock seconds of the task's stages but evaluation",
+}
+
+#: The same measurement of both runs; ``None``: not measured.
+Pair: TypeAlias = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class TaskComparison:
+    """One task of both runs.
+
+    Attributes:
+        task: the benchmark's own index of it.
+        values: by the keys of :data:`MEASURES`.
+    """
+
+    task: int
+    name: str
+    values: Mapping[str, Pair]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs of one benchmark.
+
+    Attributes:
+        tasks: in the order in which the first run learned them.
+        metrics: of the whole runs, by id.
+        settings: what is not the same in both, by name; ``None`` where a run has no such setting, or left it to the
+            protocol.
+        same_order: whether both learned the tasks in the same order.
+    """
+
+    one: Record
+    other: Record
+    tasks: tuple[TaskComparison, ...]
+    metrics: Mapping[str, Pair]
+    settings: Mapping[str, tuple[str | None, str | None]]
+    same_order: bool
+
+    def document(self) -> dict[str, Any]:
+        """Plain values, for JSON; each measurement with the second run's less the first's."""
+        return {
+            "runs": [self.one.run_id, self.other.run_id],
+            "same_order": self.same_order,
+            "tasks": [
+                {
+                    "task": found.task,
+                    "name": found.name,
+                    **{key: [*pair, difference(pair)] for key, pair in found.values.items()},
+                }
+                for found in self.tasks
+            ],
+            "metrics": {key: [*pair, difference(pair)] for key, pair in self.metrics.items()},
+            "settings": {key: list(pair) for key, pair in self.settings.items()},
+        }
+
+
+def compare(one: Record, other: Record) -> Comparison:
+    """Compare two runs of one benchmark.
+
+    Raises:
+        RequestError: they are of different benchmarks, versions, protocols or data, or otherwise of different tasks;
+            all of it is named.
+    """
+    if faults := _incomparable(one, other):
+        raise RequestError(
+            "these runs are not comparable: " + "; ".join(faults),
+            where=f"{one.run_id} and {other.run_id}",
+            remedy="compare runs of one benchmark, version, protocol and data",
+        )
+    mine, its = _by_task(one), _by_task(other)
+    names = dict(zip(one.task_order, one.task_names, strict=False))
+    tasks = [
+        TaskComparison(task, names.get(task, str(task)), {key: (mine[task][key], its[task][key]) for key in MEASURES})
+        for task in one.task_order
+    ]
+    known = [*METRIC_DEFINITIONS, *sorted({*one.metrics, *other.metrics} - set(METRIC_DEFINITIONS))]
+    pairs = {key: (_finite(one.metrics.get(key)), _finite(other.metrics.get(key))) for key in known}
+    metrics = {key: pair for key, pair in pairs.items() if pair != (None, None)}
+    return Comparison(one, other, tuple(tasks), metrics, _settings(one, other), one.task_order == other.task_order)
+
+
+def difference(pair: Pair) -> float | None:
+    """The second less the first; ``None`` if one of them was not measured."""
+    first, second = pair
+    return None if first is None or second is None else second - first
+
+
+def _incomparable(one: Record, other: Record) -> list[str]:
+    facts = {
+        "benchmark": (one.benchmark, other.benchmark),
+        "benchmark version": (one.benchmark_version, other.benchmark_version),
+        "protocol": (one.protocol, other.protocol),
+        "synthetic data": (one.synthetic, other.synthetic),
+        "limit of images": (one.limit, other.limit),
+        "data fingerprint": (one.data_fingerprint, other.data_fingerprint),
+        "tasks": (sorted(one.task_order), sorted(other.task_order)),
+    }
+    faults = [f"{name} {mine!r} and {its!r}"[:300] for name, (mine, its) in facts.items() if mine != its]
+    if not faults and not one.data_fingerprint:
+        faults.append("neither has a data fingerprint")
+    if not faults and (not one.task_order or len(set(one.task_order)) < len(one.task_order)):
+        faults.append("they do not say which tasks they learned")
+    return faults
+
+
+def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
+    """Every measure of every task, by the benchmark's own index."""
+    matrix = whole_matrix(record)
+    falls = task_forgetting(matrix)
+    last = len(record.task_order) - 1
+    # Sizes are measured when accuracies are: joint, which is evaluated once, has them of the last task only.
+    evaluated = [row for row, values in enumerate(matrix) if any(_finite(value) is not None for value in values)]
+    sizes = dict(zip(evaluated, record.params_total, strict=False))
+    found: dict[int, dict[str, float | None]] = {}
+    for position, task in enumerate(record.task_order):
+        stages = [stage.seconds for stage in record.stages if stage.task == position and stage.name != EVALUATION]
+        found[task] = {
+            "final": _entry(matrix, last, position),
+            "learned": _entry(matrix, position, position),
+            "forgetting": _finite(falls[position]) if position < last else None,
+            "parameters": sizes.get(position),
+            "seconds": math.fsum(stages) if stages else None,
+        }
+    return found
+
+
+def _entry(matrix: Sequence[Sequence[float | None]], row: int, task: int) -> float | None:
+    values = matrix[row] if row < len(matrix) else ()
+    return _finite(values[task]) if task < len(values) else None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _settings(one: Record, other: Record) -> dict[str, tuple[str | None, str | None]]:
+    mine, its = _flat_settings(one), _flat_settings(other)
+    names = [*mine, *[name for name in its if name not in mine]]
+    return {name: (mine.get(name), its.get(name)) for name in names if mine.get(name) != its.get(name)}
+
+
+def _flat_settings(record: Record) -> dict[str, str]:
+    """What a run was asked for and where it was made, each as text; without what was left to the protocol."""
+    document = record.model_dump(mode="json")
+    named = ("strategy", "searcher", "creator", "seed", "precision", "status", "task_order")
+    found = {name: document[name] for name in named}
+    sections = {
+        "options": record.options,
+        "searcher": record.searcher_options,
+        "creator": record.creator_options,
+        "benchmark": record.benchmark_overrides,
+        "protocol": record.protocol_settings,
+        "environment": document["environment"],
+    }
+    for section, values in sections.items():
+        found |= _flattened(section, values)
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+    return {name: text for name, text in texts.items() if found[name] is not None}
+
+
+def _flattened(prefix: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or len(prefix) > 300:  # a stranger's record may nest without end
+        return {prefix: value}
+    return {key: found for name, inner in value.items() for key, found in _flattened(f"{prefix}.{name}", inner).items()}

@@ -1,0 +1,114 @@
+"""Words for a reader, in the terminal as in Markdown: text made harmless, configurations and reasons named."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic_core import to_json
+
+from seu_bench.config.options import format_option
+
+if TYPE_CHECKING:
+    from seu_bench.results.record import Record
+
+#: Prefix of options in a label, and what those have in common whose options are compared.
+_Group: TypeAlias = tuple[str, str, str | None]
+
+
+def why_not_ranked(record: Record) -> str | None:
+    """Why a record enters no leaderboard; ``None`` if it does."""
+    if record.may_be_ranked and record.data_fingerprint:
+        return None
+    reasons = {
+        f"the run is {record.status}, not finished": record.status != "finished",
+        f"protocol {record.protocol!r} is never ranked": not record.ranked,
+        "synthetic data": record.synthetic,
+        "images were limited with --limit": record.limit is not None,
+        "no data fingerprint": not record.data_fingerprint,
+    }
+    return "; ".join(reason for reason, holds in reasons.items() if holds) or "it may not be ranked"
+
+
+class CanonicalTexts:
+    """Plain values as text that is equal where they are, whatever the order of their keys.
+
+    What was asked for before is looked up: of ten thousand records most have settings that others have as well.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, str] = {}
+
+    def __call__(self, value: Any) -> str:
+        """The text of a value as it may be in a JSON file."""
+        try:
+            key = to_json(value)  # much faster than json.dumps, but in the order in which the keys are
+        except ValueError:  # half of a surrogate pair, which only records made in Python can hold
+            return json.dumps(value, sort_keys=True)
+        text = self._known.get(key)
+        if text is None:
+            text = self._known[key] = json.dumps(value, sort_keys=True)
+        return text
+
+
+def protocol_settings(record: Record) -> dict[str, Any]:
+    """The protocol's settings without its options by strategy, which are in the record's own options."""
+    owners = ("strategies", "searchers", "creators")
+    return {key: value for key, value in record.protocol_settings.items() if key not in owners}
+
+
+def configuration_label(record: Record, others: Sequence[Record]) -> str:
+    """What was chosen, in words: strategy, searcher and creator, then the options that tell it from ``others``.
+
+    Args:
+        others: the records beside it in a leaderboard; an option is named where those of the same choice differ in it,
+            and not where it is ``None``, left to the protocol.
+    """
+    return configuration_labels([record, *others])[0]
+
+
+def configuration_labels(records: Sequence[Record]) -> list[str]:
+    """:func:`configuration_label` of each record beside all of them, in a time that grows with their number only."""
+    parts = [_parts(record) for record in records]
+    groups: dict[_Group, list[Mapping[str, Any]]] = defaultdict(list)
+    for group, own in (item for choices in parts for item in choices.items()):
+        groups[group].append(own)
+    telling = {group: _telling(options) for group, options in groups.items()}
+    return [_label(record, choices, telling) for record, choices in zip(records, parts, strict=True)]
+
+
+def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
+    overrides = json.dumps(record.benchmark_overrides, sort_keys=True)
+    return {
+        ("", record.strategy, None): record.options,
+        ("searcher.", record.strategy, record.searcher): record.searcher_options,
+        ("creator.", record.strategy, record.creator): record.creator_options,
+        ("protocol.", overrides, None): protocol_settings(record),
+    }
+
+
+def _telling(options: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The keys that not all have with the same value."""
+    values: dict[str, list[str]] = defaultdict(list)
+    text = CanonicalTexts()
+    for own in options:
+        for key, value in own.items():
+            plain = value is None or isinstance(value, (str, int, float))
+            values[key].append(repr(value) if plain else text(value))
+    return {key for key, texts in values.items() if len(texts) < len(options) or len(set(texts)) > 1}
+
+
+def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: Mapping[_Group, set[str]]) -> str:
+    shown = [
+        f"{group[0]}{key}={format_option(value)}"
+        for group, own in parts.items()
+        for key, value in sorted(own.items())
+        if key in telling[group] and value is not None
+    ]
+    # What was changed in the benchmark is told always: it is not what the leaderboard's heading says.
+    shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(record.benchmark_overrides.items())]
+    shown += [f"precision={record.precision}"] if record.precision != "float32" else []
+    name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
+    return f"{name} ({', '.join(shown)})" if shown else name

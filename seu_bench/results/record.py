@@ -1,0 +1,322 @@
+"""The record of a run: one JSON file from which leaderboards and reports are made, and can be made again.
+
+It lies in ``<results>/runs/<run_id>/record.json`` and is always whole: it is written to a temporary file, flushed to
+disk and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from seu_bench.config.run import Precision
+from seu_bench.errors import ResultsError
+from seu_bench.results.schema import SCHEMA_VERSION, parsed
+from seu_bench.utils.files import refuse_link, write_atomic
+
+RECORD_NAME = "record.json"
+#: Records of a folder that are read before the first of them is handed on.
+_AT_ONCE: Final = 256
+
+Status: TypeAlias = Literal["running", "finished", "failed", "interrupted"]
+Matrix: TypeAlias = tuple[tuple[float | None, ...], ...]
+#: A name that files are called by. A record may come from a stranger: none of its names may lead out of a folder.
+FileName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
+
+
+#: What tables, files and other programs can count with. A record of a stranger may hold a number of any length.
+Integer: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+#: A time that was measured.
+Seconds: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+#: What an epoch measured.
+Measurement: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Document(BaseModel):
+    """Part of a record. Keys that a later version added are kept out, not refused."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class StageRecord(Document):
+    """What one stage of one task took.
+
+    Attributes:
+        task: 0-based.
+        seconds: wall clock.
+        image_passes: images passed forward, whether to train or to evaluate.
+        cpu_seconds: of all threads of the process; ``None``: not measured, as in older records.
+        losses, accuracies: what each epoch measured, mean loss per image and accuracy in [0, 1]; ``None`` where it did
+            not, and empty where no epoch did.
+    """
+
+    name: str
+    task: Integer
+    epochs: Integer
+    seconds: Seconds
+    image_passes: Integer
+    cpu_seconds: Seconds | None = None
+    losses: tuple[Measurement | None, ...] = ()
+    accuracies: tuple[Measurement | None, ...] = ()
+
+
+class Environment(Document):
+    """Where a run was made."""
+
+    versions: dict[str, str] = Field(default_factory=dict)
+    device: str = "cpu"
+    git_revision: str | None = None
+    platform: str = ""
+    threads: Integer | None = None
+
+
+class Record(Document):
+    """Everything that is known of a run.
+
+    Attributes:
+        task_images: training, validation and test images of each task.
+        input_shape: channels, height and width of the network's input.
+        accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
+            it was not measured. Tasks are in the order in which they were learned.
+        metrics: by id; the definitions are in :mod:`seu_bench.metrics`. ``None``: not measured, or not defined.
+        params_total, params_active: parameters stored, and on the task's own path, after each task.
+        genotypes: per task, the unit found for it (strategies that search).
+        paths: per task, the unit used in each layer (strategies that choose).
+        choices: per task, what was done in each layer, e.g. ``new``, ``reuse 0``, ``adapt 1`` (strategies that
+            choose what to do with a unit).
+        unit_tasks: per layer, the task that each unit was made for.
+        weights_sha256: of the file with the model's weights; ``None``: none was kept.
+        precision: what learning computed in; accuracies are measured in float32.
+        earlier_environments: where parts of the run were made before it was continued somewhere else.
+        data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
+    """
+
+    schema_version: Integer = SCHEMA_VERSION
+    run_id: FileName
+    status: Status
+    error: str | None = None
+    strategy: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    searcher: str | None = None
+    searcher_options: dict[str, Any] = Field(default_factory=dict)
+    creator: str | None = None
+    creator_options: dict[str, Any] = Field(default_factory=dict)
+    benchmark: FileName
+    benchmark_version: Integer
+    benchmark_overrides: dict[str, Any] = Field(default_factory=dict)
+    protocol: FileName
+    protocol_settings: dict[str, Any] = Field(default_factory=dict)
+    ranked: bool = True
+    seed: Integer
+    limit: Integer | None = None
+    synthetic: bool = False
+    precision: Precision = "float32"
+    task_order: tuple[Integer, ...] = ()
+    task_names: tuple[str, ...] = ()
+    task_classes: tuple[Integer, ...] = ()
+    task_images: tuple[tuple[Integer, Integer, Integer], ...] = ()
+    input_shape: tuple[Integer, Integer, Integer] | None = None
+    accuracy_matrix: Matrix = ()
+    metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
+    params_total: tuple[Integer, ...] = ()
+    params_active: tuple[Integer, ...] = ()
+    macs: tuple[Integer, ...] = ()
+    stages: tuple[StageRecord, ...] = ()
+    genotypes: tuple[dict[str, Any] | None, ...] | None = None
+    paths: tuple[tuple[Integer, ...], ...] | None = None
+    choices: tuple[tuple[str, ...], ...] | None = None
+    unit_tasks: tuple[tuple[Integer, ...], ...] | None = None
+    data_fingerprint: str | None = None
+    weights_sha256: str | None = None
+    environment: Environment = Environment()
+    earlier_environments: tuple[Environment, ...] = ()
+    started: str = ""
+    seconds: Seconds | None = None
+
+    @property
+    def may_be_ranked(self) -> bool:
+        """Whether it can enter a leaderboard: finished, on real data, whole, by a protocol that is ranked."""
+        return self.status == "finished" and self.ranked and not self.synthetic and self.limit is None
+
+    def without_times(self) -> dict[str, Any]:
+        """What must be equal in two runs of one seed on one machine: all but clocks and measured memory."""
+        document = self.model_dump(mode="json", exclude={"started", "seconds"})
+        for stage in document["stages"]:
+            del stage["seconds"], stage["cpu_seconds"]
+        for name in ("train_seconds", "train_cpu_seconds", "search_seconds", "peak_memory_bytes", "peak_feature_bytes"):
+            document["metrics"].pop(name, None)
+        return document
+
+
+def runs_folder(results: Path) -> Path:
+    """Where the runs of a results folder are."""
+    return results / "runs"
+
+
+def record_path(results: Path, run_id: str) -> Path:
+    """The record of one run."""
+    return runs_folder(results) / run_id / RECORD_NAME
+
+
+def write_record(results: Path, record: Record) -> Path:
+    """Write a record whole or not at all.
+
+    Raises:
+        ResultsError: the folder cannot be written to.
+    """
+    path = record_path(results, record.run_id)
+    text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
+    write_atomic(path, text + "\n")
+    return path
+
+
+def read_record(path: Path) -> Record:
+    """Read one record; one that an older version wrote is brought up to date.
+
+    Args:
+        path: the file, or the run's folder.
+
+    Raises:
+        NewerRecordError: a later version of seu-bench wrote it.
+        ResultsError: it is not there or is not a record.
+    """
+    file = path
+    try:
+        file = path / RECORD_NAME if path.is_dir() else path
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, error) from error
+    return parsed(Record, text, str(file))
+
+
+def read_records(results: Path) -> Iterator[Record | ResultsError]:
+    """Every record below a results folder in the order of run ids; what cannot be read comes as its error.
+
+    Other processes may add and remove runs meanwhile.
+    """
+    try:
+        with os.scandir(runs_folder(results)) as entries:
+            folders = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for first in range(0, len(folders), _AT_ONCE):
+        with collection_paused():
+            found = [_found_in(entry) for entry in folders[first : first + _AT_ONCE]]
+        yield from (item for item in found if item is not None)
+
+
+def _found_in(folder: os.DirEntry[str]) -> Record | ResultsError | None:
+    """The record of a run's folder, or why it cannot be read; ``None`` where there is none."""
+    name = f"{folder.path}{os.sep}{RECORD_NAME}"
+    try:
+        if not folder.is_symlink() and (text := _plain_text(name)) is not None:
+            return parsed(Record, text, name)
+        file = Path(name)  # making one for each of thousands of records takes longer than opening them
+        if not file.is_file():
+            return None
+        _refuse_links(file.parent)
+        return read_record(file)
+    except OSError as error:
+        return _unreadable(Path(name), error)
+    except ResultsError as error:
+        return error if _is_there(Path(name)) else None  # somebody removed it just now
+
+
+def _plain_text(name: str) -> str | None:
+    """What is in a plain file; ``None`` where there is none such, and a closer look is needed."""
+    try:
+        if not stat.S_ISREG(os.lstat(name).st_mode):
+            return None
+        with open(name, encoding="utf-8") as file:  # noqa: PTH123
+            return file.read()
+    except (OSError, ValueError):
+        return None
+
+
+@contextlib.contextmanager
+def collection_paused() -> Iterator[None]:
+    """No search for reference cycles inside a ``with`` block that makes many objects and no cycle.
+
+    It takes nearly half of the time of reading thousands of records. Several threads may do this at once: each only
+    ever switches on again what it saw switched on.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def find_record(results: Path, name: str) -> Record:
+    """The record that ``name`` means: a run id, a unique beginning of one, or a run's folder.
+
+    Raises:
+        ResultsError: none or several fit.
+    """
+    return read_record(find_run(results, name))
+
+
+def find_run(results: Path, name: str) -> Path:
+    """The folder of the run that ``name`` means: a run id, a unique beginning of one, or a run's folder.
+
+    Raises:
+        ResultsError: none or several fit.
+    """
+    as_path = Path(name)
+    if _is_there(as_path / RECORD_NAME):
+        return as_path
+    if as_path.name == RECORD_NAME and _is_there(as_path):
+        return as_path.parent
+    folder = runs_folder(results)
+    known = sorted(path.parent.name for path in folder.glob(f"*/{RECORD_NAME}")) if folder.is_dir() else []
+    fitting = [run_id for run_id in known if run_id == name] or [run_id for run_id in known if run_id.startswith(name)]
+    if len(fitting) == 1:
+        _refuse_links(folder / fitting[0])
+        return folder / fitting[0]
+    if fitting:
+        raise ResultsError(
+            f"{name!r} is the beginning of {len(fitting)} runs: {', '.join(fitting[:5])}",
+            where=str(folder),
+            remedy="give more of the run id",
+        )
+    raise ResultsError(
+        f"no run is called {name!r}",
+        where=str(folder),
+        remedy="see which there are in that folder, or give another one with --results",
+    )
+
+
+def _unreadable(file: Path, error: OSError | ValueError) -> ResultsError:
+    return ResultsError(
+        f"the record cannot be read: {error}",
+        where=str(file),
+        remedy="see that the file is there and may be read by you",
+    )
+
+
+def _refuse_links(folder: Path) -> None:
+    """A run's folder may come from a stranger: what is read and written there must lie there.
+
+    Raises:
+        ResultsError: the folder or its record is a link.
+    """
+    for path in (folder, folder / RECORD_NAME):
+        refuse_link(path, "put the run's folder itself there, or name the folder that it leads to")
+
+
+def _is_there(file: Path) -> bool:
+    """Whether there is such a file; no, where it may not be asked or cannot be a path."""
+    try:
+        return file.is_file()
+    except (OSError, ValueError):
+        return False

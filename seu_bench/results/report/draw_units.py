@@ -1,0 +1,243 @@
+"""Figures of what a search found: the unit of a task as a graph, and the units that each task uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from seu_bench.results.record import Record
+from seu_bench.results.report.canvas import Margins, label_outer, legend_below, panels, whole_numbers
+from seu_bench.results.report.picture import Configuration, Picture, sentences
+from seu_bench.results.report.styles import BLUE, FAINT, GREEN, INK, MUTED, ORANGE, PAPER, VERMILLION, short
+from seu_bench.results.report.summary import number_of_tasks, task_names
+from seu_bench.search_space import INPUTS, NODES, CellKind, Edge, Genotype
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Colour and kind of line of each kind of operation.
+_LOOKS: Final[dict[str, tuple[str, Any]]] = {
+    "sep_conv": (BLUE, "solid"),
+    "dil_conv": (VERMILLION, (0, (5, 1.5, 1, 1.5))),
+    "max_pool": (GREEN, (0, (5, 2))),
+    "avg_pool": (GREEN, (0, (2.5, 1.5))),
+    "skip_con": (MUTED, (0, (1, 1.5))),
+    "none": (FAINT, (0, (1, 3))),
+}
+#: A path longer or wider than that is no picture any more.
+MOST_LAYERS, MOST_UNITS, MOST_TASKS = 40, 40, 20
+_OUTPUT: Final = INPUTS + NODES
+
+
+def genotypes(configuration: Configuration, most: int) -> list[Picture]:
+    """The unit found for each of the first ``most`` tasks of a configuration's example."""
+    run = configuration.example
+    pictures = []
+    for task, value in enumerate((run.genotypes or ())[:most]):
+        genotype = _genotype(value)
+        if genotype is not None:
+            pictures.append(_unit(configuration, run, task, genotype))
+    return pictures
+
+
+def paths(configuration: Configuration) -> Picture | None:
+    """The units of each layer that each task uses; ``None``: the example has no paths, or more than can be drawn."""
+    run = configuration.example
+    found, made = run.paths, run.unit_tasks
+    if not found or not made or not _can_be_drawn(found, made):
+        return None
+    names = task_names([run])
+
+    def draw() -> Figure:
+        highest = max(len(units) for units in made)
+        width = max(1.7, 0.34 * len(made))
+        columns = min(len(found), max(1, int(10.2 // (width + 0.25))))
+        size = (width, max(0.5, 0.3 * highest + 0.1))
+        figure, axes = panels(len(found), columns, size, Margins(down=0.5), 0.34)
+        for task, panel in enumerate(axes):
+            _path(panel, run, task, _done(run, task))
+            panel.set_title(short(names[task] if task < len(names) else f"task {task}", 26))
+        axes[0].set_xlim(-0.6, len(made) - 0.4)
+        axes[0].set_ylim(-0.6, highest - 0.4)
+        whole_numbers(axes[0].xaxis, axes[0].yaxis)
+        label_outer(figure, axes, columns, "layer", "unit")
+        legend_below(figure, _path_handles(run.choices is not None), 4)
+        return figure
+
+    said_of = []
+    for task in range(len(found)):
+        steps = [f"{unit} {done}" for unit, done in zip(found[task], _done(run, task), strict=True)]
+        said_of.append(f"task {task} uses units {', '.join(steps)}")
+    reused = sum(done != "new" for task in range(1, len(found)) for done in _done(run, task))
+    steps_after = sum(len(path) for path in found[1:])
+    return Picture(
+        f"paths-{configuration.rank}",
+        f"Paths: {configuration.label}",
+        f"Seed {run.seed}. A column for each layer and a square for each unit in it; the number is the task that the "
+        "unit was made for. The line joins the units that the task uses.",
+        f"Units that each of {len(found)} tasks uses in {len(made)} layers, from the input on. After task 0, {reused} "
+        f"of {steps_after} units are taken over from earlier tasks. " + sentences(said_of, 20),
+        draw,
+    )
+
+
+def _unit(configuration: Configuration, run: Record, task: int, genotype: Genotype) -> Picture:
+    kinds: list[CellKind] = ["normal", "reduction"]
+    if genotype.normal == genotype.reduction:
+        kinds = ["normal"]
+    name = task_names([run])[task] if task < number_of_tasks(run) else f"task {task}"
+
+    def draw() -> Figure:
+        highest = max(edge.node - edge.source for kind in kinds for edge in genotype.edges(kind))
+        margins = Margins(left=0.1, right=0.1, top=0.3, bottom=0.02, down=0.25)
+        figure, axes = panels(len(kinds), 1, (7.4, 2.15), margins)
+        for panel, kind in zip(axes, kinds, strict=True):
+            _cell(panel, genotype.edges(kind), highest)
+            panel.set_title(f"{kind} cell" if len(kinds) > 1 else "cell", loc="left")
+        return figure
+
+    said_of = [f"{kind} cell: {_in_words(genotype.edges(kind))}" for kind in kinds]
+    return Picture(
+        f"unit-{configuration.rank}-task{task}",
+        f"Unit found for {name}: {configuration.label}",
+        f"Seed {run.seed}. Nodes 0 and 1 are the outputs of the two layers before; each other node is the sum of its "
+        "arcs, and the output joins nodes 2 to 5.",
+        f"The unit found for {name} as a graph. " + sentences(said_of),
+        draw,
+    )
+
+
+def _genotype(value: Any) -> Genotype | None:
+    """A record's genotype; ``None``: it has none, or it is none of our space."""
+    try:
+        return Genotype.from_dict(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _in_words(edges: Sequence[Edge]) -> str:
+    parts = []
+    for node in range(INPUTS, _OUTPUT):
+        inputs = [f"{edge.operation} of node {edge.source}" for edge in edges if edge.node == node]
+        parts.append(f"node {node} is {' plus '.join(inputs)}")
+    return "; ".join(parts)
+
+
+def _cell(axes: Axes, edges: Sequence[Edge], highest: int) -> None:
+    """Nodes on a line and edges as arcs above: of two edges never both middle and height are the same, so that the
+    names of operations, on the tops of the arcs, do not meet."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
+
+    axes.set_axis_off()
+    axes.set_xlim(-0.4, _OUTPUT + 0.75)
+    axes.set_ylim(-0.75, 0.52 * highest + 0.25)
+    for edge in edges:
+        color, line = _look(edge.operation)
+        height = 0.52 * (edge.node - edge.source)
+        start, end, lift = edge.source + 0.1, edge.node - 0.1, 0.17
+        # A cubic curve rises to three quarters of the way to its control points.
+        top = lift + (height - lift) / 0.75
+        curve = Path(
+            [(start, lift), (start + 0.1, top), (end - 0.1, top), (end, lift)],
+            [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
+        )
+        axes.add_patch(
+            FancyArrowPatch(
+                path=curve, arrowstyle="-|>", mutation_scale=9, color=color, linestyle=line, linewidth=1.5, fill=False
+            )
+        )
+        axes.text(
+            (edge.node + edge.source) / 2,
+            height,
+            edge.operation,
+            ha="center",
+            va="center",
+            fontsize=7.5,
+            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.6},
+        )
+    axes.plot([INPUTS, _OUTPUT + 0.1], [-0.45, -0.45], color=MUTED, linewidth=1)
+    for node in range(_OUTPUT):
+        is_input = node < INPUTS
+        if not is_input:
+            axes.plot([node, node], [-0.45, -0.2], color=MUTED, linewidth=1)
+        shape = "s" if is_input else "o"
+        axes.plot([node], [0], shape, markersize=17, markerfacecolor=PAPER, markeredgecolor=INK, markeredgewidth=1.3)
+        axes.text(node, 0, str(node), ha="center", va="center_baseline", fontweight="bold")
+    axes.text(_OUTPUT + 0.15, -0.45, "output", ha="left", va="center_baseline", fontsize=8.5)
+    for node, name in ((0, "layer\nbefore last"), (1, "last\nlayer")):
+        axes.text(node, -0.27, name, ha="center", va="top", fontsize=7, color=MUTED)
+
+
+def _look(operation: str) -> tuple[str, Any]:
+    return next((look for start, look in _LOOKS.items() if operation.startswith(start)), (INK, "solid"))
+
+
+def _can_be_drawn(found: Sequence[Sequence[int]], made: Sequence[Sequence[int]]) -> bool:
+    """Whether paths fit the units, and both fit into a picture. Records may hold anything."""
+    if len(found) > MOST_TASKS or len(made) > MOST_LAYERS or any(len(units) > MOST_UNITS for units in made):
+        return False
+    return all(
+        len(path) == len(made) and all(0 <= unit < len(units) for unit, units in zip(path, made, strict=True))
+        for path in found
+    )
+
+
+def _done(run: Record, task: int) -> list[str]:
+    """What a task did in each layer: ``new``, ``reused`` or ``adapted``."""
+    path, made = (run.paths or ())[task], run.unit_tasks or ()
+    chosen = run.choices[task] if run.choices is not None and task < len(run.choices) else ()
+    done = []
+    for layer, unit in enumerate(path):
+        adapted = layer < len(chosen) and chosen[layer].startswith("adapt")
+        done.append("adapted" if adapted else "new" if made[layer][unit] == task else "reused")
+    return done
+
+
+#: How a used unit is drawn: marker, colour of its face, thickness of its edge.
+_USES: Final = {"new": ("s", BLUE, 0.8), "reused": ("o", ORANGE, 0.8), "adapted": ("D", GREEN, 0.8)}
+
+
+def _path(axes: Axes, run: Record, task: int, done: Sequence[str]) -> None:
+    path, made = (run.paths or ())[task], run.unit_tasks or ()
+    axes.grid(visible=False)
+    axes.plot(range(len(path)), path, color=INK, linewidth=1.4, zorder=1)
+    for layer, units in enumerate(made):
+        for unit, maker in enumerate(units):
+            if maker > task:
+                continue
+            used = path[layer] == unit
+            marker, face, edge = _USES[done[layer]] if used else ("s", PAPER, 0.8)
+            ink = INK if used else FAINT
+            size = 12 if marker != "D" else 11
+            axes.plot(
+                [layer],
+                [unit],
+                marker,
+                markersize=size,
+                markerfacecolor=face,
+                markeredgecolor=ink,
+                markeredgewidth=edge,
+            )
+            color = "#fdfdfd" if used and done[layer] == "new" else "#0b0d10" if used else MUTED
+            axes.text(layer, unit, str(maker), ha="center", va="center_baseline", fontsize=7, color=color)
+
+
+def _path_handles(adapts: bool) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    words = {"new": "made for this task", "reused": "taken over from an earlier task", "adapted": "taken and adapted"}
+    handles = []
+    for use, (marker, face, edge) in _USES.items():
+        if use != "adapted" or adapts:
+            look: dict[str, Any] = {"marker": marker, "linestyle": "none", "markersize": 10, "markerfacecolor": face}
+            handles.append(Line2D([], [], label=words[use], markeredgecolor=INK, markeredgewidth=edge, **look))
+    there: dict[str, Any] = {
+        "marker": "s",
+        "linestyle": "none",
+        "markersize": 10,
+        "markerfacecolor": PAPER,
+        "markeredgecolor": FAINT,
+    }
+    return [*handles, Line2D([], [], label="there, not used", **there)]

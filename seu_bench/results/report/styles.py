@@ -1,0 +1,110 @@
+"""Colours, markers, lines and short names: what tells configurations and tasks apart, in colour as in grey.
+
+The colours are those of Okabe and Ito, "Color Universal Design", 2008, without yellow, which is too faint on white.
+Each goes with a marker and a kind of line of its own, so that no figure needs its colours.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from seu_bench.utils.text import printable
+
+INK: Final = "#1b1f24"
+MUTED: Final = "#69737d"
+FAINT: Final = "#d4d9de"
+PAPER: Final = "#ffffff"
+BLUE: Final = "#0072b2"
+VERMILLION: Final = "#d55e00"
+GREEN: Final = "#009e73"
+PURPLE: Final = "#cc79a7"
+ORANGE: Final = "#e69f00"
+SKY: Final = "#56b4e9"
+GREY: Final = "#8a8f95"
+
+#: What each colour becomes where the reader's system is dark.
+DARK: Final[dict[str, str]] = {
+    INK: "#e6e9ed",
+    MUTED: "#9ea8b3",
+    FAINT: "#3b434d",
+    PAPER: "#171b21",
+    BLUE: "#3f9fec",
+    VERMILLION: "#f08445",
+    GREEN: "#2fc49a",
+    PURPLE: "#e2a5c6",
+    ORANGE: "#f2b632",
+    SKY: "#9ad5f7",
+    GREY: "#aab1b9",
+}
+
+#: Kinds of line, as matplotlib's offset and lengths of dashes and gaps.
+Line: TypeAlias = tuple[int, tuple[float, ...]]
+_SOLID: Final[Line] = (0, ())
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one configuration, or one task, is drawn."""
+
+    color: str
+    marker: str
+    line: Line
+    hatch: str
+
+    def plotted(self) -> dict[str, Any]:
+        """For a line with markers."""
+        return {
+            "color": self.color,
+            "marker": self.marker,
+            "markersize": {"*": 11, "P": 8.5, "X": 8.5}.get(self.marker, 6.5),
+            "linestyle": self.line,
+            "markeredgecolor": PAPER,
+            "markeredgewidth": 0.7,
+        }
+
+
+STYLES: Final = (
+    Style(BLUE, "o", _SOLID, ""),
+    Style(VERMILLION, "s", (0, (5, 1.6)), "//"),
+    Style(GREEN, "^", (0, (1.2, 1.2)), "\\\\"),
+    Style(PURPLE, "D", (0, (6, 1.5, 1.2, 1.5)), "xx"),
+    Style(ORANGE, "v", (0, (3, 1.2, 1, 1.2, 1, 1.2)), ".."),
+    Style(SKY, "P", (0, (8, 2)), "++"),
+    Style(GREY, "*", (0, (1, 2.2)), "--"),
+    Style(INK, "X", (0, (2.5, 1)), "oo"),
+)
+#: The paper's strategies look the same in every group.
+_OF_STRATEGY: Final = {"seu": 0, "naive": 1, "ewc": 2, "pnn": 3, "ltg": 4}
+
+
+def style(number: int) -> Style:
+    """The style of a thing counted from 0; beyond the eighth, colours come again with another marker and line."""
+    first, again = STYLES[number % len(STYLES)], number // len(STYLES)
+    other = STYLES[(number + again) % len(STYLES)]
+    return Style(first.color, other.marker, other.line, other.hatch)
+
+
+def styles_of(strategies: Sequence[str]) -> list[Style]:
+    """A style for each configuration, all different: the first of a paper's strategy has that strategy's own."""
+    numbers: list[int | None] = []
+    for strategy in strategies:
+        own = _OF_STRATEGY.get(strategy)
+        numbers.append(own if own not in numbers else None)
+    kept = {_OF_STRATEGY[name] for name in strategies if name in _OF_STRATEGY}
+    free = iter(number for number in range(len(kept) + len(strategies) + 1) if number not in kept)
+    return [style(next(free) if number is None else number) for number in numbers]
+
+
+def short(text: str, width: int = 34, lines: int = 2) -> str:
+    """``text`` on a few lines for a figure; what does not fit ends in an ellipsis."""
+    text = printable(text)
+    wrapped = textwrap.wrap(text, width, max_lines=lines, placeholder=" …", break_on_hyphens=False)
+    return "\n".join(wrapped)
+
+
+def legend_label(title: str) -> str:
+    """A configuration's title for a legend: with room for what makes it differ from the others, which is at its end."""
+    return short(title, 44, 6)

@@ -1,0 +1,164 @@
+"""How long a sweep will still take: image passes left over the speed that was seen; ``None`` where none was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from seu_bench.errors import PluginError, ResultsError, SeuBenchError
+from seu_bench.results.record import Record, read_record, runs_folder
+from seu_bench.sweeps.plan import Configuration, PlannedCell, SweepPlan
+
+if TYPE_CHECKING:
+    from seu_bench.plugin.executors import Progressed
+
+#: Records of runs that are not the sweep's own, at most, that are asked for the speed of one kind of cells.
+_ASKED: Final = 5
+
+
+class SweepEstimate:
+    """Image passes and speeds, learned as cells go on and end."""
+
+    def __init__(self) -> None:
+        self._passes: dict[str, int] = {}
+        self._measured: dict[tuple[str | None, ...], tuple[int, float]] = {}
+        self._running: dict[tuple[str | None, ...], float] = {}
+        self._started: list[float] = []
+
+    def learn(self, configuration: Configuration, record: Record, *, same: bool = True, speed: bool = True) -> None:
+        """Take note of a finished run.
+
+        Args:
+            same: whether it is of this very configuration, not just of the same kind.
+            speed: whether it computed on what the cells that are left will compute on.
+        """
+        passes = sum(stage.image_passes for stage in record.stages)
+        if same:
+            self._passes[configuration.key] = passes
+        if speed and passes > 0 and record.seconds is not None and record.seconds > 0:
+            before = self._measured.get(configuration.kind, (0, 0.0))
+            self._measured[configuration.kind] = before[0] + passes, before[1] + record.seconds
+
+    def see(self, configuration: Configuration, progress: Progressed) -> None:
+        """Take note of a running cell: its cost as it is known there, and a first speed where there is no better."""
+        self._passes[configuration.key] = progress.planned
+        if progress.left and progress.planned > progress.passed:
+            self._running[configuration.kind] = (progress.planned - progress.passed) / progress.left
+
+    def see_start(self, seconds: float) -> None:
+        """Take note of how long a cell took from its place to its first image: for imports, data and queues."""
+        self._started.append(seconds)
+
+    def count(self, configuration: Configuration, passes: int) -> None:
+        """Take note of what a run of this configuration will cost."""
+        self._passes[configuration.key] = passes
+
+    def speed(self, configuration: Configuration) -> float | None:
+        """Image passes in a second; ``None``: not known yet."""
+        passes, seconds = self._measured.get(configuration.kind, (0, 0.0))
+        return passes / seconds if seconds else self._running.get(configuration.kind)
+
+    def knows_passes(self, configuration: Configuration) -> bool:
+        """Whether its cost is known."""
+        return configuration.key in self._passes
+
+    def of_cell(self, cell: PlannedCell) -> float | None:
+        """Seconds from where a cell stands now to its end; ``None``: not known yet."""
+        speed, passes = self.speed(cell.configuration), self._passes.get(cell.configuration.key)
+        if not speed or passes is None:
+            return None
+        done = sum(stage.image_passes for stage in cell.record.stages) if cell.record is not None else 0
+        return max(0, passes - done) / speed
+
+    def of_all(
+        self, waiting: Iterable[PlannedCell], running: Mapping[str, float | None], slots: int | None
+    ) -> float | None:
+        """Seconds until all are finished; ``None``: not known yet.
+
+        Args:
+            waiting: cells that were not begun.
+            running: seconds left of the others, by any name.
+            slots: cells at once.
+        """
+        start = sum(self._started) / len(self._started) if self._started else 0.0
+        to_begin = [None if value is None else value + start for value in map(self.of_cell, waiting)]
+        seconds = [*to_begin, *running.values()]
+        known = [value for value in seconds if value is not None]
+        if len(known) < len(seconds) or not slots:
+            return None
+        return max(sum(known) / slots, max(known, default=0.0))
+
+
+def estimate_plan(plan: SweepPlan) -> SweepEstimate:
+    """What can be told before anything runs.
+
+    Speeds come from finished runs of the same strategy, components, benchmark and protocol on the same device, the
+    sweep's own and others of its results folder. Costs are computed only where a speed is known; torch is imported
+    for them.
+    """
+    estimate = SweepEstimate()
+    left = {cell.configuration.key: cell.configuration for cell in plan.left}
+    if not left:
+        return estimate
+    device = _device_type(plan.spec.device)
+    for cell in plan.cells:
+        if cell.state == "finished" and cell.record is not None:
+            estimate.learn(cell.configuration, cell.record, speed=_made_on(cell.record) == device)
+    for configuration in left.values():
+        if estimate.speed(configuration) is None:
+            for record in _others(plan.spec.results, configuration):
+                estimate.learn(configuration, record, same=False, speed=_made_on(record) == device)
+    for configuration in left.values():
+        if estimate.speed(configuration) is not None and not estimate.knows_passes(configuration):
+            passes = _planned_passes(configuration, plan.spec.data_root)
+            if passes is not None:
+                estimate.count(configuration, passes)
+    return estimate
+
+
+def _device_type(device: str) -> str:
+    """``cpu``, ``cuda``, ... of what ``--device`` says."""
+    if device == "auto":
+        from seu_bench.engine.environment import choose_device
+
+        device = choose_device(device)
+    return device.partition(":")[0]
+
+
+def _made_on(record: Record) -> str:
+    """The same of a record, which has ``cuda:1 (name of the card)``."""
+    return record.environment.device.partition(" ")[0].partition(":")[0]
+
+
+def _others(results: Path, configuration: Configuration) -> list[Record]:
+    """Finished runs of the same kind in a results folder, a few of them; nothing else is read."""
+    spec = configuration.run.spec
+    begin = f"{spec.benchmark.name}-{spec.protocol_name}-{spec.strategy}-"
+    found: list[Record] = []
+    for folder in sorted(runs_folder(results).glob(f"{begin}*"))[: 4 * _ASKED]:
+        try:
+            record = read_record(folder)
+        except ResultsError:
+            continue
+        kind = (record.benchmark, record.protocol, record.strategy, record.searcher, record.creator)
+        if kind == configuration.kind and record.status == "finished":
+            found.append(record)
+    return found[:_ASKED]
+
+
+def _planned_passes(configuration: Configuration, data_root: Path | None) -> int | None:
+    """What ``seu-bench cost`` says; ``None`` where a plugin cannot say, which its run will tell.
+
+    Raises:
+        RequestError: the strategy refuses the request.
+    """
+    run = configuration.run
+    try:
+        return run.strategy.cost(run.context(run.plan(data_root))).all_passes
+    except PluginError:
+        return None
+    except SeuBenchError:
+        raise
+    except Exception:
+        return None

@@ -1,0 +1,124 @@
+"""A sweep from a TOML file and from what was given beside it, all faults reported at once; a folder's last sweep."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from seu_bench.config.benchmark_file import names_a_file
+from seu_bench.config.options import did_you_mean, fault_lines
+from seu_bench.errors import SpecError
+from seu_bench.sweeps.spec import SweepSpec, flattened, split_names
+from seu_bench.utils.files import write_atomic
+
+#: Where the guide for files is.
+_GUIDE = "docs/sweeps.md describes every key"
+#: What was asked of the last sweep, in a results folder.
+_KEPT = "sweep.json"
+
+
+def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
+    """The sweep that a file and the options beside it describe.
+
+    Args:
+        given: by key, what was given on the command line or by a caller; it replaces what the file says of that key,
+            each of ``options`` by itself.
+        file: relative paths in it start from its folder.
+
+    Raises:
+        SpecError: the file cannot be read, or something does not fit; all faults are listed.
+    """
+    document = dict(_document(file)) if file is not None else {}
+    own = document.get("options", {})
+    document |= given
+    if "options" in given:
+        document["options"] = dict(flattened(own)) | dict(flattened(given["options"])) if isinstance(own, dict) else own
+    faults = [
+        f"{key}: no such key{did_you_mean(key, SweepSpec.model_fields)}"
+        for key in document
+        if key not in SweepSpec.model_fields
+    ]
+    try:
+        spec = SweepSpec.model_validate({key: document[key] for key in document if key in SweepSpec.model_fields})
+    except ValidationError as error:
+        faults += fault_lines(error)
+    if faults:
+        what = "the sweep file" if file is not None else "the sweep"
+        raise SpecError(
+            f"{what} has {len(faults)} fault{'s' if len(faults) != 1 else ''}",
+            faults=faults,
+            where=str(file) if file is not None else None,
+            remedy=_GUIDE,
+        )
+    return spec
+
+
+def keep_spec(spec: SweepSpec) -> None:
+    """Write down what was asked for, for :func:`kept_spec`; paths start from the root.
+
+    Raises:
+        ResultsError: it cannot be written there.
+    """
+    places = {
+        "results": spec.results.absolute(),
+        "data_root": spec.data_root.absolute() if spec.data_root is not None else None,
+        "benchmark": tuple(
+            str(Path(name).expanduser().absolute()) if names_a_file(name) else name for name in spec.benchmark
+        ),
+        "retry_failed": False,  # that was for that time
+    }
+    document = spec.model_copy(update=places).model_dump(mode="json")
+    write_atomic(spec.results / _KEPT, json.dumps(document, indent=1) + "\n")
+
+
+def kept_spec(results: Path) -> SweepSpec:
+    """The sweep that was begun last with this results folder.
+
+    Raises:
+        SpecError: there is none, or it cannot be read.
+    """
+    path = results / _KEPT
+    remedy = "give the sweep's own command again: it attaches as well"
+    try:
+        return SweepSpec.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecError("no sweep was begun with this results folder", where=str(results), remedy=remedy) from None
+    except (OSError, ValueError) as error:
+        raise SpecError("what was asked of the last sweep cannot be read", where=str(path), remedy=remedy) from error
+
+
+def _document(file: Path) -> Mapping[str, Any]:
+    """What the file says, its paths made independent of the working folder."""
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecError("the sweep file does not exist", where=str(file), remedy="check the path") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(
+            f"the sweep file cannot be read: {error}",
+            where=str(file),
+            remedy=f"give a TOML file in UTF-8 that you may read; {_GUIDE}",
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise SpecError(
+            f"the sweep file is not TOML: {error}", where=str(file), remedy=f"see https://toml.io; {_GUIDE}"
+        ) from error
+    for key in ("results", "data_root"):
+        if isinstance(document.get(key), str):
+            document[key] = str(_beside(file, document[key]))
+    benchmarks = document.get("benchmark")
+    listed = split_names(benchmarks) if isinstance(benchmarks, str) else benchmarks
+    if isinstance(listed, list):
+        document["benchmark"] = [
+            str(_beside(file, name)) if isinstance(name, str) and names_a_file(name) else name for name in listed
+        ]
+    return document
+
+
+def _beside(file: Path, path: str) -> Path:
+    return file.parent / Path(path).expanduser()

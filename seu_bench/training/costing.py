@@ -1,0 +1,108 @@
+"""What strategies' cost estimates have in common: image passes of training and of evaluation, sizes on the meta
+device."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from seu_bench.config.common_options import SelectingOptions, TrainingOptions
+from seu_bench.config.protocol import Schedule
+from seu_bench.data.planning import StreamPlan
+from seu_bench.errors import PluginError
+from seu_bench.training.interfaces import Component, Cost, StageCost, StrategyContext, checked_options
+
+if TYPE_CHECKING:
+    from seu_bench.models.multihead import MultiHeadModel
+
+ModelT = TypeVar("ModelT")
+
+
+def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = True) -> list[StageCost]:
+    """Each task's training stage: all training images per epoch, and the validation images if weights are selected."""
+    return [
+        StageCost("training", index, schedule.epochs * task.train, schedule.epochs * task.valid if validate else 0)
+        for index, task in enumerate(plan.tasks)
+    ]
+
+
+def half_passes(epochs: int, images: int) -> tuple[int, int]:
+    """Images that train and images that are scored where each epoch trains on the first half and scores the second."""
+    return epochs * (images // 2), epochs * (images - images // 2)
+
+
+def component_passes(component: Component, schedule: Schedule, train_images: int) -> tuple[int, int]:
+    """Images that a searcher or a creator announces to pass forward, to train and to evaluate.
+
+    Raises:
+        PluginError: its factory cannot say; the component is named.
+    """
+    try:
+        train, evaluate = component.factory.estimate_passes(component.options, schedule, train_images)
+        return operator.index(train), operator.index(evaluate)
+    except Exception as error:
+        raise PluginError(
+            f"{component} failed in passes(): {type(error).__name__}: {error}",
+            remedy=f"choose another {component.kind}, or report it to the author of {component.package}",
+        ) from error
+
+
+def evaluation_passes(plan: StreamPlan) -> list[StageCost]:
+    """After each task, the test images of all tasks up to it."""
+    tests = [task.test for task in plan.tasks]
+    return [StageCost("evaluation", index, 0, sum(tests[: index + 1])) for index in range(len(tests))]
+
+
+def on_meta(build: Callable[[], ModelT]) -> ModelT:
+    """Build a model without allocating its weights."""
+    import torch
+
+    with torch.device("meta"):
+        return build()
+
+
+def fixed_cost(params: int, macs: tuple[int, ...], stages: list[StageCost]) -> Cost:
+    """The cost of a strategy whose model never grows; ``macs`` per task, since heads may differ in width."""
+    constant = (params,) * len(macs)
+    return Cost(constant, constant, macs, macs, tuple(stages))
+
+
+def fixed_size_cost(context: StrategyContext, more: Sequence[StageCost] = ()) -> Cost:
+    """The cost of a strategy that trains a backbone and a head per task in one stage, exactly.
+
+    Args:
+        more: stages besides training and evaluation.
+    """
+    from seu_bench.models.sizes import count_parameters
+    from seu_bench.training.backbone import backbone_model
+
+    options, plan = checked_options(context, TrainingOptions), context.plan
+    model = on_meta(lambda: backbone_model(context))
+    validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
+    stages = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
+    macs = task_macs(model, plan, one_path=True)
+    return fixed_cost(count_parameters(model), macs, [*stages, *more, *evaluation_passes(plan)])
+
+
+def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[int, ...]:
+    """Multiply-accumulates per image on each task's path, of a model on the meta device.
+
+    Args:
+        one_path: all tasks are computed by the same layers up to their heads, so that one of each number of classes
+            stands for the others; counting is most of what an estimate takes.
+    """
+    import torch
+
+    from seu_bench.models.sizes import count_macs
+
+    model.eval()
+    shape, meta = (plan.channels, plan.height, plan.width), torch.device("meta")
+    # Which task is counted for each.
+    standing = [plan.classes.index(classes) if one_path else task for task, classes in enumerate(plan.classes)]
+    counted = {
+        task: count_macs(functools.partial(model.forward_single_task, task_label=task), shape, meta)
+        for task in dict.fromkeys(standing)
+    }
+    return tuple(counted[task] for task in standing)

@@ -1,0 +1,106 @@
+"""Avalanche metric plugins that fill the accuracy matrix and the sizes of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from avalanche.evaluation import PluginMetric
+from avalanche.evaluation.metric_results import MetricValue
+
+from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.models.sizes import count_macs, count_parameters
+
+
+class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
+    """``R[i][j]``: accuracy on task j's test images after learning task i; ``None`` where it was not measured.
+
+    Correct answers are counted on the device; there is one synchronisation per evaluated task.
+
+    Args:
+        tasks: length of the stream.
+        stream: name of the stream that is evaluated; evaluations of other streams do not enter.
+    """
+
+    def __init__(self, tasks: int, stream: str = "test") -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.tasks = tasks
+        self.stream = stream
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.matrix: list[list[float | None]] = [[None] * self.tasks for _ in range(self.tasks)]
+        self._correct: torch.Tensor | None = None
+        self._images = 0
+
+    def result(self) -> list[list[float | None]]:
+        """The matrix, a row per learned task."""
+        return [list(row) for row in self.matrix]
+
+    def before_eval_exp(self, strategy: Any) -> None:
+        """Start counting a task."""
+        self._correct = None
+        self._images = 0
+
+    def after_eval_iteration(self, strategy: Any) -> None:
+        """Count a batch."""
+        super().after_eval_iteration(strategy)
+        correct = (strategy.mb_output.argmax(dim=1) == strategy.mb_y).sum()
+        self._correct = correct if self._correct is None else self._correct + correct
+        self._images += len(strategy.mb_y)
+
+    def after_eval_exp(self, strategy: Any) -> list[MetricValue] | None:
+        """Enter the task's accuracy."""
+        if strategy.experience.origin_stream.name != self.stream or self._correct is None:
+            return None
+        learned = strategy.clock.train_exp_counter - 1
+        task = int(strategy.experience.current_experience)
+        if learned < 0:
+            return None
+        accuracy = int(self._correct) / self._images
+        self.matrix[learned][task] = accuracy
+        name = f"AccuracyMatrix/{self.stream}/Task{task:03d}"
+        return [MetricValue(self, name, accuracy, strategy.clock.train_iterations)]
+
+    def __str__(self) -> str:
+        return "AccuracyMatrix"
+
+
+class ModelSizes(PluginMetric[dict[str, list[int]]]):
+    """Parameters stored, parameters on the task's path and multiply-accumulates per image, after each learned task."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.params_total: list[int] = []
+        self.params_active: list[int] = []
+        self.macs: list[int] = []
+
+    def result(self) -> dict[str, list[int]]:
+        """Lists with one entry per learned task."""
+        return {"params_total": self.params_total, "params_active": self.params_active, "macs": self.macs}
+
+    def after_training_exp(self, strategy: Any) -> list[MetricValue] | None:
+        """Measure the model as it is after a task."""
+        model = strategy.model
+        if not isinstance(model, MultiHeadModel):
+            raise TypeError("ModelSizes measures a MultiHeadModel: the task's path must be known")
+        task = int(strategy.experience.current_experience)
+        self.params_total.append(count_parameters(model))
+        self.params_active.append(count_parameters(model.task_module(task)))
+        modes = {module: module.training for module in model.modules()}
+        model.eval()
+        # Not of the last batch: a run that goes on behind the last epoch has seen none.
+        shape = strategy.experience.dataset[0][0].shape
+        self.macs.append(count_macs(lambda x: model.forward_single_task(x, task), shape, strategy.device))
+        for module, mode in modes.items():
+            module.training = mode
+        at = strategy.clock.train_iterations
+        return [MetricValue(self, f"{name}/Task{task:03d}", values[-1], at) for name, values in self.result().items()]
+
+    def __str__(self) -> str:
+        return "ModelSizes"

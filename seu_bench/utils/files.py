@@ -1,0 +1,130 @@
+"""Files that are whole at every moment: written to a temporary file beside them, flushed to disk, renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from seu_bench.errors import ResultsError
+
+#: Ending of files that are being written.
+PART = ".part"
+
+#: The disk, the user's share of it, or the largest file that is allowed, is used up.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+#: What a file system says that cannot flush a file.
+_CANNOT_FLUSH = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+
+
+def write_atomic(path: Path, content: str | bytes, *, durable: bool = True) -> None:
+    """Write ``content`` to ``path``, whole or not at all; text as UTF-8. Folders are made.
+
+    Args:
+        path: the file.
+        content: all of it.
+        durable: whether it must outlast a loss of power.
+
+    Raises:
+        ResultsError: it cannot be written; what was there before still is.
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}{PART}")
+    try:
+        make_folder(path.parent)
+        try:
+            _write_new(temporary, data, durable=durable)
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        if durable:
+            _sync_folder(path.parent)
+    except (OSError, ValueError) as error:
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path, error: OSError | ValueError) -> ResultsError:
+    """The error that says why ``path`` cannot be written."""
+    code = error.errno if isinstance(error, OSError) else None
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    remedy = "choose a folder that can be written to with --results"
+    if code in _FULL:
+        remedy = f"make room there and give the same command again, or {remedy}"
+    return ResultsError(f"cannot write results: {reason}", where=str(path), remedy=remedy)
+
+
+def read_small(path: Path, limit: int) -> bytes | None:
+    """The content of a small plain file that others may have put there; ``None``: it is none, or cannot be read.
+
+    No link is followed, nothing that could make a reader wait is opened, and at most ``limit`` bytes are read.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return None
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            return file.read(limit)
+    except (OSError, ValueError):
+        return None
+
+
+def refuse_link(path: Path, remedy: str) -> None:
+    """Refuse a link where results of strangers may lie: what is read and written below them must lie there.
+
+    Raises:
+        ResultsError: ``path`` is a link.
+    """
+    try:
+        link = path.is_symlink()
+    except (OSError, ValueError):
+        return  # whoever uses it says why it cannot be used
+    if link:
+        raise ResultsError("this is a link, which might lead out of the results folder", where=str(path), remedy=remedy)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, while others may be removing empty ones."""
+    for _ in range(20):
+        with contextlib.suppress(FileNotFoundError):
+            folder.mkdir(parents=True, exist_ok=True)
+            return
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what a process that was killed left half-written in ``folder``. Nobody else may be writing there."""
+    with contextlib.suppress(OSError):
+        for part in folder.glob(f".*{PART}"):
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+
+def _write_new(path: Path, data: bytes, *, durable: bool) -> None:
+    # tempfile would make it readable for this user alone, and results are often shared.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
+        file.write(data)
+        file.flush()
+        if durable:
+            try:
+                os.fsync(file.fileno())
+            except OSError as error:
+                if error.errno not in _CANNOT_FLUSH:
+                    raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename outlast a loss of power, where folders can be flushed."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,40 @@
+"""How many processor cores this process may use."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import psutil
+
+#: Where a container's share is found (Linux, cgroup version 2).
+_SHARE = Path("/sys/fs/cgroup/cpu.max")
+
+
+def usable_cores(share: Path = _SHARE) -> int:
+    """Those that the process is bound to, within the container's share if there is one; at least 1.
+
+    Args:
+        share: the file that holds it: microseconds of computing, or ``max``, in so many microseconds of time.
+    """
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = share.read_text(encoding="ascii").split()
+        return bound if quota == "max" else max(1, min(bound, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError, ZeroDivisionError):
+        return bound
+
+
+#: Where a container's limit and use are found (Linux, cgroup version 2).
+_CONTAINER = Path("/sys/fs/cgroup")
+
+
+def free_host_memory() -> int:
+    """Bytes that can be had without taking them from somebody, within the container's limit if there is one."""
+    free: int = psutil.virtual_memory().available  # type: ignore[no-untyped-call]
+    try:
+        limit, used = ((_CONTAINER / name).read_text().strip() for name in ("memory.max", "memory.current"))
+    except OSError:
+        return free
+    return free if limit == "max" else max(0, min(free, int(limit) - int(used)))

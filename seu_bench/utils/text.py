@@ -1,0 +1,54 @@
+"""Text made harmless for terminals and Markdown, and numbers with units read and written."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+
+def parse_bytes(text: str) -> int:
+    """``0``, ``500M`` or ``2G`` (powers of 1024) as a number.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE | re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is no number of bytes; give one such as 0, 500M or 2G")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+
+
+def format_seconds(seconds: float | None) -> str:
+    """``0.42 s``, ``1 min 05 s``, ``2 h 03 min``; ``-`` for ``None``."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    if seconds < 59.995:
+        return f"{seconds:.2f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+#: Letters that Markdown might take for something else.
+_MARKUP: Final = re.compile(r"[\\`*|~$\[\]&<>_]")
+
+
+def printable(text: str) -> str:
+    """``text`` on one line without control characters, which could break a table or drive a terminal."""
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(text.split())
+
+
+def escape_markdown(text: str) -> str:
+    """``text`` so that Markdown, in a table or not, shows it as it is."""
+    text = printable(text)
+    if not _MARKUP.search(text):
+        return text
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([\\`*|~$\[\]])", r"\\\1", text)
+    # Within a word an underscore is one; elsewhere it would be emphasis.
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
