@@ -22,7 +22,7 @@ TINY = """
 from typing import Literal
 
 from seu_bench.hookspecs import hookimpl
-from seu_bench.spec import ScheduleOptions
+from seu_bench.config.protocol import ScheduleOptions
 
 
 class TinyOptions(ScheduleOptions):
@@ -36,14 +36,14 @@ class TinyFactory:
     components = {}
     presets = {}
 
-    def build(self, setting):
+    def build(self, context):
         from torch import nn
 
-        from seu_bench.multihead import BackboneModel
-        from seu_bench.seeding import RandomState, derive_seed
-        from seu_bench.strategy import StagedStrategy
+        from seu_bench.models.multihead import BackboneModel
+        from seu_bench.utils.seeding import RandomState, derive_seed
+        from seu_bench.training.strategy import StagedStrategy
 
-        plan, options = setting.plan, setting.options
+        plan, options = context.plan, context.options
         if options.fault == "build":
             raise LookupError("nothing to build with")
 
@@ -62,22 +62,22 @@ class TinyFactory:
             model = BackboneModel(nn.Sequential(nn.Flatten(), nn.Linear(pixels, 8), nn.ReLU()), 8, plan.classes)
         return Tiny(
             model=model,
-            schedule=options.applied_to(setting.protocol.training),
+            schedule=options.applied_to(context.protocol.training),
             seed=context.seed,
             watch=context.watch,
             evaluator=context.evaluator,
-            device=setting.device,
+            device=context.device,
         )
 
-    def cost(self, setting):
-        from seu_bench.costing import evaluation_passes, fixed_cost, training_passes
+    def cost(self, context):
+        from seu_bench.training.costing import evaluation_passes, fixed_cost, training_passes
 
-        plan, options = setting.plan, setting.options
+        plan, options = context.plan, context.options
         if options.fault == "cost":
             raise LookupError("nothing to count with")
         pixels = plan.channels * plan.height * plan.width
         params = 8 * (pixels + 1) + 9 * sum(plan.classes)
-        stages = training_passes(plan, options.applied_to(setting.protocol.training)) + evaluation_passes(plan)
+        stages = training_passes(plan, options.applied_to(context.protocol.training)) + evaluation_passes(plan)
         return fixed_cost(params, tuple(8 * (pixels + width) for width in plan.classes), stages)
 
 

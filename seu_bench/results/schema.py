@@ -2,7 +2,7 @@
 
 A key that is new and has a default changes no version: records without it mean the default, and versions that do not
 know it ignore it. The version is raised where a key gets another name or meaning. Then :data:`STEPS` gets a function,
-by the version that it begins with, and a sample of the old records goes to ``tests/old_records``.
+by the version that it begins with, and a sample of the old records goes to ``tests/results/old_records``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,224 @@
+"""The command line without runs: listing, data sets, help; quick to start and easy on whoever reads its output."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Command
+
+from seu_bench import __version__
+from seu_bench.cli.main import cli
+from seu_bench.plugin.registry import Registry
+
+HEAVY = ("torch", "torchvision", "avalanche", "pandas", "rich", "numpy", "sklearn", "scipy")
+KINDS = [
+    *("strategies", "backbones", "searchers", "creators", "benchmarks", "datasets", "metrics"),
+    *("executors", "loggers"),
+]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["run", "--help"], ["list"], ["list", "--format", "json"], ["list", "benchmarks"]],
+    ids=" ".join,
+)
+def test_starts_quickly(arguments: list[str]) -> None:
+    """Help and listings wait for no library that takes seconds to import."""
+    code = (
+        "import sys, atexit; from seu_bench.cli.main import main; sys.argv = ['seu-bench', *sys.argv[1:]];"
+        f"atexit.register(lambda: print('heavy:', [m for m in {HEAVY} if m in sys.modules], file=sys.stderr)); main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout
+    assert done.stderr == "heavy: []\n"
+
+
+def test_package_is_light() -> None:
+    """``import seu_bench`` in a notebook takes no time either, and brings what it offers when it is asked for."""
+    code = (
+        "import sys, seu_bench; print(sorted(seu_bench.__all__), [m for m in sys.modules if m in "
+        f"{(*HEAVY, 'pydantic', 'click')}])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['__version__', 'load_model', 'load_records', 'run', 'sweep'] []"
+
+
+def test_version(command: Command) -> None:
+    """The version is that of the package."""
+    answer = command("--version")
+    assert (answer.status, answer.out, answer.err) == (0, f"seu-bench, version {__version__}\n", "")
+
+
+def test_help_names_every_command(command: Command) -> None:
+    """Every command and every option has a help text."""
+    answer = command("--help")
+    assert answer.status == 0
+    for name, sub in cli.commands.items():
+        assert f"\n  {name} " in answer.out
+        assert sub.help
+        assert command(name, "--help").status == 0
+        for parameter in sub.params:
+            record: dict[str, Any] = parameter.to_info_dict()
+            if record["param_type_name"] == "option" and "--format" not in record["opts"]:
+                assert record["help"], f"{name} {record['opts']}"
+
+
+def test_results_wherever_results_are(command: Command) -> None:
+    """Every command that writes or reads results takes ``--results``."""
+    for name in ("run", "show", "leaderboard"):
+        assert "--results" in command(name, "--help").out
+
+
+def test_nothing_asked_is_help(command: Command) -> None:
+    """The bare command says what there is."""
+    answer = command()
+    assert answer.status == 2
+    assert "Usage: seu-bench [OPTIONS] COMMAND" in answer.err
+    assert "leaderboard" in answer.err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_list_of_a_kind(command: Command, kind: str) -> None:
+    """A list of objects with name, package and summary, in the order of names."""
+    answer = command("list", kind, "--format", "json")
+    rows = json.loads(answer.out)
+    assert (answer.status, answer.err) == (0, "")
+    table = Registry().kinds[kind]
+    offered = [row for row in rows if "unavailable" not in row]
+    assert [(row["name"], row["package"], row["summary"]) for row in offered] == [
+        (entry.name, entry.package, entry.summary) for entry in table.values()
+    ]
+    assert all(row["package"] == "seu-bench" and row["summary"] for row in offered)
+    assert [row["name"] for row in offered] == sorted(row["name"] for row in offered)
+    assert {row["name"]: row["unavailable"] for row in rows if row not in offered} == {
+        name: entry.factory.reason for name, entry in table.unavailable.items()
+    }
+
+
+def test_what_is_not_available(command: Command) -> None:
+    """Names that cannot be used are listed with the reason, for readers and programs, and refused with it."""
+    rows = json.loads(command("list", "--format", "json").out)
+    (row,) = [row for row in rows if row["name"] == "bic"]
+    assert row["kind"] == "strategy"
+    assert "scheduler" in row["unavailable"]
+    (line,) = [line for line in command("list").out.splitlines() if line.split()[:1] == ["bic"]]
+    assert f"not available: {row['unavailable']}" in line
+    answer = command("run", "--strategy", "bic")
+    assert answer.status == 2
+    assert row["unavailable"] in answer.err
+
+
+def test_list_of_everything(command: Command) -> None:
+    """All kinds in one list; each object says of which kind it is, and what plugins offer is there."""
+    rows = json.loads(command("list", "--format", "json").out)
+    found = {(row["kind"], row["name"]) for row in rows}
+    assert {
+        ("strategy", "naive"),
+        ("strategy", "seu"),
+        ("searcher", "mdl"),
+        ("creator", "mdl"),
+        ("benchmark", "mixture"),
+        ("data set", "digits"),
+    } <= found
+    assert len(found) == len(rows)
+
+
+def test_list_has_options(command: Command) -> None:
+    """Whoever takes options says which, with default, help and choices."""
+    rows = {row["name"]: row for row in json.loads(command("list", "strategies", "--format", "json").out)}
+    options = {option["name"]: option for option in rows["seu"]["options"]}
+    assert options["edges"]["choices"] == ["top2", "all14"]
+    assert options["edges"]["default"] == "top2"
+    assert all(option["help"] for row in rows.values() for option in row.get("options", []))
+
+
+def test_list_for_a_reader(command: Command) -> None:
+    """The text has every name and summary of the document."""
+    answer = command("list")
+    assert answer.status == 0
+    lines = answer.out.splitlines()
+    assert [line for line in lines if not line.startswith("  ")] == KINDS
+    for kind in Registry().kinds.values():
+        for entry in kind.values():
+            assert any(line.split()[:2] == [entry.name, entry.package] and entry.summary in line for line in lines)
+
+
+def test_data_for_a_reader_and_a_program(command: Command, tmp_path: Path) -> None:
+    """Every data set says where it is looked for and whether it is whole."""
+    root = tmp_path / "root"
+    rows = {row["name"]: row for row in json.loads(command("data", "--data-root", root, "--format", "json").out)}
+    assert list(rows) == list(Registry().datasets)
+    assert (rows["digits"]["status"], rows["digits"]["where"]) == ("embedded", None)
+    assert {row["status"] for name, row in rows.items() if name != "digits"} == {"absent"}
+    assert all(row["where"].startswith(str(root)) for name, row in rows.items() if name != "digits")
+    text = command("data", "--data-root", root).out
+    for name, row in rows.items():
+        assert any(line.split()[:2] == [name, row["status"]] for line in text.splitlines())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_sees_what_is_there(command: Command, tmp_path: Path) -> None:
+    """A file of the right name is seen; one file of four is not a data set."""
+    path = tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"12345")
+    rows = {row["name"]: row for row in json.loads(command("data", "--data-root", tmp_path, "--format", "json").out)}
+    assert rows["mnist"]["status"] in {"incomplete", "damaged"}
+    assert rows["mnist"]["detail"]
+    assert rows["kmnist"]["status"] == "absent"
+
+
+def test_fetching_what_is_there(command: Command, tmp_path: Path) -> None:
+    """A set that comes with a dependency needs no download; the data root may stand before or after ``fetch``."""
+    for arguments in (["fetch", "digits", "--data-root", tmp_path], ["--data-root", tmp_path, "fetch", "digits"]):
+        answer = command("data", *arguments)
+        assert (answer.status, answer.out) == (0, "digits: embedded\n")
+
+
+SOURCE = """
+from pathlib import Path
+from seu_bench.data.dataset import DatasetState
+from seu_bench.hookspecs import hookimpl
+
+class Mine:
+    summary = "writes down where it was fetched to"
+    def state(self, root):
+        return DatasetState("whole" if (root / "mine").exists() else "absent", root)
+    def fetch(self, root):
+        (root / "mine").write_text("fetched")
+
+@hookimpl
+def register_datasets(register):
+    register("mine", Mine())
+"""
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_fetching_into_the_data_root(command: Command, install: Any, tmp_path: Path, first: bool) -> None:
+    """A download goes where the user said, on whichever side of ``fetch``."""
+    install("a-stranger", {"mine": "mine"}, {"mine": SOURCE})
+    where = ["--data-root", tmp_path]
+    answer = command("data", *(where if first else []), "fetch", "mine", *([] if first else where))
+    assert (answer.status, answer.out) == (0, f"mine: whole, {tmp_path}\n")
+    assert (tmp_path / "mine").read_text() == "fetched"
+
+
+def test_reader_that_leaves_early() -> None:
+    """``seu-bench list | head -1`` ends without a complaint."""
+    code = (
+        "import sys; sys.argv = ['seu-bench', 'list', '--format', 'json']; from seu_bench.cli.main import main; main()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+    assert "Traceback" not in said
+    assert "BrokenPipeError" not in said

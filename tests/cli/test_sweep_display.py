@@ -1,0 +1,164 @@
+"""What a sweep shows: the plan, bars on a terminal, lines elsewhere, a row for each cell; all of it literally."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from seu_bench.cli.sweep_display import SweepDisplay, plan_lines, result_table, result_words
+from seu_bench.plugin.executors import Progressed
+from seu_bench.results.record import StageRecord, write_record
+from seu_bench.sweeps.driver import CellResult, SweepResult
+from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
+from seu_bench.sweeps.plan import PlannedCell, SweepPlan
+from tests.sweeps.test_plan import plan, record_of
+
+#: Markup, a terminal's escape and a tabulator.
+EVIL = "it [red]broke[/red] \x1b[2J in\ttwo"
+
+
+def printed(*things: object, width: int = 160) -> str:
+    page = StringIO()
+    console = Console(file=page, width=width)
+    for thing in things:
+        console.print(thing)
+    return page.getvalue()
+
+
+def progress(cell: PlannedCell, passed: int, left: float | None) -> Progressed:
+    return Progressed(
+        run_id=cell.run_id, task=1, tasks=5, stage="training", epoch=2, epochs=8, passed=passed, planned=100, left=left
+    )
+
+
+def shown(*, terminal: bool, width: int = 160) -> tuple[SweepDisplay, StringIO, SweepPlan]:
+    page = StringIO()
+    console = Console(file=page, force_terminal=terminal, width=width, color_system=None)
+    return SweepDisplay(console), page, plan(strategy="naive", seeds="0-3", options={"epochs": 2})
+
+
+def test_plan(tmp_path: Path) -> None:
+    """A row per configuration: how many, where they stand, what they will take; then the same in words."""
+    asked = {"results": tmp_path, "strategy": "naive,ewc", "seeds": "0-3"}
+    stages = (StageRecord(name="training", task=0, epochs=1, seconds=1.0, image_passes=100),)
+    for cell in plan(**asked).cells:
+        if cell.configuration.label == "naive" and cell.seed < 3:
+            status = ("finished", "failed", "interrupted")[cell.seed]
+            made = record_of(cell, status=status, stages=stages if status == "finished" else (), seconds=30.0)
+            write_record(tmp_path, made)
+    found = plan(**asked)
+    lines = printed(*plan_lines(found, estimate_plan(found), 3))
+    assert re.search(r"^ split_digits +smoke +naive +4 +1 +1 +1 +2 +1:00 *$", lines, re.MULTILINE)
+    assert re.search(r"^ split_digits +smoke +ewc +4 +0 +0 +0 +4 +- *$", lines, re.MULTILINE)
+    words = "8 cells: 1 done, 1 interrupted (will go on), 1 failed (with --retry-failed they are run again), 6 left\n"
+    assert f"{words}estimated time: not known yet, 3 cells at once\n" in lines
+    known = plan(results=tmp_path, strategy="naive", seeds="0-3", retry_failed=True)
+    lines = printed(*plan_lines(known, estimate_plan(known), 2))
+    assert "1 failed (will be run again), 3 left\nestimated time: about 0:45, 2 cells at once\n" in lines
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_narrow(width: int) -> None:
+    """No line is longer than the terminal, and no number is cut."""
+    found = plan(strategy="naive", options={"momentum": 0.123456789, "batch_size": 77}, benchmark="split_digits")
+    lines = printed(*plan_lines(found, SweepEstimate(), 1), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert "0.123456789" in "".join(line.replace(" ", "") for line in lines) or width == 80
+
+
+def test_lines() -> None:
+    """Without a terminal: a line when a cell begins, when it has something to say, when it ends; how many are over."""
+    display, page, found = shown(terminal=False)
+    first, second, third, _ = found.cells
+    display.begin(found)
+    display.started(first, "cuda 1")
+    display.started(second, "")
+    display.progressed(first, progress(first, 50, 60.0))
+    display.noticed(first, EVIL)
+    display.ended(CellResult(first, "finished", "", record_of(first, metrics={"acc": 0.5}, seconds=65.0)))
+    display.ended(CellResult(second, "lost", EVIL))
+    display.stopping("interrupted by SIGINT")
+    display.ended(CellResult(third, "left", made=False))
+    display.end()
+    label = "split_digits smoke: naive (epochs=2), seed"
+    assert page.getvalue().splitlines() == [
+        f"{label} 0: started on cuda 1",
+        f"{label} 1: started",
+        f"{label} 0: it [red]broke[/red] [2J in two",
+        f"[1/4] {label} 0: finished in 1:05, accuracy 50.00 %",
+        f"[2/4] {label} 1: lost: it [red]broke[/red] [2J in two",
+        "interrupted by SIGINT: cells that run write their checkpoints; once more stops at once",
+    ]
+
+
+def test_bars() -> None:
+    """On a terminal: one bar for all, with the time left, and one for each cell that runs."""
+    display, page, found = shown(terminal=True)
+    first, second, *_ = found.cells
+    display.begin(found)
+    bars = display._bars
+    assert bars is not None
+    bars.live.auto_refresh = False
+    display.started(first, "cuda 1")
+    display.started(second, "")
+    display.progressed(first, progress(first, 50, 60.0))
+    display.estimated(125.0)
+    tasks = {task.description: task for task in bars.tasks}
+    assert list(tasks) == ["sweep", *[Text(cell.label).plain for cell in (first, second)]]
+    assert tasks["sweep"].percentage == pytest.approx(12.5)
+    assert tasks["sweep"].fields["note"] == "0/4 cells, about 2:05 left"
+    assert (tasks[first.label].completed, tasks[first.label].total) == (50, 100)
+    assert tasks[first.label].fields["note"] == "task 2/5 training 3/8, 1:00 left"
+    display.ended(CellResult(first, "finished", "", record_of(first, metrics={"acc": None})))
+    display.estimated(None)
+    assert [task.description for task in bars.tasks] == ["sweep", second.label]
+    assert bars.tasks[0].percentage == pytest.approx(25)
+    assert bars.tasks[0].fields["note"] == "1/4 cells, time not known yet"
+    bars.refresh()
+    display.end()
+    assert "[1/4] split_digits smoke: naive (epochs=2), seed 0: finished, accuracy -" in page.getvalue()
+
+
+def test_bars_show_labels_literally() -> None:
+    """An option's brackets are no markup."""
+    display, page, found = shown(terminal=True)
+    odd = replace(found.cells[0], configuration=replace(found.cells[0].configuration, label="x (sizes=[red])"))
+    display.begin(found)
+    display.started(odd, "")
+    assert display._bars is not None
+    display._bars.refresh()
+    display.end()
+    assert "x (sizes=[red]), seed 0" in page.getvalue()
+
+
+def test_result() -> None:
+    """What was made, failed or was not begun is a row; what was finished before is only counted."""
+    first, second, third, fourth = plan(strategy="naive", seeds="0-3").cells
+    result = SweepResult(
+        (
+            CellResult(first, "finished", "", record_of(first), made=False),
+            CellResult(second, "finished", "", record_of(second, metrics={"acc": 0.5}, seconds=65.0)),
+            CellResult(
+                third,
+                "failed",
+                EVIL + "\nto do: nothing",
+                record_of(third, status="failed", metrics={"acc": 0.9}),
+                made=False,
+            ),
+            CellResult(fourth, "left", made=False),
+        )
+    )
+    lines = printed(result_table(result))
+    assert "seed 0" not in lines
+    assert re.search(r"^ split_digits smoke: naive, seed 1 +finished +50.00 % +- +1 min 05 s *$", lines, re.MULTILINE)
+    assert re.search(r"seed 2 +failed +- +- +- +it \[red\]broke\[/red\] \[2J in two *$", lines, re.MULTILINE)
+    assert re.search(r"seed 3 +left +- +- +- *$", lines, re.MULTILINE)
+    assert (result_words(result), result.status) == ("2 finished, 1 failed, 1 not begun", 1)
+    assert result_table(SweepResult(result.cells[:1])) is None
+    assert SweepResult(result.cells[:2]).status == 0

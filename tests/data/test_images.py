@@ -1,0 +1,292 @@
+"""Whole batches equal single images, Avalanche's own plugins run on our data sets, and batches keep their order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from avalanche.benchmarks import CLScenario, benchmark_from_datasets, with_task_labels
+from avalanche.benchmarks.utils import AvalancheDataset, ConstantSequence, DataAttribute, TaskLabels
+from avalanche.training.plugins import AGEMPlugin, EvaluationPlugin, EWCPlugin, GEMPlugin, ReplayPlugin
+from avalanche.training.supervised import Naive
+from support.tiny import all_threads, benchmark, class_stream, one_thread, raw_dataset, same, weights
+from torch import Tensor, nn
+from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
+
+from seu_bench.config.protocol import ImageLimits
+from seu_bench.data.avalanche import BatchLoader, TaskDataset, task_images
+from seu_bench.data.images import TaskImages
+from seu_bench.data.streams import TaskStream, build_stream
+from seu_bench.errors import RunError
+from seu_bench.models.multihead import BackboneModel
+from seu_bench.training.strategy import SilentLogger
+
+setup_module, teardown_module = one_thread, all_threads
+
+CPU = torch.device("cpu")
+
+
+def stream() -> TaskStream:
+    return class_stream([[0, 1], [2, 3, 4]], images=24)
+
+
+def everything(images: TaskImages) -> list[Tensor]:
+    return [*images.gather(torch.arange(len(images))), torch.full((len(images),), images.task)]
+
+
+def equal(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def one_by_one(dataset: Any, positions: Sequence[int]) -> list[Tensor]:
+    items = [dataset[position] for position in positions]
+    return [torch.stack([torch.as_tensor(item[column]) for item in items]) for column in range(3)]
+
+
+def foreign(x: Tensor, y: Tensor, task: int) -> AvalancheDataset[Any]:
+    """Avalanche's own data set of tensors."""
+    attributes = [DataAttribute(y.tolist(), "targets"), TaskLabels(ConstantSequence(task, len(y)))]
+    return AvalancheDataset([TensorDataset(x, y)], data_attributes=attributes)
+
+
+# --- TaskImages ---------------------------------------------------------------------------------------------------
+
+
+def test_parts_and_halves() -> None:
+    """Halves are by position; the second has the odd image."""
+    images = stream().tasks[0].train.part(0, 7)
+    first, second = images.halves()
+    assert (len(first), len(second)) == (3, 4)
+    whole = everything(images)
+    assert equal([torch.cat(pair) for pair in zip(everything(first), everything(second), strict=True)], whole)
+    chosen = torch.tensor([5, 0, 5])
+    assert equal(everything(images.subset(chosen)), [tensor[chosen] for tensor in whole])
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "shuffle", "expected"),
+    [
+        (9, 3, True, [3, 3, 3]),
+        (8, 3, True, [3, 3, 2]),
+        (7, 3, True, [3, 4]),
+        (7, 3, False, [3, 3, 1]),
+        (3, 8, True, [3]),
+        (1, 8, True, [1]),
+        (4, 1, True, [1, 1, 2]),
+        (9, 8, True, [9]),
+    ],
+)
+def test_batch_sizes(count: int, size: int, shuffle: bool, expected: list[int]) -> None:
+    """Batches are full but for the last; a single image left over joins the batch before it, in training only."""
+    images = stream().tasks[0].train.part(0, count)
+    assert [len(y) for _, y in images.batches(size, shuffle=shuffle)] == expected
+    loader = BatchLoader(images, size, shuffle=shuffle)
+    assert [len(y) for _, y, _ in loader] == expected
+    assert len(loader) == len(expected)
+
+
+def test_batch_order() -> None:
+    """Without shuffling the order stays; shuffling follows torch's generator, anew each time, every image once."""
+    images = stream().tasks[1].train
+    x, y, t = everything(images)
+    loader = BatchLoader(images, 5, shuffle=False)
+    assert equal([torch.cat(column) for column in zip(*loader, strict=True)], [x, y, t])
+    loader = BatchLoader(images, 5, shuffle=True)
+    torch.manual_seed(1)
+    first, second = (torch.cat([batch[0] for batch in loader]) for _ in range(2))
+    torch.manual_seed(1)
+    orders = [torch.randperm(len(images)) for _ in range(2)]
+    assert torch.equal(first, x[orders[0]]) and torch.equal(second, x[orders[1]])
+    assert next(batch[2].tolist() for batch in loader) == [1] * 5
+
+
+# --- TaskDataset --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_whole_batches_equal_single_images(size: int) -> None:
+    """A DataLoader gives the batches that asking image by image gives, [x, y, t] with the task last."""
+    images = stream().tasks[1].train
+    dataset = TaskDataset.of(images)
+    loader: Any = DataLoader(dataset, batch_size=size, collate_fn=dataset.collate_fn)
+    start = 0
+    for batch in loader:
+        positions = range(start, start + len(batch[1]))
+        assert equal(batch, one_by_one(dataset, positions))
+        start = positions.stop
+    assert start == len(dataset) == len(images)
+    assert equal(dataset.__getitems__(list(range(len(images)))).tensors, everything(images))
+
+
+@pytest.mark.parametrize("permuted", [False, True])
+def test_subsets_and_concatenations(permuted: bool) -> None:
+    """Images, labels and tasks stay together and in order through subset and concat, also of several tasks."""
+    if permuted:
+        data = raw_dataset([12, 12], [4, 4])
+        source = {"mean": [0.5], "std": [0.5], "channels": 3}
+        spec = benchmark({"kind": "permutation", "dataset": "tiny", "tasks": 2, "input": source})
+        tasks = build_stream(spec, lambda _: data, ImageLimits(), 0)
+    else:
+        tasks = stream()
+    sets = [TaskDataset.of(task.train) for task in tasks.tasks]
+    whole = [everything(task.train) for task in tasks.tasks]
+    part: Any = sets[0].subset([7, 2, 2, 9])
+    joined: Any = part.concat(sets[1].subset([4, 0]))
+    again: Any = joined.subset([5, 0, 3, 4])
+    expected_part = [tensor[[7, 2, 2, 9]] for tensor in whole[0]]
+    expected = [torch.cat([a, b[[4, 0]]]) for a, b in zip(expected_part, whole[1], strict=True)]
+    picked = [tensor[[5, 0, 3, 4]] for tensor in expected]
+    for dataset, wanted in ((part, expected_part), (joined, expected), (again, picked)):
+        assert isinstance(dataset, TaskDataset)
+        assert equal(dataset.__getitems__(range(len(dataset))).tensors, wanted)
+        assert equal(one_by_one(dataset, range(len(dataset))), wanted)
+        assert list(dataset.targets) == wanted[1].tolist()
+        assert list(dataset.targets_task_labels) == wanted[2].tolist()
+        loader: Any = DataLoader(dataset, batch_size=3, collate_fn=dataset.collate_fn)
+        assert equal([torch.cat(column) for column in zip(*loader, strict=True)], wanted)
+
+
+def test_torchs_own_concatenation() -> None:
+    """ConcatDataset asks image by image; the collate function stacks the same tensors."""
+    sets = [TaskDataset.of(task.train) for task in stream().tasks]
+    joined: Any = ConcatDataset(sets)
+    loader: Any = DataLoader(joined, batch_size=9, collate_fn=sets[0].collate_fn)
+    expected = [torch.cat(pair) for pair in zip(*(everything(t.train) for t in stream().tasks), strict=True)]
+    assert equal([torch.cat(column) for column in zip(*loader, strict=True)], expected)
+
+
+def test_task_images_of_ours() -> None:
+    """Our own data sets, whole or cut, come back without copying an image."""
+    images = stream().tasks[1].train
+    dataset: Any = TaskDataset.of(images)
+    assert task_images(dataset, 1, CPU) is images
+    cut = task_images(dataset.subset([3, 1]), 1, CPU)
+    assert cut.store is images.store
+    assert equal(everything(cut), [tensor[[3, 1]] for tensor in everything(images)])
+
+
+def test_task_images_of_others() -> None:
+    """A plain Avalanche data set is read once, in order, and belongs to the task that is named."""
+    x, y = torch.randn(7, 3, 5, 5), torch.tensor([0, 1, 2, 0, 1, 2, 0])
+    found = task_images(foreign(x, y, 3), 2, CPU)
+    assert equal(everything(found), [x, y, torch.full((7,), 2)])
+    assert found.channels == 3 and found.permutation is None
+    plain = TensorDataset(x, y)
+    assert equal(everything(task_images(plain, 0, CPU))[:2], [x, y])
+
+
+def test_images_of_several_tasks_are_no_tasks_images() -> None:
+    """They would all be answered by one head: whoever mixes tasks needs a loader that keeps them apart."""
+    train = class_stream([[0, 1], [2, 3]]).avalanche().train_stream
+    mixed = train[0].dataset.concat(train[1].dataset)
+    with pytest.raises(RunError, match="the data set for task 0 has images of 2 tasks"):
+        task_images(mixed, 0, torch.device("cpu"))
+
+
+def test_no_images_are_no_batches() -> None:
+    """An empty split is gone through without a batch."""
+    images = stream().tasks[0].train.part(0, 0)
+    assert list(images.batches(4, shuffle=True)) == list(images.batches(4, shuffle=False)) == []
+
+
+def test_a_batch_is_a_sequence_of_images() -> None:
+    """To torch's own collate function, which some of Avalanche's strategies keep, it looks like single images."""
+    dataset = class_stream([[0, 1]]).avalanche().train_stream[0].dataset
+    whole = dataset.__getitems__([3, 1, 4])
+    assert len(whole) == 3
+    assert equal(torch.utils.data.default_collate(whole), whole.tensors)
+    assert equal(list(whole[1]), [tensor[1] for tensor in whole.tensors])
+    assert equal(whole[1:].tensors, [tensor[1:] for tensor in whole.tensors])
+
+
+# --- Avalanche's own strategies and plugins -----------------------------------------------------------------------
+
+
+def plain_benchmark(source: TaskStream) -> CLScenario:
+    """The same images as Avalanche's own data sets of tensors."""
+    train = [foreign(*everything(task.train)[:2], index) for index, task in enumerate(source.tasks)]
+    return with_task_labels(benchmark_from_datasets(train=train))
+
+
+def model(source: TaskStream) -> BackboneModel:
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Conv2d(1, 4, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(36, 8), nn.ReLU())
+    return BackboneModel(backbone, 8, source.plan.classes)
+
+
+def strategy(source: TaskStream, plugin: Any) -> Any:
+    made = model(source)
+    return Naive(
+        model=made,
+        optimizer=torch.optim.SGD(made.parameters(), lr=0.05),
+        train_mb_size=8,
+        train_epochs=1,
+        eval_mb_size=8,
+        plugins=[plugin],
+        evaluator=EvaluationPlugin(loggers=[SilentLogger()]),
+    )
+
+
+PLUGINS = {
+    "ewc": lambda: EWCPlugin(ewc_lambda=10),
+    "gem": lambda: GEMPlugin(patterns_per_experience=12, memory_strength=0.5),
+    "agem": lambda: AGEMPlugin(patterns_per_experience=12, sample_size=6),
+    "replay": lambda: ReplayPlugin(mem_size=10),
+}
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_plugins_run_and_learn_the_same(name: str) -> None:
+    """On our data sets Avalanche's plugins end with the bits that they reach on its own data sets of tensors."""
+    found = []
+    for scenario in (stream().avalanche(), plain_benchmark(stream())):
+        learner = strategy(stream(), PLUGINS[name]())
+        torch.manual_seed(5)
+        random.seed(5)
+        for experience in scenario.train_stream:
+            learner.train(experience, num_workers=0)
+        found.append(weights(learner.model))
+    assert not same(found[0], weights(model(stream())))
+    assert same(found[0], found[1])
+
+
+def test_importances_are_those_of_a_plain_dataset() -> None:
+    """EWC's Fisher pass, which builds its own DataLoader, gives the same importances on both data sets, bit by bit."""
+    source = stream()
+    ours, plain = source.avalanche(), plain_benchmark(source)
+    for index in range(2):
+        net, plugin = model(source), EWCPlugin(ewc_lambda=1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        found = [
+            plugin.compute_importances(
+                net, nn.CrossEntropyLoss(), optimizer, scenario.train_stream[index].dataset, CPU, 7
+            )
+            for scenario in (ours, plain)
+        ]
+        assert found[0].keys() == found[1].keys()
+        for name, importance in found[0].items():
+            assert torch.equal(importance.data, found[1][name].data)
+        assert sum(float(importance.data.sum()) for importance in found[0].values()) > 0
+        assert float(found[0][f"heads.{1 - index}.weight"].data.sum()) == 0
+
+
+def test_replay_keeps_images_of_every_task() -> None:
+    """The replay memory holds images of both tasks with their own labels and tasks."""
+    source = stream()
+    plugin = ReplayPlugin(mem_size=10)
+    learner = strategy(source, plugin)
+    for experience in source.avalanche().train_stream:
+        learner.train(experience, num_workers=0)
+    memory: Any = plugin.storage_policy.buffer
+    assert len(memory) == 10
+    known = [everything(task.train) for task in source.tasks]
+    tasks = set()
+    for x, y, t in (memory[index] for index in range(10)):
+        images, labels, _ = known[int(t)]
+        place = [torch.equal(image, x) for image in images].index(True)
+        assert int(labels[place]) == int(y)
+        tasks.add(int(t))
+    assert tasks == {0, 1}

@@ -1,0 +1,86 @@
+"""How much memory features may take: what the user says, or half of what is free, within a container's limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from support.tiny import CPU
+
+from seu_bench.models import feature_store as memory
+from seu_bench.models.feature_store import feature_tiers
+from seu_bench.utils.hardware import free_host_memory
+
+GIB = 1024**3
+
+
+@pytest.fixture
+def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder where a container's limit is looked for; empty."""
+    monkeypatch.setattr(memory, "_CONTAINER", tmp_path)
+    yield tmp_path
+
+
+def limited(container: Path, limit: object, used: object) -> None:
+    (container / "memory.max").write_text(f"{limit}\n")
+    (container / "memory.current").write_text(f"{used}\n")
+
+
+@pytest.mark.parametrize("budget", [0, 1, 3 * GIB])
+def test_budget_on_a_cpu(budget: int) -> None:
+    """All of it in the host's memory."""
+    (tier,) = feature_tiers(CPU, budget)
+    assert (tier.device, tier.limit, tier.left) == (CPU, budget, budget)
+
+
+def test_half_of_what_is_free(container: Path) -> None:
+    """Without a budget and a container: half of what the system has, which others use at the same time."""
+    (tier,) = feature_tiers(CPU, None)
+    free = psutil.virtual_memory().available
+    assert tier.limit == pytest.approx(free / 2, rel=0.2)
+    assert tier.limit < free
+
+
+def test_half_of_a_container(container: Path) -> None:
+    """A container's limit, less what it uses."""
+    limited(container, 10_000_000, 4_000_000)
+    assert free_host_memory() == 6_000_000
+    (tier,) = feature_tiers(CPU, None)
+    assert tier.limit == 3_000_000
+    (tier,) = feature_tiers(CPU, 5_000_000)
+    assert tier.limit == 5_000_000
+
+
+def test_a_container_without_limit(container: Path) -> None:
+    """``max``, or a limit above what the machine has: the system's free memory counts."""
+    for limit in ("max", 2**60):
+        limited(container, limit, 4_000_000)
+        assert free_host_memory() == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+
+
+def test_a_full_container(container: Path) -> None:
+    """More used than allowed: nothing is free, and never less than nothing."""
+    limited(container, 1000, 5000)
+    assert free_host_memory() == 0
+    assert [tier.limit for tier in feature_tiers(CPU, None)] == [0]
+
+
+def test_a_file_is_missing(container: Path) -> None:
+    """One file alone says nothing."""
+    (container / "memory.max").write_text("1000\n")
+    assert free_host_memory() == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_budget_on_a_gpu() -> None:
+    """The GPU's memory first, at most half of what is free there; the rest in the host's."""
+    device = torch.device("cuda")
+    free = torch.cuda.mem_get_info(device)[0]
+    on_device, host = feature_tiers(device, 1000)
+    assert (on_device.device.type, on_device.limit, host.device, host.limit) == ("cuda", 1000, CPU, 0)
+    on_device, host = feature_tiers(device, free)
+    assert on_device.limit == pytest.approx(free / 2, rel=0.2)
+    assert on_device.limit + host.limit == free

@@ -1,0 +1,322 @@
+"""Backbones: sizes by hand from the layers, widths and images that fit, weights from the seed alone, clear refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import Command, Install
+from support.tiny import class_stream, context, registry, same, weights
+
+import seu_bench
+from seu_bench.data.planning import StreamPlan, TaskPlan
+from seu_bench.errors import RequestError, UnknownNameError
+from seu_bench.hookspecs import hookimpl
+from seu_bench.models.alexnet import AlexNetShape, BackboneFactory, alexnet
+from seu_bench.models.multihead import BackboneModel
+from seu_bench.models.sizes import count_parameters
+from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.registration import Register, Unavailable
+from seu_bench.plugin.registry import Registry
+from seu_bench.training.backbone import backbone_model
+
+
+def convolution(inputs: int, outputs: int, size: int = 3, *, bias: bool = True) -> int:
+    return inputs * outputs * size**2 + (outputs if bias else 0)
+
+
+def linear(inputs: int, outputs: int) -> int:
+    return (inputs + 1) * outputs
+
+
+def plan(channels: int, height: int, width: int, classes: tuple[int, ...] = (2, 3)) -> StreamPlan:
+    tasks = tuple(TaskPlan(f"task {index}", head, 20, 4, 4) for index, head in enumerate(classes))
+    return StreamPlan(channels, height, width, tasks, tuple(range(len(classes))))
+
+
+def model(image: tuple[int, int, int], seed: int = 0, **options: Any) -> BackboneModel:
+    """The model of a run of the protocol ``smoke``."""
+    return backbone_model(context(plan(*image), "naive", options, seed=seed))
+
+
+# --- sizes and shapes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("image", "factor", "layers", "features"),
+    [
+        (
+            (3, 32, 32),
+            1,
+            [convolution(3, 64), convolution(64, 128), convolution(128, 256), linear(4096, 2048), linear(2048, 2048)],
+            2048,
+        ),
+        (
+            (1, 28, 28),
+            1,
+            [convolution(1, 64), convolution(64, 128), convolution(128, 256), linear(2304, 2048), linear(2048, 2048)],
+            2048,
+        ),
+        (
+            (3, 32, 32),
+            0.25,
+            [convolution(3, 16), convolution(16, 32), convolution(32, 64), linear(1024, 512), linear(512, 512)],
+            512,
+        ),
+        (
+            (1, 9, 17),
+            0.001,
+            [convolution(1, 1), convolution(1, 1), convolution(1, 1), linear(1 * 2, 2), linear(2, 2)],
+            2,
+        ),
+    ],
+    ids=["32x32", "28x28", "narrow", "narrowest"],
+)
+def test_alexnet(image: tuple[int, int, int], factor: float, layers: list[int], features: int) -> None:
+    """Three convolutions that double, two linear layers, all with bias; pooling rounds odd sizes down."""
+    backbone, width = registry().backbones.find("alexnet").factory.build(*image, factor)
+    sizes = [sum(parameter.numel() for parameter in module.parameters()) for module in backbone]
+    assert [size for size in sizes if size] == layers
+    assert width == features
+    assert backbone(torch.zeros(2, *image)).shape == (2, features)
+
+
+def test_alexnet_of_the_paper() -> None:
+    """The published numbers of parameters of each layer, and of the network."""
+    shape = AlexNetShape.of(3, 32, 32)
+    sizes = [sum(parameter.numel() for parameter in module.parameters()) for module in alexnet(shape)]
+    assert [size for size in sizes if size] == [1792, 73_856, 295_168, 8_390_656, 4_196_352]
+    assert [module.p for module in alexnet(shape) if isinstance(module, torch.nn.Dropout)] == [0.2, 0.2, 0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(("factor", "hidden"), [(1, 400), (0.5, 200), (0.0001, 1)])
+def test_mlp(factor: float, hidden: int) -> None:
+    """Two hidden layers of one width on all pixels."""
+    backbone, width = registry().backbones.find("mlp").factory.build(1, 28, 28, factor)
+    assert count_parameters(backbone) == linear(784, hidden) + linear(hidden, hidden)
+    assert width == hidden
+    features = backbone(torch.randn(3, 1, 28, 28))
+    assert features.shape == (3, hidden) and bool((features >= 0).all())
+
+
+@pytest.mark.parametrize("factor", [1, 0.25])
+def test_linear(factor: float) -> None:
+    """No layer of its own: its features are the pixels, channel by channel and row by row, whatever the factor."""
+    backbone, width = registry().backbones.find("linear").factory.build(3, 5, 7, factor)
+    images = torch.randn(2, 3, 5, 7)
+    features = backbone(images)
+    assert (count_parameters(backbone), width, features.shape) == (0, 105, (2, 105))
+    for channel, row, column in ((0, 0, 0), (0, 1, 0), (2, 4, 6), (1, 2, 3)):
+        assert torch.equal(features[:, 35 * channel + 7 * row + column], images[:, channel, row, column])
+
+
+def test_linear_is_logistic_regression() -> None:
+    """What learns is one weight per pixel and class and one bias per class, by the gradient of softmax regression."""
+    network = model((1, 4, 5), backbone="linear").train()
+    images, labels = torch.randn(6, 1, 4, 5), torch.tensor([0, 2, 1, 0, 2, 2])
+    logits = network(images, 1)
+    weight, bias = (parameter for parameter in network.parameters() if len(parameter) == 3)
+    assert torch.allclose(logits, images.view(6, 20) @ weight.T + bias, atol=1e-6)
+    torch.nn.functional.cross_entropy(logits, labels).backward()
+    wrong = logits.softmax(dim=1).detach() - torch.eye(3)[labels]
+    assert weight.grad is not None and bias.grad is not None
+    assert torch.allclose(weight.grad, wrong.T @ images.view(6, 20) / 6, atol=1e-6)
+    assert torch.allclose(bias.grad, wrong.mean(dim=0), atol=1e-6)
+
+
+def test_linear_learns_and_forgets_nothing(tmp_path: Path) -> None:
+    """A real run: tasks share no weight, so that a task is known as well after all others as when it was learned."""
+    options = {"backbone": "linear"}
+    record = seu_bench.run("naive", "split_digits", protocol="smoke", options=options, results=tmp_path)
+    rows = record.accuracy_matrix
+    assert all(rows[-1][task] == rows[task][task] for task in range(5))
+    assert record.metrics["learning_acc"] is not None and record.metrics["learning_acc"] > 0.8
+    assert record.metrics["forgetting"] == 0
+    assert record.params_total == (5 * linear(64, 2),) * 5
+
+
+def residual(inputs: int, outputs: int, *, shortcut: bool) -> int:
+    """Parameters of a block: two convolutions without bias, each with two vectors of batch normalisation."""
+    size = convolution(inputs, outputs, bias=False) + convolution(outputs, outputs, bias=False) + 4 * outputs
+    return size + (inputs * outputs + 2 * outputs if shortcut else 0)
+
+
+@pytest.mark.parametrize(("channels", "factor", "first"), [(3, 1, 20), (1, 1, 20), (3, 0.25, 5)])
+def test_slim_resnet18(channels: int, factor: float, first: int) -> None:
+    """A stem and eight blocks; three of them halve the image, double the channels, and have a shortcut of their own."""
+    backbone, width = registry().backbones.find("resnet18").factory.build(channels, 32, 32, factor)
+    groups = [first, 2 * first, 4 * first, 8 * first]
+    expected = convolution(channels, first, bias=False) + 2 * first
+    expected += residual(first, first, shortcut=False)
+    expected += sum(residual(group // 2, group, shortcut=True) for group in groups[1:])
+    expected += sum(residual(group, group, shortcut=False) for group in groups)
+    assert count_parameters(backbone) == expected
+    assert width == groups[-1]
+    assert backbone(torch.randn(2, channels, 32, 32)).shape == (2, width)
+    weighted = [module for module in backbone.modules() if isinstance(module, torch.nn.Conv2d | torch.nn.Linear)]
+    # Seventeen 3x3 convolutions and three shortcuts; the eighteenth layer is the head.
+    assert len(weighted) == 17 + 3
+    strides = [module.stride[0] for module in weighted if module.kernel_size == (3, 3)]
+    assert strides == [1] * 5 + [2, 1, 1, 1] * 3
+    if (channels, factor) == (3, 1):
+        assert expected + linear(160, 100) == 1_109_240  # what is usually said of it, with a head for CIFAR-100
+
+
+@pytest.mark.parametrize("name", ["alexnet", "linear", "mlp", "resnet18"])
+@pytest.mark.parametrize("image", [(1, 8, 8), (3, 11, 13), (3, 32, 32)], ids=str)
+def test_models_of_any_stream(name: str, image: tuple[int, int, int]) -> None:
+    """Each backbone takes images of any shape that is large enough, under heads of any width."""
+    network = model(image, backbone=name, width=0.1).eval()
+    for task, classes in enumerate((2, 3)):
+        logits = network(torch.randn(4, *image), task)
+        assert logits.shape == (4, classes) and bool(torch.isfinite(logits).all())
+    heads = [head for head in network.heads if isinstance(head, torch.nn.Linear)]
+    features = heads[0].in_features
+    assert count_parameters(network) == count_parameters(network.backbone) + linear(features, 2) + linear(features, 3)
+
+
+# --- options ------------------------------------------------------------------------------------------------------
+
+
+def total(command: Command, *arguments: str) -> int:
+    answer = command("cost", "--strategy", "naive", "--benchmark", "split_cifar10", "--format", "json", *arguments)
+    assert (answer.status, answer.err) == (0, "")
+    return int(json.loads(answer.out)["params_total"][0])
+
+
+def narrow_alexnet(factor: int) -> int:
+    """Parameters for five tasks of two classes of CIFAR-10 where all widths are divided by ``factor``."""
+    first, second, third, width = (size // factor for size in (64, 128, 256, 2048))
+    convolutions = convolution(3, first) + convolution(first, second) + convolution(second, third)
+    return convolutions + linear(third * 16, width) + linear(width, width) + 5 * linear(width, 2)
+
+
+def test_width(command: Command) -> None:
+    """``width`` multiplies the hidden layers; without it the protocol's does, which ``width`` replaces."""
+    assert total(command, "--protocol", "paper") == narrow_alexnet(1) == 12_978_314
+    assert total(command, "--protocol", "paper", "-o", "width=0.5") == narrow_alexnet(2)
+    assert total(command, "--protocol", "quick") == narrow_alexnet(4)
+    assert total(command, "--protocol", "smoke") == narrow_alexnet(8)
+    assert total(command, "--protocol", "smoke", "-o", "width=1") == narrow_alexnet(1)
+    own = "benchmark.protocols.paper.model.width=0.25"
+    assert total(command, "--protocol", "paper", "-o", own) == narrow_alexnet(4)
+
+
+def test_backbone_changes_the_size(command: Command) -> None:
+    """The one that is asked for is the one that is counted, and ``alexnet`` is asked for where none is."""
+    paper = ("--protocol", "paper")
+    assert total(command, *paper, "-o", "backbone=alexnet") == total(command, *paper)
+    perceptron = linear(3072, 400) + linear(400, 400) + 5 * linear(400, 2)
+    assert total(command, *paper, "-o", "backbone=mlp") == perceptron
+    regression = 5 * linear(3072, 2)
+    assert total(command, *paper, "-o", "backbone=linear") == regression
+    assert total(command, "--protocol", "quick", "-o", "backbone=linear", "-o", "width=2") == regression
+    assert total(command, *paper, "-o", "backbone=resnet18") == 1_109_240 - linear(160, 100) + 5 * linear(160, 2)
+
+
+@pytest.mark.parametrize("name", ["alexnet", "linear", "mlp", "resnet18"])
+def test_weights_depend_on_the_seed_alone(name: str) -> None:
+    """The same seed gives the same bits whatever was drawn before, and draws nothing from the global generator."""
+    torch.manual_seed(1)
+    first = weights(model((1, 8, 8), backbone=name, width=0.1))
+    torch.manual_seed(2)
+    expected = torch.rand(2)
+    torch.manual_seed(2)
+    again = weights(model((1, 8, 8), backbone=name, width=0.1))
+    assert torch.equal(torch.rand(2), expected)
+    assert same(first, again)
+    assert not same(first, weights(model((1, 8, 8), seed=1, backbone=name, width=0.1)))
+
+
+# --- what is there and what is refused ----------------------------------------------------------------------------
+
+
+def test_list(command: Command) -> None:
+    """All are listed with what they are."""
+    answer = command("list", "backbones")
+    assert (answer.status, answer.err) == (0, "")
+    rows = [line.split()[:2] for line in answer.out.splitlines()]
+    assert [row for row in rows if row[1] == "seu-bench"] == [
+        ["alexnet", "seu-bench"],
+        ["linear", "seu-bench"],
+        ["mlp", "seu-bench"],
+        ["resnet18", "seu-bench"],
+    ]
+    assert "slim ResNet-18" in answer.out
+
+
+@pytest.mark.parametrize("subcommand", ["cost", "run"])
+def test_unknown_backbone(command: Command, subcommand: str) -> None:
+    """The message says what there is, and proposes what is near."""
+    for name, near in (("foo", ""), ("resnet", " (did you mean 'resnet18'?)")):
+        answer = command(subcommand, "--strategy", "naive", "-o", f"backbone={name}")
+        assert (answer.status, answer.out) == (2, "")
+        assert f"no backbone is called '{name}'{near}" in answer.err
+        assert "the backbones are: alexnet, linear, mlp, resnet18" in answer.err
+
+
+@pytest.mark.parametrize("width", ["0", "-1", "wide", "true"])
+def test_width_that_does_not_fit(command: Command, width: str) -> None:
+    """A width is a positive number."""
+    answer = command("cost", "--strategy", "naive", "-o", f"width={width}")
+    assert answer.status == 2
+    assert "width" in answer.err
+
+
+@pytest.mark.parametrize("image", [(3, 7, 32), (1, 32, 7)], ids=str)
+def test_images_that_are_too_small(image: tuple[int, int, int]) -> None:
+    """Three poolings leave nothing of fewer than eight pixels: the message says so before anything is built."""
+    with pytest.raises(RequestError, match=f"at least 8x8 pixels, not {image[1]}x{image[2]}") as error:
+        model(image)
+    assert "stream.input.pad" in str(error.value.remedy)
+    assert model(image, backbone="mlp", width=0.1).eval()(torch.zeros(2, *image), 0).shape == (2, 2)
+
+
+def test_strategy_without_a_backbone() -> None:
+    """A strategy whose options name no backbone gets none, and is told how to."""
+    made = context(class_stream([[0, 1]]).plan, "seu", {})
+    assert made.backbone is None
+    with pytest.raises(RequestError, match="no backbone was chosen") as error:
+        backbone_model(made)
+    assert "BackboneOptions" in str(error.value.remedy)
+
+
+class Offering:
+    """A plugin with a backbone that needs what is not installed."""
+
+    @hookimpl
+    def register_backbones(self, register: Register[BackboneFactory | Unavailable]) -> None:
+        register("huge", Unavailable("it needs the package timm, which is not installed"))
+
+
+def test_unavailable() -> None:
+    """A name that cannot be used is none of the names there are; asking for it says why it is not."""
+    manager = load_plugins()
+    manager.register(Offering(), name="offering")
+    backbones = Registry(manager).backbones
+    assert "huge" not in backbones and "alexnet" in backbones
+    assert backbones.unavailable["huge"].package == "offering"
+    with pytest.raises(UnknownNameError) as error:
+        backbones.find("huge")
+    assert "'huge' cannot be used: it needs the package timm, which is not installed" in str(error.value)
+    assert "the backbones are: alexnet, linear, mlp, resnet18" in str(error.value.remedy)
+    with pytest.raises(UnknownNameError, match=r"no backbone is called 'hug'(?!.*cannot be used)"):
+        backbones.find("hug")
+
+
+def test_unavailable_on_the_command_line(command: Command, install: Install) -> None:
+    """So it is where the plugin is installed and the name comes from an option."""
+    source = (
+        "from seu_bench.hookspecs import hookimpl\n"
+        "from seu_bench.training.interfaces import Unavailable\n"
+        "@hookimpl\n"
+        "def register_backbones(register):\n"
+        "    register('huge', Unavailable('it needs the package timm'))\n"
+    )
+    install("a-stranger", {"mine": "mine"}, {"mine": source})
+    answer = command("cost", "--strategy", "naive", "-o", "backbone=huge")
+    assert (answer.status, answer.out) == (2, "")
+    assert "the backbone 'huge' cannot be used: it needs the package timm" in answer.err

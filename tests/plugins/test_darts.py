@@ -1,0 +1,660 @@
+"""DARTS: both gradients of the architecture are what autograd gives, each optimiser moves its own, the best counts."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from support.tiny import CPU, all_threads, class_stream, one_thread, same, weights
+from torch import Tensor, nn
+
+from seu_bench.config.protocol import SearchSchedule
+from seu_bench.search_space import OPERATIONS, Genotype, SearchSpace
+from seu_bench.training.interfaces import SearchTask
+from seu_bench_darts import DartsFactory, DartsOptions, gradient
+from seu_bench_darts.gradient import first_order, second_order
+from seu_bench_darts.searcher import DartsSearch
+from tests.training.test_stage import disturb
+
+setup_module, teardown_module = one_thread, all_threads
+
+STREAM = class_stream([[0, 1], [2, 3]], images=11)
+IMAGES = STREAM.tasks[1].train
+#: All eight images of the first half in one batch: a step of second order takes most of a second.
+SCHEDULE = SearchSchedule(epochs=3, batch_size=8, cells=3, channels=2, min_learning_rate=0.001)
+both_orders = pytest.mark.parametrize("order", [1, 2])
+#: Where a whole search is looked at, which takes seconds by the second order.
+each_searched = pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.long)])
+
+
+def search(seed: int = 3, space: SearchSpace | None = None, schedule: SearchSchedule = SCHEDULE, **more: Any) -> Any:
+    task = SearchTask(IMAGES, 1, 2, space or SearchSpace(), schedule, seed, CPU)
+    stage = DartsFactory().build(DartsOptions(**more), task)
+    assert isinstance(stage, DartsSearch)
+    return stage
+
+
+# --- the gradients, on a small smooth problem ---------------------------------------------------------------------
+
+
+class Smooth:
+    """A net of two layers whose hidden units are mixtures of smooth functions, in double precision."""
+
+    def __init__(self, seed: int = 0) -> None:
+        generator = torch.Generator().manual_seed(seed)
+
+        def numbers(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+        self.weights = [numbers(5, 3).requires_grad_(), numbers(2, 5).requires_grad_()]
+        self.architecture = [numbers(5, 3).requires_grad_(), numbers(2).requires_grad_()]
+        self.momentum = [0.3 * numbers(5, 3), 0.3 * numbers(2, 5)]
+        self.train = numbers(7, 3), torch.arange(7) % 2
+        self.valid = numbers(6, 3), torch.arange(6) % 2
+
+    @staticmethod
+    def loss(batch: tuple[Tensor, Tensor]) -> Callable[[Sequence[Tensor], Sequence[Tensor]], Tensor]:
+        images, labels = batch
+
+        def loss(weights: Sequence[Tensor], architecture: Sequence[Tensor]) -> Tensor:
+            hidden = images @ weights[0].T
+            shares = architecture[0].softmax(dim=1)
+            mixed = shares[:, 0] * torch.tanh(hidden) + shares[:, 1] * torch.sin(hidden) + shares[:, 2] * hidden
+            return nn.functional.cross_entropy(mixed @ weights[1].T * torch.sigmoid(architecture[1]), labels)
+
+        return loss
+
+    def second(self, **more: Any) -> list[Tensor]:
+        given = {"rate": 0.4, "momentum": self.momentum, "weight_decay": 0.2, **more}
+        return second_order(self.loss(self.train), self.loss(self.valid), self.weights, self.architecture, **given)
+
+    def through(self, rate: float = 0.4, momentum: Any = None, weight_decay: float = 0.2) -> list[Tensor]:
+        """By autograd through the step of the weights."""
+        momentum = self.momentum if momentum is None else momentum
+        descent = torch.autograd.grad(
+            self.loss(self.train)(self.weights, self.architecture), self.weights, create_graph=True
+        )
+        stepped = [
+            w - rate * (g + weight_decay * w + m) for w, g, m in zip(self.weights, descent, momentum, strict=True)
+        ]
+        return list(torch.autograd.grad(self.loss(self.valid)(stepped, self.architecture), self.architecture))
+
+    def at_the_step(self) -> list[Tensor]:
+        """The gradient at the stepped weights, as if they did not depend on the architecture."""
+        descent = torch.autograd.grad(self.loss(self.train)(self.weights, self.architecture), self.weights)
+        stepped = [w - 0.4 * (g + 0.2 * w + m) for w, g, m in zip(self.weights, descent, self.momentum, strict=True)]
+        return list(torch.autograd.grad(self.loss(self.valid)(stepped, self.architecture), self.architecture))
+
+
+def flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.detach().flatten() for tensor in tensors])
+
+
+def distance(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """Relative to the expected one."""
+    return float((flat(found) - flat(expected)).norm() / flat(expected).norm())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_second_order_is_the_gradient_through_the_step(seed: int) -> None:
+    """It equals what autograd gives through the inner step, with momentum and weight decay and without."""
+    problem = Smooth(seed)
+    assert distance(problem.second(), problem.through()) < 1e-4
+    still = [torch.zeros_like(weight) for weight in problem.weights]
+    plain = problem.second(momentum=still, weight_decay=0.0)
+    assert distance(plain, problem.through(momentum=still, weight_decay=0.0)) < 1e-4
+    # Each of the two takes part, and each by far more than the comparison allows.
+    assert distance(problem.second(momentum=still), problem.through()) > 1e-2
+    assert distance(problem.second(weight_decay=0.0), problem.through()) > 1e-2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_the_second_order_adds(seed: int) -> None:
+    """The product with the mixed second derivatives, which is only a part of the whole, is right by itself."""
+    problem = Smooth(seed)
+    direct = flat(problem.at_the_step())
+    expected = [flat(problem.through()) - direct]
+    assert distance([flat(problem.second()) - direct], expected) < 1e-4
+    assert expected[0].norm() > 1e-2 * direct.norm()
+
+
+def test_published_defect_would_be_noticed() -> None:
+    """The published code divides the difference by 2 and multiplies it by the step: far from the gradient."""
+    problem = Smooth()
+    direct = problem.at_the_step()
+    added = [d - g for d, g in zip(direct, problem.second(), strict=True)]
+    stepped = [
+        w - 0.4 * (g + 0.2 * w + m)
+        for w, g, m in zip(
+            problem.weights,
+            torch.autograd.grad(problem.loss(problem.train)(problem.weights, problem.architecture), problem.weights),
+            problem.momentum,
+            strict=True,
+        )
+    ]
+    stepped = [w.detach().requires_grad_() for w in stepped]
+    direction = torch.autograd.grad(problem.loss(problem.valid)(stepped, problem.architecture), stepped)
+    step = 0.01 / flat(direction).norm()
+    # added = difference / (2 step); the defect makes difference / 2 * step of it.
+    defective = [d - a * step**2 for d, a in zip(direct, added, strict=True)]
+    assert distance(problem.second(), problem.through()) < 1e-4
+    assert distance(defective, problem.through()) > 1e-2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_first_order_is_the_plain_gradient(seed: int) -> None:
+    """It equals autograd at the present weights, and is another than that of second order."""
+    problem = Smooth(seed)
+    found = first_order(problem.loss(problem.valid), problem.weights, problem.architecture)
+    problem.loss(problem.valid)(problem.weights, problem.architecture).backward()
+    assert all(torch.equal(g, a.grad) for g, a in zip(found, problem.architecture, strict=True))
+    assert distance(found, problem.through()) > 1e-2
+    # With a step of no length there is nothing to see through.
+    assert distance(problem.second(rate=0.0), found) < 1e-12
+
+
+def test_nothing_is_changed() -> None:
+    """Weights, architecture and momentum are bit by bit what they were, and no gradient lies there."""
+    problem = Smooth()
+    tensors = [*problem.weights, *problem.architecture, *problem.momentum]
+    before = [tensor.detach().clone() for tensor in tensors]
+    problem.second()
+    first_order(problem.loss(problem.valid), problem.weights, problem.architecture)
+    assert all(torch.equal(tensor, old) for tensor, old in zip(tensors, before, strict=True))
+    assert all(tensor.grad is None for tensor in tensors)
+    assert not any(found.requires_grad for found in problem.second())
+
+
+def test_losses_that_use_nothing() -> None:
+    """Weights that no loss uses, and a validation loss without weights, are no obstacle."""
+    problem = Smooth()
+    extra = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    nothing = torch.zeros(3, dtype=torch.float64)
+    train, valid = problem.loss(problem.train), problem.loss(problem.valid)
+    found = second_order(
+        train,
+        valid,
+        [*problem.weights, extra],
+        problem.architecture,
+        rate=0.4,
+        momentum=[*problem.momentum, nothing],
+        weight_decay=0.2,
+    )
+    assert distance(found, problem.through()) < 1e-4
+    alone = second_order(
+        train,
+        lambda _, architecture: architecture[1].square().sum(),
+        problem.weights,
+        problem.architecture,
+        rate=0.4,
+        momentum=problem.momentum,
+        weight_decay=0.2,
+    )
+    assert not alone[0].any() and torch.equal(alone[1], 2 * problem.architecture[1].detach())
+
+
+# --- the gradients, on the proxy network --------------------------------------------------------------------------
+
+
+class Mixed(nn.Module):
+    """What ``functional_call`` needs to put other weights into the proxy network."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor, architecture: Sequence[Tensor]) -> Tensor:
+        logits: Tensor = self.network.mixture(images, tuple(table.softmax(dim=1) for table in architecture))
+        return logits
+
+
+class OnTheProxy:
+    """A searcher in double precision, whose weights were moved once, with one batch of each half."""
+
+    def __init__(self, order: int) -> None:
+        self.stage = search(order=order, weight_decay=0.05)
+        self.stage.network.train()
+        self.stage._step_weights(*self.stage.train_images.gather(torch.arange(8)))  # so that there is momentum
+        self.stage.network.double()
+        for table in self.stage.architecture:
+            # Large enough that operations weigh differently.
+            table.data = torch.randn(14, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+        for state in self.stage.optimizer.state.values():
+            state["momentum_buffer"] = state["momentum_buffer"].double()
+        self.train, self.valid = (
+            (images.double(), labels)
+            for images, labels in (
+                half.gather(torch.arange(6)) for half in (self.stage.train_images, self.stage.valid_images)
+            )
+        )
+        self.mixed = Mixed(self.stage.network)
+        self.rate = self.stage.optimizer.param_groups[0]["lr"]
+
+    def found(self) -> list[Tensor]:
+        """What the searcher hands to Adam."""
+        handed: list[Tensor] = []
+        step = self.stage.arch_optimizer.step
+
+        def keep() -> None:
+            handed.extend(table.grad.clone() for table in self.stage.architecture)
+
+        self.stage.arch_optimizer.step = keep
+        try:
+            self.stage._step_architecture(self.train, self.valid)
+        finally:
+            self.stage.arch_optimizer.step = step
+        return handed
+
+    def loss(self, values: Sequence[Tensor], batch: tuple[Tensor, Tensor]) -> Tensor:
+        names = [name for name, _ in self.mixed.named_parameters()]
+        state = {name: buffer.clone() for name, buffer in self.mixed.named_buffers()}
+        state |= dict(zip(names, values, strict=True))
+        logits = torch.func.functional_call(self.mixed, state, (batch[0], self.stage.architecture))
+        return nn.functional.cross_entropy(logits, batch[1])
+
+    def stepped(self, *, see_through: bool) -> list[Tensor]:
+        """The weights after SGD's own step, whose rule is written out."""
+        present = list(self.stage.network.parameters())
+        slopes = torch.autograd.grad(self.loss(present, self.train), present, create_graph=see_through)
+        stepped = []
+        for weight, slope in zip(present, slopes, strict=True):
+            buffer = self.stage.optimizer.state[weight]["momentum_buffer"]
+            stepped.append(weight - self.rate * (0.9 * buffer + slope + 0.05 * weight))
+        return stepped
+
+    def through(self) -> list[Tensor]:
+        """By autograd through the step."""
+        loss = self.loss(self.stepped(see_through=True), self.valid)
+        return list(torch.autograd.grad(loss, self.stage.architecture))
+
+    def difference(self) -> tuple[list[Tensor], list[Tensor]]:
+        """By a central difference of 0.01 over the gradient's norm, and without what it adds."""
+        stepped = self.stepped(see_through=False)
+        both = torch.autograd.grad(self.loss(stepped, self.valid), [*stepped, *self.stage.architecture])
+        direction, direct = both[: len(stepped)], both[len(stepped) :]
+        step = 0.01 / flat(direction).norm()
+        slopes = []
+        for sign in (1, -1):
+            moved = [w + sign * step * v for w, v in zip(self.stage.network.parameters(), direction, strict=True)]
+            slopes.append(torch.autograd.grad(self.loss(moved, self.train), self.stage.architecture))
+        added = [(plus - minus) / (2 * step) for plus, minus in zip(*slopes, strict=True)]
+        return [d - self.rate * a for d, a in zip(direct, added, strict=True)], list(direct)
+
+
+def test_first_order_on_the_proxy() -> None:
+    """The searcher's gradient of first order is that of the network's own mixture."""
+    problem = OnTheProxy(1)
+    found = problem.found()
+    logits = problem.mixed(problem.valid[0], problem.stage.architecture)
+    expected = torch.autograd.grad(nn.functional.cross_entropy(logits, problem.valid[1]), problem.stage.architecture)
+    assert distance(found, expected) < 1e-12
+
+
+@pytest.mark.long
+def test_second_order_on_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The searcher's gradient of second order is that of autograd through the step that SGD would take.
+
+    ReLU and max-pooling make the gradient jump wherever a unit switches; autograd leaves the jumps out, a finite
+    difference counts those within its reach. So a difference so short that no unit switches is compared with autograd,
+    and the one in use, which reaches over some, with the same difference written out.
+    """
+    problem = OnTheProxy(2)
+    expected, direct = problem.difference()
+    assert distance(problem.found(), expected) < 1e-9
+    through = problem.through()
+    monkeypatch.setattr(gradient, "STEP", 1e-6)
+    short = problem.found()
+    assert distance(short, through) < 1e-6
+    # What is added is no small part of it.
+    assert distance(direct, through) > 0.1
+
+
+def test_step_that_is_seen_through_is_sgds_own() -> None:
+    """The weights that the oracle and the searcher step to are those of the optimiser, clipping aside."""
+    stage = search(order=2, weight_decay=0.05)
+    for _ in range(2):
+        batch = stage.train_images.gather(torch.arange(4))
+        present = [weight.detach().clone() for weight in stage.weights]
+        momentum = stage._momentum()
+        stage.optimizer.zero_grad()
+        nn.functional.cross_entropy(stage._forward(batch[0]), batch[1]).backward(inputs=stage.weights)
+        rate = stage.optimizer.param_groups[0]["lr"]
+        expected = [
+            w - rate * (p.grad + 0.05 * w + m) for w, p, m in zip(present, stage.weights, momentum, strict=True)
+        ]
+        stage.optimizer.step()
+        for weight, value in zip(stage.weights, expected, strict=True):
+            torch.testing.assert_close(weight.detach(), value, rtol=1e-5, atol=1e-7)
+
+
+# --- who moves what -----------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A search of one epoch of two batches, and what it did: made once for each order, since it takes seconds."""
+
+    def __init__(self, order: int) -> None:
+        self.stage = search(order=order, epochs=1, batch_size=4)
+        self.steps: list[list[list[tuple[float, ...]]]] = []
+        self.trained: list[list[tuple[float, ...]]] = []
+        self.seen = 0
+        step_architecture, step_weights = self.stage._step_architecture, self.stage._step_weights
+        mixture = self.stage.network.mixture
+
+        def architecture(*batches: tuple[Tensor, Tensor]) -> None:
+            self.steps.append([pixels(images) for images, _ in batches])
+            step_architecture(*batches)
+
+        def weight(images: Tensor, labels: Tensor) -> Tensor:
+            self.trained.append(pixels(images))
+            loss: Tensor = step_weights(images, labels)
+            return loss
+
+        def counted(images: Tensor, weights: Any) -> Tensor:
+            self.seen += len(images)
+            logits: Tensor = mixture(images, weights)
+            return logits
+
+        self.stage._step_architecture, self.stage._step_weights = architecture, weight
+        self.stage.network.mixture = counted
+        self.before = tables(self.stage)
+        self.stage.run()
+
+
+def pixels(images: Tensor) -> list[tuple[float, ...]]:
+    return [tuple(image.flatten().tolist()) for image in images]
+
+
+@cache
+def watched(order: int) -> Watched:
+    return Watched(order)
+
+
+@both_orders
+def test_each_optimiser_has_its_own(order: int) -> None:
+    """The architecture is in no group of the SGD, no weight is in Adam's, and both have all of theirs."""
+    stage = search(order=order)
+    ids = [
+        [id(p) for group in optimizer.param_groups for p in group["params"]]
+        for optimizer in (stage.optimizer, stage.arch_optimizer)
+    ]
+    assert sorted(ids[0]) == sorted(id(p) for p in stage.network.parameters())
+    assert sorted(ids[1]) == sorted(id(p) for p in stage.architecture)
+    assert not set(ids[0]) & set(ids[1])
+    group = stage.arch_optimizer.param_groups[0]
+    assert (group["lr"], group["betas"], group["weight_decay"]) == (3e-4, (0.5, 0.999), 1e-3)
+    assert isinstance(stage.arch_optimizer, torch.optim.Adam) and isinstance(stage.optimizer, torch.optim.SGD)
+
+
+def tables(stage: Any) -> list[list[list[float]]]:
+    return [table.detach().tolist() for table in stage.architecture]
+
+
+def parameters(stage: Any) -> dict[str, Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in stage.network.named_parameters()}
+
+
+def test_only_adam_moves_the_architecture() -> None:
+    """With a rate of Adam that moves no number the architecture stays, decay of the weights and all; the weights
+    do not."""
+    stage = search(arch_learning_rate=1e-30, weight_decay=0.5, arch_weight_decay=0.5)
+    before, weight = tables(stage), parameters(stage)
+    stage.advance()
+    assert tables(stage) == before
+    assert not same(parameters(stage), weight)
+
+
+def test_only_sgd_moves_the_weights() -> None:
+    """With a rate of SGD that moves hardly any number the weights stay; the architecture does not."""
+    stage = search(learning_rate=1e-30, min_learning_rate=0.0)
+    before, weight = tables(stage), parameters(stage)
+    stage.advance()
+    for name, value in parameters(stage).items():
+        # A bias that was zero is 1e-30 or so away from it.
+        torch.testing.assert_close(value, weight[name], rtol=0, atol=1e-20)
+    assert tables(stage) != before
+
+
+@both_orders
+def test_steps_of_the_architecture_leave_the_network_alone(order: int) -> None:
+    """They change neither weights nor BatchNorm's running statistics, and leave no gradient behind."""
+    stage = search(order=order)
+    stage.network.train()
+    before, table = weights(stage.network), tables(stage)
+    stage._step_architecture(stage.train_images.gather(torch.arange(4)), stage.valid_images.gather(torch.arange(4)))
+    assert same(weights(stage.network), before)
+    assert all(one != other for one, other in zip(tables(stage), table, strict=True))
+    assert all(parameter.grad is None for parameter in [*stage.weights, *stage.architecture])
+
+
+@each_searched
+def test_statistics_see_the_first_half_once(order: int) -> None:
+    """Each BatchNorm counted the two batches of the first half, and no other."""
+    buffers = watched(order).stage.network.named_buffers()
+    assert {int(count) for name, count in buffers if name.endswith("num_batches_tracked")} == {2}
+
+
+@each_searched
+def test_halves_are_kept_apart(order: int) -> None:
+    """Weights learn from each image of the first half once per epoch, the architecture from as many others, drawn
+    without replacement from the second half and anew for each batch; the second order sees through the coming step."""
+    run = watched(order)
+    halves = [
+        set(pixels(half.gather(torch.arange(len(half)))[0]))
+        for half in (run.stage.train_images, run.stage.valid_images)
+    ]
+    assert [len(half) for half in halves] == [8, 9] and not halves[0] & halves[1]
+    assert [step[0] for step in run.steps] == run.trained and [len(batch) for batch in run.trained] == [4, 4]
+    assert {image for batch in run.trained for image in batch} == halves[0]
+    for _, valid in run.steps:
+        assert len(set(valid)) == 4 and set(valid) <= halves[1]
+    assert run.steps[0][1] != run.steps[1][1]
+
+
+@pytest.mark.long
+def test_the_orders_differ() -> None:
+    """The second order moves the architecture elsewhere than the first does, from the same beginning."""
+    assert watched(1).before == watched(2).before
+    ends = [tables(watched(order).stage) for order in (1, 2)]
+    assert watched(1).before != ends[0] != ends[1] != watched(1).before
+
+
+def test_gradients_are_clipped() -> None:
+    """The weights' gradient is cut to the schedule's norm, and the architecture gets none of it."""
+    stage = search(clip_norm=1e-4, momentum=0.0, weight_decay=0.0, learning_rate=1.0)
+    before = flat(list(stage.network.parameters()))
+    stage.network.train()
+    stage._step_weights(*stage.train_images.gather(torch.arange(4)))
+    moved = (flat(list(stage.network.parameters())) - before).norm()
+    assert all(table.grad is None for table in stage.architecture)
+    assert 0 < float(moved) < 1.01e-4 * stage.optimizer.param_groups[0]["lr"]
+
+
+# --- what is found ------------------------------------------------------------------------------------------------
+
+
+def test_starts_nearly_uniform() -> None:
+    """A table per cell type, normal numbers of deviation 0.001; the weights of an edge sum to one."""
+    stage = search()
+    assert [tuple(table.shape) for table in stage.architecture] == [(14, 8)] * 2
+    assert tables(stage)[0] != tables(stage)[1]
+    values = flat(stage.architecture)
+    # 224 numbers: the deviation is known to 5 %, the mean to 0.00007; within four of each.
+    assert 0.8e-3 < float(values.std()) < 1.2e-3 and abs(float(values.mean())) < 2.8e-4
+    for mixture in stage._mixture(stage.architecture):
+        torch.testing.assert_close(mixture.sum(dim=1), torch.ones(14))
+
+
+def test_one_cell_type() -> None:
+    """One table serves both kinds of cell, and both forms of the genotype are one."""
+    stage = search(space=SearchSpace(cell_types=1), epochs=1)
+    assert len(stage.architecture) == 1
+    normal, reduction = stage._mixture(stage.architecture)
+    assert torch.equal(normal, reduction)
+    before = tables(stage)
+    found = stage.run()
+    assert tables(stage) != before
+    assert found.normal == found.reduction and SearchSpace(cell_types=1).fault(found) is None
+
+
+@pytest.mark.parametrize("edges", ["top2", "all14"])
+def test_genotype_is_that_of_the_softmax(edges: Any) -> None:
+    """The genotype is read off the softmax: of each edge the best operation, of each node the best two edges."""
+    stage = search(space=SearchSpace(edges), epochs=1)
+    torch.manual_seed(0)
+    stage.best = [torch.randn(14, 8) for _ in range(2)]
+    # One edge has large numbers throughout: its softmax is no larger for it.
+    stage.best[0][4] = 100 + 0.01 * torch.arange(8)
+    found = stage.result()
+    for table, form in zip(stage.best, (found.normal, found.reduction), strict=True):
+        shares = (table.exp() / table.exp().sum(dim=1, keepdim=True)).double() if table.max() < 50 else None
+        if shares is None:
+            shifted = table - table.amax(dim=1, keepdim=True)
+            shares = (shifted.exp() / shifted.exp().sum(dim=1, keepdim=True)).double()
+        expected, row = set(), 0
+        for node in (2, 3, 4, 5):
+            candidates = []
+            for source in range(node):
+                first = 1 if edges == "top2" else 0
+                share, operation = max((float(shares[row, at]), at) for at in range(first, 8))
+                candidates.append((share, (node, source, OPERATIONS[operation])))
+                row += 1
+            kept = sorted(candidates, reverse=True)[: 2 if edges == "top2" else None]
+            expected |= {edge for _, edge in kept}
+        assert {tuple(edge) for edge in form} == expected
+
+
+@pytest.mark.parametrize(
+    ("restore", "seed", "epochs"), [pytest.param("best_valid", 5, 3, marks=pytest.mark.long), ("last", 3, 2)]
+)
+def test_architecture_of_the_best_epoch(restore: Any, seed: int, epochs: int) -> None:
+    """The architecture is that of the epoch with the lowest loss on the second half, or the last one."""
+    schedule = SCHEDULE.model_copy(update={"epochs": epochs, "learning_rate": 0.1, "min_learning_rate": 0.1})
+    stage = search(seed=seed, schedule=schedule, restore=restore, arch_learning_rate=0.2)
+    kept: list[tuple[float, list[Tensor]]] = []
+    while stage.epoch < stage.epochs:
+        stage.advance()
+        stage.network.eval()
+        images, labels = stage.valid_images.gather(torch.arange(len(stage.valid_images)))
+        mixture = tuple(table.softmax(dim=1) for table in stage.architecture)
+        with torch.no_grad():
+            logits = stage.network.mixture(images, mixture)
+        assert stage.report.accuracy == float((logits.argmax(dim=1) == labels).double().mean())
+        loss = float(nn.functional.cross_entropy(logits, labels))
+        kept.append((loss, [table.detach().clone() for table in stage.architecture]))
+    lowest = min(range(epochs), key=lambda epoch: kept[epoch][0])
+    assert lowest < epochs - 1, "the last epoch is the best: this test could not fail"
+    found = stage.run()
+    expected = kept[lowest if restore == "best_valid" else -1][1]
+    assert all(torch.equal(one, other) for one, other in zip(stage.best, expected, strict=True))
+    space = SearchSpace()
+    derived = [space.derive([t.softmax(dim=1).double().numpy() for t in architecture]) for _, architecture in kept]
+    assert found == derived[lowest if restore == "best_valid" else -1]
+    assert derived[lowest] != derived[-1]
+
+
+# --- as a stage ---------------------------------------------------------------------------------------------------
+
+
+@each_searched
+def test_passes(order: Any) -> None:
+    """The factory predicts exactly what the stage counts, which is what the network is shown."""
+    count = len(IMAGES)
+    assert count == 17
+    options = DartsOptions(order=order)
+    one = SCHEDULE.model_copy(update={"epochs": 1})
+    train, evaluate = DartsFactory().estimate_passes(options, one, count)
+    assert (train, evaluate) == ({1: 2, 2: 5}[order] * 8, 9)
+    assert watched(order).stage.image_passes == train + evaluate == watched(order).seen
+    assert DartsFactory().estimate_passes(options, SCHEDULE, count) == (3 * train, 3 * evaluate)
+    assert DartsFactory().estimate_passes(DartsOptions(order=order, epochs=1), SCHEDULE, count) == (train, evaluate)
+
+
+def test_passes_where_an_image_is_left_over() -> None:
+    """A single image joins the batch before it: as many images are passed."""
+    stage = search(epochs=1, batch_size=7)
+    stage.run()
+    assert stage.image_passes == 2 * 8 + 9
+
+
+def test_very_few_images() -> None:
+    """Three images, one of them to train on, can be searched on."""
+    few = IMAGES.subset(torch.arange(3))
+    task = SearchTask(few, 1, 2, SearchSpace(), SCHEDULE.model_copy(update={"epochs": 1}), 3, CPU)
+    options = DartsOptions()
+    stage = DartsFactory().build(options, task)
+    assert SearchSpace().fault(stage.run()) is None
+    assert stage.image_passes == sum(DartsFactory().estimate_passes(options, task.schedule, len(few)))
+
+
+def ending(stage: Any, result: Genotype) -> dict[str, Tensor]:
+    """Everything that a finished search leaves, as tensors."""
+    state = stage.state_dict()
+    own = state["own"]
+    left = {f"weights.{name}": value.clone() for name, value in own["weights"].items()}
+    for name in ("architecture", "best"):
+        left |= {f"{name}{at}": table.clone() for at, table in enumerate(own[name])}
+    for name in ("optimizer", "arch_optimizer"):
+        for at, values in own[name]["state"].items():
+            left |= {f"{name}.{at}.{key}": torch.as_tensor(value) for key, value in values.items() if value is not None}
+    codes = [[edge.source, OPERATIONS.index(edge.operation)] for edge in (*result.normal, *result.reduction)]
+    left["genotype"] = torch.tensor(codes)
+    left["counts"] = torch.tensor([state["epoch"], state["image_passes"]])
+    left["measured"] = torch.tensor([*state["report"], own["best_loss"]], dtype=torch.float64)
+    return left
+
+
+@cache
+def whole(order: int) -> tuple[bytes, dict[str, Tensor], list[tuple[float, float]]]:
+    """A search of two epochs: its state after the first, what it leaves, and the rates of each epoch."""
+    stage = search(order=order, arch_learning_rate=0.1, epochs=2)
+    rates = []
+    for _ in range(2):
+        if stage.epoch == 1:
+            file = io.BytesIO()
+            torch.save(stage.state_dict(), file)
+        stage.advance()
+        rates.append((stage.optimizer.param_groups[0]["lr"], stage.arch_optimizer.param_groups[0]["lr"]))
+    return file.getvalue(), ending(stage, stage.run()), rates
+
+
+@each_searched
+def test_resumes_bit_by_bit(order: int) -> None:
+    """A new stage that loads the state after an epoch ends as the uninterrupted one does."""
+    state, expected, _ = whole(order)
+    second = search(seed=4, order=order, arch_learning_rate=0.1, epochs=2)
+    second.load_state_dict(torch.load(io.BytesIO(state), weights_only=True))
+    assert (second.epoch, second.seconds > 0) == (1, True)
+    disturb()
+    assert same(ending(second, second.run()), expected)
+
+
+def test_depends_on_the_seed_alone() -> None:
+    """What others draw between epochs changes nothing; another seed changes the result."""
+    _, expected, _ = whole(1)
+    disturb()
+    stage = search(arch_learning_rate=0.1, epochs=2)
+    while stage.epoch < stage.epochs:
+        disturb()
+        stage.advance()
+    disturb()
+    assert same(ending(stage, stage.run()), expected)
+    other = search(seed=4, arch_learning_rate=0.1, epochs=2)
+    other.advance()
+    after_one = torch.load(io.BytesIO(whole(1)[0]), weights_only=True)
+    assert other.state_dict()["report"] != after_one["report"]
+    assert not torch.equal(other.architecture[0], after_one["own"]["architecture"][0])
+
+
+@each_searched
+def test_learning_rate_of_the_weights_falls(order: int) -> None:
+    """The weights' rate is the schedule's cosine, the architecture's is constant."""
+    _, _, rates = whole(order)
+    expected = [0.001 + 0.012 * (1 + math.cos(math.pi * epoch / 2)) for epoch in range(2)]
+    assert [rate for rate, _ in rates] == pytest.approx(expected, abs=1e-15)
+    assert {rate for _, rate in rates} == {0.1}

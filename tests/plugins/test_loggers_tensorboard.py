@@ -1,0 +1,90 @@
+"""Event files, read back with TensorBoard's own reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.logged import EPOCHS, Log, Witness, due, logged_run
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+from seu_bench.errors import Interruption
+
+
+def events(folder: Path) -> EventAccumulator:
+    """Everything in the files of the only attempt below a folder."""
+    (attempt,) = folder.glob("*/*")
+    found = EventAccumulator(str(attempt), size_guidance={"scalars": 0, "tensors": 0})
+    found.Reload()
+    return found
+
+
+def scalars(found: EventAccumulator) -> Log:
+    names = found.Tags()["scalars"]
+    return {name: [(event.step, event.value) for event in found.Scalars(name)] for name in names}
+
+
+def text(found: EventAccumulator, name: str) -> list[str]:
+    return [event.tensor_proto.string_val[0].decode() for event in found.Tensors(f"{name}/text_summary")]
+
+
+def check(found: Log, expected: Log) -> None:
+    """Each step once and in order; values as 32-bit numbers, which is what event files have."""
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        assert [step for step, _ in found[name]] == [step for step, _ in values], name
+        assert [value for _, value in found[name]] == pytest.approx([value for _, value in values], rel=1e-6), name
+
+
+def test_event_files(tiny: Path, tmp_path: Path) -> None:
+    """Curves, rows, sizes and metrics; configuration and status as text; hyper-parameters; an equal record."""
+    expected, _ = logged_run(tmp_path / "without")
+    record, witness = logged_run(tmp_path / "with", ["tensorboard"])
+    assert witness.notices == []
+    assert record.without_times() == expected.without_times()
+    folder = tmp_path / "with" / "logs" / "tensorboard"
+    found = events(folder)
+    assert [path.name for path in folder.iterdir()] == [record.run_id]
+    check(scalars(found), due(record, witness.curves))
+    (table,) = text(found, "run")
+    assert f"| options.epochs | {EPOCHS} |" in table
+    assert "| strategy | tiny |" in table
+    assert text(found, "status") == ["finished"]
+    sessions = found.summary_metadata
+    content = {name: HParamsPluginData.FromString(sessions[name].plugin_data.content) for name in sessions}
+    start = content["_hparams_/session_start_info"].session_start_info
+    assert start.hparams["options.epochs"].number_value == EPOCHS
+    assert content["_hparams_/session_end_info"].session_end_info.status == 1  # success
+    shown = {metric.name.tag for metric in content["_hparams_/experiment"].experiment.metric_infos}
+    assert {"final/acc", "final/params_total"} <= shown & set(due(record, {}))
+
+
+def test_run_that_goes_on(tiny: Path, tmp_path: Path) -> None:
+    """A second file beside the first, in which nothing is said again, though a checkpoint was lost."""
+    stopped = Witness(stop_after=8)
+    with pytest.raises(Interruption):
+        logged_run(tmp_path, ["tensorboard"], witness=stopped)
+    folder = tmp_path / "logs" / "tensorboard"
+    assert text(events(folder), "status") == ["interrupted"]
+    max(tmp_path.glob("runs/*/checkpoints/*.ckpt")).unlink()
+    record, witness = logged_run(tmp_path, ["tensorboard"])
+    assert [len(list(attempt.iterdir())) for attempt in folder.glob("*/*")] == [2]
+    found = events(folder)
+    whole = {**stopped.curves, **witness.curves}
+    for name in set(stopped.curves) & set(witness.curves):
+        whole[name] = list(dict(stopped.curves[name] + witness.curves[name]).items())
+    check(scalars(found), due(record, whole))
+    assert text(found, "status") == ["interrupted", "finished"]
+    assert len(text(found, "run")) == 1
+
+
+def test_no_place_to_write(tiny: Path, tmp_path: Path) -> None:
+    """The run goes on without it, with a notice."""
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "logs").write_text("in the way")
+    record, witness = logged_run(tmp_path / "results", ["tensorboard"])
+    assert record.status == "finished"
+    (notice,) = witness.notices
+    assert notice.startswith("logger 'tensorboard' of package seu-bench failed in begin and is switched off: ")
+    assert "Not a directory" in notice or "File exists" in notice

@@ -1,0 +1,101 @@
+"""Sweeps on a real Ray that this machine starts: lost workers, a lost driver, and what cannot be used."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import Command, Install
+from support.engines import TINY, finished, maker, run_ids, same_as_local, stands_at_the_gate, stranger, sweep
+
+from seu_bench.engine.environment import installed_versions
+from tests.sweeps.test_local import cells, within
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.cluster
+
+ON_RAY = ("--executor", "ray")
+
+
+@pytest.fixture(autouse=True)
+def _stranger(install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stranger(install, monkeypatch, tmp_path)
+
+
+def test_worker_that_is_killed(command: Command, tmp_path: Path) -> None:
+    """Twelve cells, one of whose workers is killed in the middle of it: all records are those that are made here."""
+    results, local = tmp_path / "ray", tmp_path / "local"
+    first = run_ids(results, "0")[0]
+    (tmp_path / "seed0").touch()
+    with sweep(results, "0-11", *ON_RAY) as process:
+        assert within(300, lambda: stands_at_the_gate(results, first) or process.poll() is not None)
+        worker = maker(results, first)
+        assert worker not in (None, process.pid), process.communicate()
+        os.kill(int(worker or 0), signal.SIGKILL)
+        (tmp_path / "seed0").unlink()
+        out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert "its worker is gone (WorkerCrashedError); the cell is begun again" in err
+    assert out.rstrip().endswith("12 finished")
+    assert command("sweep", *TINY, "--seeds", "0-11", "--executor", "in_turn", "--results", local).status == 0
+    assert same_as_local(results, local) == []
+    assert not list(results.glob(".sweep-*"))
+
+
+def test_driver_that_is_killed(tmp_path: Path) -> None:
+    """What had finished is not made again; what had not goes on."""
+    results = tmp_path / "ray"
+    last = run_ids(results, "3")[0]
+    (tmp_path / "seed3").touch()
+    with sweep(results, "0-3", *ON_RAY) as process:
+        assert within(300, lambda: len(finished(results)) == 3 and stands_at_the_gate(results, last))
+        worker = maker(results, last)
+        process.kill()
+        process.communicate()
+    before = finished(results)
+    assert len(before) == 3
+    assert within(60, lambda: maker(results, last) is None), f"{worker} outlives its driver"
+    (tmp_path / "seed3").unlink()
+    with sweep(results, "0-3", *ON_RAY) as process:
+        out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert "3 done, 1 interrupted (will go on), 1 left" in out
+    assert before.items() <= finished(results).items()
+    assert len(finished(results)) == 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "message", "remedy"),
+    [
+        (("--ray-address", "127.0.0.1:9"), "nobody answers at 127.0.0.1:9", "ray start --head"),
+        (("--ray-address", "nonsense"), "'nonsense' is no address of a Ray", "HOST:PORT"),
+        (("--ray-address", "auto"), "Ray cannot be used", "ray start --head"),
+        (("-o", "executor.cpus=1000"), "no machine of this Ray has room for a cell of 1000 cores", "executor.cpus=N"),
+        (("--gpus", "8"), "no machine of this Ray has room", "executor.gpus=N"),
+    ],
+)
+def test_refused(tmp_path: Path, asked: tuple[str, ...], message: str, remedy: str) -> None:
+    """Before anything is written, with what to do."""
+    with sweep(tmp_path / "results", "0", *ON_RAY, *asked) as process:
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert message in err and remedy in err and "Traceback" not in err
+    assert not (tmp_path / "results").exists()
+
+
+def test_workers_that_differ(tmp_path: Path) -> None:
+    """Other versions, or a results folder that is not the driver's: the cell is not made there."""
+    from seu_bench_ray.work import Asked, fault_here
+
+    (cell,) = cells(tmp_path, "0")
+    mark = tmp_path / "mark"
+    mark.touch()
+    asked = Asked(cell.to_json(), installed_versions(), str(mark), 1)
+    assert fault_here(asked, cell) is None
+    other = replace(asked, versions=asked.versions | {"torch": "0.0"})
+    assert "has other versions than the sweep's own process: torch" in str(fault_here(other, cell))
+    mark.unlink()
+    assert "is not shared with" in str(fault_here(asked, cell))

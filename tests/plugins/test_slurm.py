@@ -1,0 +1,154 @@
+"""Sweeps on a real Slurm of this machine: cancelled jobs, jobs whose time is over, drivers that leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Command, Install
+from support.engines import TINY, finished, run_ids, same_as_local, stands_at_the_gate, stranger, sweep
+from support.slurm_cluster import missing, slurm
+
+from seu_bench.plugin.executors import Ended, Noticed, Started
+from tests.sweeps.test_local import cells, within
+
+pytest.importorskip("submitit")
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(bool(missing()), reason=f"not there: {', '.join(missing())}"),
+]
+
+ON_SLURM = ("--executor", "slurm", "--partition", "debug")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    folder = tmp_path_factory.mktemp("slurm")
+    for place in (folder, *folder.parents):
+        if place.is_relative_to(tmp_path_factory.getbasetemp().parent):
+            place.chmod(0o755)  # munge is another user
+    with slurm(folder) as variables:
+        yield variables
+
+
+@pytest.fixture(autouse=True)
+def _stranger(
+    cluster: dict[str, str], install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[None]:
+    stranger(install, monkeypatch, tmp_path)
+    for name, value in cluster.items():
+        monkeypatch.setenv(name, value)
+    yield
+    subprocess.run(["scancel", "--user=root"], env={**os.environ, **cluster}, check=False)
+
+
+def test_cancelled_and_out_of_time(command: Command, tmp_path: Path) -> None:
+    """Six cells in an array, one job cancelled, one whose time is over: all records are those that are made here."""
+    results, local = tmp_path / "slurm", tmp_path / "local"
+    cancelled, late = run_ids(results, "0-1")
+    for seed in (0, 1):
+        (tmp_path / f"seed{seed}").touch()
+    # Each has 50 seconds, importing included, which only those that wait use up.
+    with sweep(results, "0-5", *ON_SLURM, "--time", "2", "-o", "executor.spare=70") as process:
+        held = lambda: all(stands_at_the_gate(results, run_id) for run_id in (cancelled, late))  # noqa: E731
+        assert within(300, lambda: held() or process.poll() is not None)
+        began = time.monotonic()
+        assert held(), process.communicate()
+        job = (results / "slurm" / "cells" / f"{cancelled}.json").read_text().split('"')[3]
+        subprocess.run(["scancel", job], check=True)
+        (tmp_path / "seed0").unlink()
+        assert within(60, lambda: job not in queue())
+        time.sleep(max(0.0, began + 60 - time.monotonic()))
+        (tmp_path / "seed1").unlink()
+        out, err = process.communicate(timeout=400)
+    assert process.returncode == 0, err
+    assert out.rstrip().endswith("6 finished")
+    assert f"its job {job} is gone; the cell is submitted again" in err
+    assert "its job's time is over; it is queued again, and goes on from its checkpoint" in err
+    assert command("sweep", *TINY, "--seeds", "0-5", "--executor", "in_turn", "--results", local).status == 0
+    assert same_as_local(results, local) == []
+
+
+def test_driver_that_leaves(tmp_path: Path) -> None:
+    """Jobs go on; --attach takes them up, makes nothing twice and submits nothing again."""
+    results = tmp_path / "slurm"
+    run_id = run_ids(results, "0")[0]
+    (tmp_path / "seed0").touch()
+    with sweep(results, "0-1", *ON_SLURM) as process:
+        assert within(300, lambda: stands_at_the_gate(results, run_id) and len(finished(results)) == 1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "seu-bench sweep --attach looks at cells that go on" in err
+    assert out.rstrip().endswith("1 running, 1 finished") or out.rstrip().endswith("1 finished, 1 running")
+    assert within(60, lambda: len(queue()) == 1)  # the other one was just ending
+    jobs, before = queue(), finished(results)
+    (tmp_path / "seed0").unlink()
+    with sweep_attached(results) as process:
+        out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    assert "1 done, 1 running elsewhere (looked at last), 1 left" in out or "2 done, 0 left" in out
+    assert before.items() <= finished(results).items() and len(finished(results)) == 2
+    assert queue() <= jobs
+
+
+def sweep_attached(results: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "seu_bench.cli.main", "sweep", "--attach", "--results", str(results)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def queue() -> set[str]:
+    """Ids of the jobs that wait or run."""
+    asked = ["squeue", "--noheader", "--array", "--format=%i"]
+    return set(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_partition_that_does_not_exist(tmp_path: Path) -> None:
+    """Refused before anything is written, with those that there are."""
+    with sweep(tmp_path / "results", "0", "--executor", "slurm", "--partition", "debgu") as process:
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert "Slurm has no partition 'debgu' (did you mean 'debug'?)" in err and "give one of debug" in err
+    assert not (tmp_path / "results").exists()
+
+
+def test_slurm_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No controller, or none of Slurm's commands: refused, with what to do."""
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "nowhere"))
+    with sweep(tmp_path / "results", "0", *ON_SLURM) as process:
+        _, err = process.communicate(timeout=120)
+    assert (process.returncode, "Slurm cannot be used: sinfo says" in err) == (2, True)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    with sweep(tmp_path / "results", "0", *ON_SLURM) as process:
+        _, err = process.communicate(timeout=120)
+    assert (process.returncode, "there is no command sinfo" in err) == (2, True)
+    assert "sinfo must work there" in err
+
+
+def test_jobs_that_are_lost_for_good(tmp_path: Path) -> None:
+    """Submitted again as often as was asked for; then it is said how the last one ended."""
+    from seu_bench_slurm import SlurmOptions
+    from seu_bench_slurm.executor import SlurmExecutor
+
+    (cell,) = cells(tmp_path / "results", "0")
+    (tmp_path / "seed0").touch()
+    executor = SlurmExecutor(SlurmOptions(retries=1, time=5), "cpu")
+    executor.submit([cell])
+    told = []
+
+    def lost() -> bool:
+        told.extend(executor.wait(1.0))
+        if any(isinstance(event, Started) for event in told):
+            subprocess.run(["scancel", "--signal=KILL", "--user=root"], check=True)
+        return isinstance(told[-1], Ended) if told else False
+
+    assert within(200, lost)
+    executor.close()
+    assert (told[-1].status, "lost 2 times" in told[-1].message) == ("lost", True)
+    assert sum(isinstance(event, Noticed) and "submitted again" in event.message for event in told) == 1

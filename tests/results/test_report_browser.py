@@ -1,0 +1,317 @@
+"""The page in a real browser: sorted, filtered, read without a mouse, on a small screen and a dark one; it asks nobody
+for anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.report_records import HOSTILE, published, put, put_all, with_curves
+
+from seu_bench.results.report.plan import Limits
+from seu_bench.results.report.writing import write_report
+from tests.sweeps.test_local import within
+
+BROWSER = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+DRIVER = shutil.which("chromedriver")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        BROWSER is None or DRIVER is None,
+        reason="no chromium and chromedriver on the path (Debian: apt-get install chromium chromium-driver)",
+    ),
+]
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """A headless Chromium that notes its console and its requests."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(BROWSER)
+    # Its sandbox needs more than a container or root has; the page is our own.
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER), log_output=os.devnull))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Real records, one whose names are markup, and one without size and accuracy."""
+    results = put_all(tmp_path_factory.mktemp("results"))
+    for seed in (0, 1, 2):
+        put(results, with_curves(published("seu", seed), search=3, training=3))
+    record = published("naive", 0)
+    put(results, record, run_id="hostile", strategy=HOSTILE, options={"x": HOSTILE}, task_names=[HOSTILE] * 5)
+    put(results, record, run_id="empty", strategy="unmeasured", metrics={}, params_total=[])
+    put(results, record, run_id="failed", status="failed", error=HOSTILE)
+    return write_report(results, limits=Limits(configurations=4, units=1)).page
+
+
+@pytest.fixture(scope="module")
+def driver(page: Path) -> Iterator[Any]:
+    with browser() as found:
+        found.get(page.as_uri())
+        # On a busy machine the driver was seen to come back while the end of the page was not read yet.
+        ready = "return document.readyState === 'complete' && document.querySelector('main + script') !== null"
+        assert within(60, lambda: bool(found.execute_script(ready)))
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def fresh(driver: Any, page: Path) -> None:
+    """The page as it is when it is opened, on a wide and light screen."""
+    screen(driver, 1280)
+    driver.get(page.as_uri())
+
+
+def screen(driver: Any, width: int, scheme: str = "light") -> None:
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    )
+
+
+def column(driver: Any, number: int) -> list[str]:
+    """The cells of a column of the leaderboard, of rows that are shown."""
+    script = (
+        "return [...document.querySelector('table.board').tBodies[0].rows].filter(r => r.getClientRects().length)"
+        ".map(r => r.cells[arguments[0]].textContent)"
+    )
+    return list(driver.execute_script(script, number))
+
+
+def heading(driver: Any, text: str) -> Any:
+    buttons = driver.find_elements("css selector", "table.board thead button")
+    return next(button for button in buttons if button.text.strip().startswith(text))
+
+
+def place(driver: Any, text: str) -> int:
+    """Number of the column with a heading."""
+    buttons = driver.find_elements("css selector", "table.board thead button")
+    return next(number for number, button in enumerate(buttons) if button.text.strip().startswith(text))
+
+
+def mean(cell: str) -> float | None:
+    """The number of a cell, without the mark before it and the deviation behind it."""
+    found = re.search(r"-?\d[\d,]*\.?\d*", cell)
+    return float(found[0].replace(",", "")) if found else None
+
+
+def status(driver: Any) -> str:
+    return str(driver.find_element("css selector", "[role=status]").text)
+
+
+def test_console_and_requests(driver: Any, page: Path) -> None:
+    """Not one message, and not one request but for the file itself and what is within it."""
+    driver.get_log("browser"), driver.get_log("performance")
+    driver.get(page.as_uri())
+    heading(driver, "acc").click()
+    assert driver.get_log("browser") == []
+    events = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    assert page.as_uri() in asked
+    assert {address for address in asked if not address.startswith("data:")} == {page.as_uri()}
+    failed = [event["params"] for event in events if event["method"] == "Network.loadingFailed"]
+    assert failed == []
+
+
+def test_its_policy_forbids_loads(driver: Any) -> None:
+    """What would get past the escaping is stopped: scripts, styles, pictures and requests of elsewhere."""
+    script = """
+    const done = arguments[0], seen = [];
+    document.addEventListener('securitypolicyviolation', (event) => seen.push(event.effectiveDirective));
+    const image = new Image(); image.src = 'https://example.invalid/x.png';
+    const script = document.createElement('script'); script.textContent = 'window.got = 1';
+    document.body.append(script);
+    const style = document.createElement('style'); style.textContent = 'body { display: none }';
+    document.body.append(style);
+    fetch('https://example.invalid/').catch(() => 0).finally(() => setTimeout(() => done([seen, window.got]), 200));
+    """
+    seen, got = driver.execute_async_script(script)
+    assert got is None
+    assert {"img-src", "script-src-elem", "style-src-elem", "connect-src"} <= set(seen)
+    driver.get_log("browser")  # these messages were asked for
+
+
+def test_every_figure_is_seen(driver: Any, page: Path) -> None:
+    script = """return [...document.images].map((image) => {
+        const box = image.getBoundingClientRect();
+        return [image.complete, image.naturalWidth, box.width, box.height, image.checkVisibility(), image.alt];
+    })"""
+    images = driver.execute_script(script)
+    assert len(images) == len(list((page.parent / "figures").glob("*.svg"))) == 8
+    for complete, natural, width, height, visible, alt in images:
+        assert complete and natural > 300 and width > 300 and height > 100 and visible and len(alt) > 60
+
+
+def test_sorts(driver: Any) -> None:
+    """By the numbers and not by their text, in both directions; what was not measured is last in both."""
+    assert column(driver, 0) == sorted(column(driver, 0), key=int)
+    for text in ("acc", "parameters", "seeds"):
+        number = place(driver, text)
+        for direction in ("descending", "ascending"):
+            heading(driver, text).click()
+            values = [mean(cell) for cell in column(driver, number)]
+            known = [value for value in values if value is not None]
+            assert known == sorted(known, reverse=direction == "descending")
+            assert values[: len(known)] == known
+            states = driver.execute_script(
+                "return [...document.querySelectorAll('table.board thead th')].map(h => h.getAttribute('aria-sort'))"
+            )
+            assert states[number] == direction and states.count("none") == len(states) - 1
+        assert len(known) < len(values) or text == "seeds"
+    heading(driver, "configuration").click()
+    names = column(driver, 1)
+    assert names[0].startswith("<script>") and names[1:] == sorted(names[1:])
+
+
+def test_filters(driver: Any) -> None:
+    """By text, by strategy, by size, together; and all is shown again."""
+    rows = len(column(driver, 0))
+    assert status(driver) == f"{rows} of {rows} rows"
+    field, size = (driver.find_element("css selector", f"[data-filter={name}]") for name in ("text", "size"))
+    field.send_keys("MDL se")
+    assert column(driver, 1) == ["seu + mdl + mdl"] and status(driver) == f"1 of {rows} rows"
+    driver.find_element("css selector", "button[type=reset]").click()
+    wait(driver, lambda: len(column(driver, 0)) == rows)
+    size.send_keys("0.1")
+    assert column(driver, 1) == ["seu + mdl + mdl"]  # and not the one whose size is not known
+    driver.find_element("css selector", "button[type=reset]").click()
+    wait(driver, lambda: len(column(driver, 0)) == rows)
+    choice = driver.find_element("css selector", "[data-filter=strategy]")
+    choice.send_keys("pnn")
+    assert column(driver, 1) == ["pnn"]
+    heading(driver, "acc").click()
+    assert column(driver, 1) == ["pnn"]
+    size.send_keys("0.1")
+    assert column(driver, 1) == [] and status(driver) == f"0 of {rows} rows"
+
+
+def wait(driver: Any, holds: Any) -> None:
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(driver, 10).until(lambda _: holds())
+
+
+def test_names_are_text(driver: Any) -> None:
+    """Markup in a record's names is shown as it is, in cells, in choices and in words for figures."""
+    assert any(name.startswith("<script>alert(1)</script>") for name in column(driver, 1))
+    chosen = [o.text for o in driver.find_elements("css selector", "[data-filter=strategy] option")]
+    assert any(text.startswith("<script>alert(1)</script>") for text in chosen)
+    assert driver.execute_script("return document.scripts.length") == 1
+    assert driver.execute_script("return document.querySelectorAll('img[src=x]').length") == 0
+    driver.execute_script(
+        "const s = document.querySelector('[data-filter=strategy]');"
+        "s.selectedIndex = [...s.options].findIndex(o => o.text.startsWith('<script>'));"
+        "s.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    assert len(column(driver, 1)) == 1
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_page_is_not_wider_than_the_screen(driver: Any, width: int) -> None:
+    """Wide tables and figures scroll within their own boxes, opened parts included."""
+    screen(driver, width)
+    driver.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
+    page_width, window = driver.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
+    assert window == width and page_width <= width
+    boxes = driver.execute_script(
+        "return [...document.querySelectorAll('.scroll')]"
+        ".map(b => [b.getBoundingClientRect().right, b.scrollWidth, b.clientWidth])"
+    )
+    assert boxes and all(right <= width for right, _, _ in boxes)
+    if width == 360:
+        assert any(content > inner for _, content, inner in boxes)
+        sizes = driver.execute_script("return [...document.images].map(i => i.getBoundingClientRect().width)")
+        assert min(sizes) >= 600  # and stay large enough to be read
+
+
+def test_keyboard(driver: Any) -> None:
+    """The first stop skips to the content; headings sort with the space bar, filters and boxes are reached; where
+    the focus is can be seen."""
+    from selenium.webdriver import ActionChains, Keys
+
+    def press(key: str) -> Any:
+        ActionChains(driver).send_keys(key).perform()
+        return driver.switch_to.active_element
+
+    skip = press(Keys.TAB)
+    assert skip.text == "Skip to the content" and skip.rect["x"] >= 0
+    press(Keys.ENTER)
+    assert driver.switch_to.active_element.get_attribute("id") == "content"
+    stops = []
+    for _ in range(40):
+        found = press(Keys.TAB)
+        outline = found.value_of_css_property("outline-style")
+        stops.append((found.tag_name, found.get_attribute("data-filter") or found.text.strip(), outline))
+        if found.text.strip().startswith("acc"):
+            break
+    assert stops[-1][0] == "button"
+    assert [name for tag, name, _ in stops if tag in ("input", "select")] == ["text", "strategy", "size"]
+    assert any(tag == "div" for tag, _, _ in stops)  # the box that scrolls
+    assert {outline for _, _, outline in stops} == {"solid"}
+    press(Keys.SPACE)
+    values = [value for cell in column(driver, place(driver, "acc")) if (value := mean(cell)) is not None]
+    assert values == sorted(values, reverse=True) and len(values) > 5
+
+
+def brightness(driver: Any) -> tuple[float, float]:
+    """Mean brightness from 0 to 1 of the page's text and of its ground, as they are computed."""
+    script = """
+    const of = (color) => color.match(/[\\d.]+/g).slice(0, 3).reduce((sum, value) => sum + Number(value), 0) / 765;
+    const style = getComputedStyle(document.body);
+    return [of(style.color), of(style.backgroundColor)];
+    """
+    text, ground = driver.execute_script(script)
+    return text, ground
+
+
+def figure_brightness(driver: Any) -> float:
+    """Mean brightness from 0 to 1 of the first figure as it is painted."""
+    import io
+
+    from PIL import Image
+
+    image = driver.find_element("css selector", "figure img")
+    driver.execute_script("arguments[0].scrollIntoView({behavior: 'instant'})", image)
+    wait(driver, lambda: driver.execute_script("return arguments[0].complete", image))
+    with Image.open(io.BytesIO(image.screenshot_as_png)) as painted:
+        levels = list(painted.convert("L").resize((40, 40)).tobytes())
+    return sum(levels) / len(levels) / 255
+
+
+def test_light_and_dark(driver: Any) -> None:
+    """Text and ground, and the figures with them, follow the system."""
+    text, ground = brightness(driver)
+    assert text < 0.3 and ground > 0.9 and figure_brightness(driver) > 0.75
+    screen(driver, 1280, "dark")
+    text, ground = brightness(driver)
+    assert text > 0.8 and ground < 0.15 and figure_brightness(driver) < 0.35
+
+
+def test_paper(driver: Any) -> None:
+    """Printed, there is nothing that only a screen can use, and figures keep within the sheet."""
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    screen_only = driver.execute_script(
+        "return ['.filters', '.skip', 'nav'].map(s => document.querySelector(s).getClientRects().length)"
+    )
+    assert screen_only == [0, 0, 0]
+    assert driver.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})["data"]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -1,0 +1,400 @@
+"""Figures: what is drawn is what the records say, with names, units, legends, and words for who cannot see it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from support.report_records import HOSTILE, SEEDS, published, runs, with_curves
+
+from seu_bench.metrics import mixed_score
+from seu_bench.results.record import Record
+from seu_bench.results.report.canvas import settings, to_png, to_svg
+from seu_bench.results.report.draw_accuracy import accuracy_curves, average_curve, original_against_retained
+from seu_bench.results.report.draw_learning import learning_curves
+from seu_bench.results.report.draw_matrix import heat_maps
+from seu_bench.results.report.draw_size import accuracy_against_size, in_short
+from seu_bench.results.report.draw_units import genotypes, paths
+from seu_bench.results.report.paper import published_points
+from seu_bench.results.report.picture import Configuration, Picture
+from seu_bench.results.report.styles import STYLES, legend_label, style, styles_of
+from seu_bench.search_space import EDGES, OPERATIONS, Genotype, uniform_genotype
+
+
+@pytest.fixture(autouse=True)
+def same_settings() -> Iterator[None]:
+    with settings():
+        yield
+
+
+def chosen(*strategies: str, seeds: Sequence[int] = SEEDS) -> list[Configuration]:
+    styles = styles_of(strategies)
+    return [
+        Configuration(rank, strategy, runs(strategy, seeds), styles[rank - 1])
+        for rank, strategy in enumerate(strategies, start=1)
+    ]
+
+
+def of(*records: Record, label: str = "label") -> Configuration:
+    return Configuration(1, label, records, style(0))
+
+
+def entry(strategy: str, row: int, task: int) -> list[float]:
+    """R[row][task] of every seed, in percent."""
+    return [100 * float(record.accuracy_matrix[row][task] or 0) for record in runs(strategy)]
+
+
+def lines(axes: Axes) -> dict[str, Any]:
+    return {str(line.get_label()): line for line in axes.get_lines()}
+
+
+def legend(figure: Figure) -> list[str]:
+    (shown,) = figure.legends
+    return [text.get_text() for text in shown.get_texts()]
+
+
+class TestAccuracyCurves:
+    def test_lines_and_bands(self) -> None:
+        figure = accuracy_curves(chosen("seu", "naive")).draw()
+        assert len(figure.axes) == 5
+        for task, axes in enumerate(figure.axes):
+            line = lines(axes)["2 naive"]
+            assert list(line.get_xdata()) == list(range(task, 5))
+            expected = [statistics.fmean(entry("naive", row, task)) for row in range(task, 5)]
+            assert line.get_ydata() == pytest.approx(expected)
+            corners = axes.collections[-1].get_paths()[0].vertices
+            spread = [statistics.stdev(entry("naive", row, task)) for row in range(task, 5)]
+            high = [mean + deviation for mean, deviation in zip(expected, spread, strict=True)]
+            low = [mean - deviation for mean, deviation in zip(expected, spread, strict=True)]
+            assert corners[:, 1].max() == pytest.approx(max(high))
+            assert corners[:, 1].min() == pytest.approx(min(low))
+        assert legend(figure) == ["1 seu", "2 naive"]
+        assert figure.axes[0].get_ylabel() == "accuracy (%)"
+        assert {axes.get_xlabel() for axes in figure.axes} == {"after learning task"}
+        assert figure.axes[0].get_title().startswith("task 0")
+
+    def test_not_measured_is_a_gap(self) -> None:
+        """``joint`` is measured once, after all tasks: a point, and no line from zero."""
+        figure = accuracy_curves(chosen("joint")).draw()
+        for task, axes in enumerate(figure.axes):
+            (line,) = axes.get_lines()
+            values = list(line.get_ydata())
+            assert [math.isnan(value) for value in values] == [True] * (4 - task) + [False]
+
+    def test_a_seed_that_lacks_it(self) -> None:
+        """A mean over some of the seeds would not compare: it is a gap too."""
+        record = published("naive", 1)
+        rows = [list(row) for row in record.accuracy_matrix]
+        rows[3][0] = None
+        lacking = record.model_copy(update={"accuracy_matrix": tuple(map(tuple, rows))})
+        (line,) = accuracy_curves([of(published("naive", 0), lacking)]).draw().axes[0].get_lines()
+        assert [math.isnan(value) for value in line.get_ydata()] == [False, False, False, True, False]
+
+    def test_one_seed_has_no_band(self) -> None:
+        figure = accuracy_curves(chosen("naive", seeds=[0])).draw()
+        assert [len(axes.collections) for axes in figure.axes] == [0] * 5
+
+    def test_what_is_no_accuracy(self) -> None:
+        """A stranger's record may say anything; it was not measured then."""
+        record = published("naive", 0)
+        odd = record.model_copy(update={"accuracy_matrix": ((7.0,), (-1.0, float("nan")), (1e300, 0.5, 0.5))})
+        figure = accuracy_curves([of(odd)]).draw()
+        values = [float(value) for axes in figure.axes for value in axes.get_lines()[0].get_ydata()]
+        assert {value for value in values if not math.isnan(value)} == {50.0}
+
+    def test_words(self) -> None:
+        text = accuracy_curves(chosen("naive")).alt
+        assert f"task 4 {statistics.fmean(entry('naive', 4, 4)):.1f}" in text
+        assert f"{statistics.fmean(entry('naive', 4, 0)):.1f}" in text
+        assert "3 seeds" in text and "joint" not in text
+
+
+def test_average_curve() -> None:
+    picture = average_curve(chosen("naive", "joint"))
+    (axes,) = picture.draw().axes
+    expected = []
+    for row in range(5):
+        of_seeds = [
+            statistics.fmean(values) for values in zip(*[entry("naive", row, t) for t in range(row + 1)], strict=True)
+        ]
+        expected.append(statistics.fmean(of_seeds))
+    assert lines(axes)["1 naive"].get_ydata() == pytest.approx(expected)
+    assert [math.isnan(value) for value in lines(axes)["2 joint"].get_ydata()] == [True] * 4 + [False]
+    assert "(%)" in axes.get_ylabel()
+    assert f"{expected[0]:.1f}" in picture.alt and f"{expected[4]:.1f}" in picture.alt
+    assert picture.numbers is not None
+    assert [len(row) for row in picture.numbers.rows] == [6, 6]
+    assert picture.numbers.rows[1][1:5] == ("-",) * 4
+
+
+def test_original_against_retained() -> None:
+    picture = original_against_retained(chosen("naive", "joint"))
+    figure = picture.draw()
+    naive, joint = figure.axes
+    heights = [bar.get_height() for container in naive.containers if hasattr(container, "patches") for bar in container]
+    expected = [
+        [statistics.fmean(entry("naive", row, task)) for row, task in places]
+        for places in ([(task, task) for task in range(5)], [(4, task) for task in range(5)])
+    ]
+    assert heights == pytest.approx([*expected[0], *expected[1]])
+    assert naive.get_ylim()[0] == 0  # bars that do not begin at zero lie
+    hatched = [bar.get_hatch() is not None for bar in naive.patches]
+    assert hatched == [False] * 5 + [True] * 5  # so that they are told apart in grey
+    assert len(joint.patches) == 1 + 5  # measured for the last task alone, and after the last task
+    assert legend(figure)[0].startswith("original") and legend(figure)[1].startswith("retained")
+    worst = max(range(5), key=lambda task: expected[0][task] - expected[1][task])
+    assert f"the largest difference is on task {worst}" in picture.alt
+
+
+def test_heat_maps() -> None:
+    picture = heat_maps(chosen("naive", "joint"))
+    figure = picture.draw()
+    naive, joint, bar = figure.axes
+    shown = naive.collections[0].get_array()
+    assert shown is not None and shown.shape == (5, 5)
+    for row in range(5):
+        for task in range(5):
+            measured = task <= row
+            assert bool(np.ma.getmaskarray(shown)[row, task]) is not measured
+            if measured:
+                assert shown[row, task] == pytest.approx(statistics.fmean(entry("naive", row, task)))
+    assert [text.get_text() for text in naive.texts] == [
+        f"{statistics.fmean(entry('naive', row, task)):.0f}" for row in range(5) for task in range(row + 1)
+    ]
+    assert len(joint.texts) == 5
+    assert (naive.get_xlabel(), naive.get_ylabel()) == ("accuracy on task", "after learning task")
+    assert bar.get_ylabel() == "accuracy (%)"
+    assert naive.collections[0].get_clim() == (0, 100)
+    assert f"{statistics.fmean(entry('naive', 4, 0)):.1f}" in picture.alt
+
+
+def test_legends_say_what_differs() -> None:
+    """Configurations of a sweep over options differ at the end of their titles."""
+    changes = "statistics=frozen, creator.epochs=40, creator.old_unit_epochs=30, creator.normalisation=softmax"
+    assert legend_label(f"seu + mdl + mdl ({changes})").replace("\n", " ") == f"seu + mdl + mdl ({changes})"
+
+
+class TestSize:
+    def test_points(self) -> None:
+        picture = accuracy_against_size(chosen("seu", "naive"))
+        (axes,) = picture.draw().axes
+        for strategy, name in (("seu", "1 seu"), ("naive", "2 naive")):
+            point = lines(axes)[name]
+            sizes = [float(record.metrics["params_total"] or 0) for record in runs(strategy)]
+            accuracies = [100 * float(record.metrics["acc"] or 0) for record in runs(strategy)]
+            assert point.get_xdata() == pytest.approx([statistics.fmean(sizes)])
+            assert point.get_ydata() == pytest.approx([statistics.fmean(accuracies)])
+            assert f"{statistics.fmean(sizes):,.0f}" in picture.alt
+        assert axes.get_xscale() == "log"
+        assert "parameters" in axes.get_xlabel() and "(%)" in axes.get_ylabel()
+
+    def test_lines_of_equal_score(self) -> None:
+        (axes,) = accuracy_against_size(chosen("seu", "naive")).draw().axes
+        named = {text.get_text() for text in axes.texts}
+        levels = [line for line in axes.get_lines() if line.get_linewidth() < 1]
+        assert levels and len(levels) == len(named)
+        for line in levels:
+            scores = [
+                mixed_score(float(accuracy), round(float(size)))
+                for size, accuracy in zip(line.get_xdata(), line.get_ydata(), strict=True)
+            ]
+            assert scores == pytest.approx([scores[0]] * len(scores), rel=1e-4)
+            assert f"{scores[0]:.2f}" in named
+
+    def test_the_papers_points(self) -> None:
+        points = published_points("split_cifar10", 1, "paper")
+        (axes,) = accuracy_against_size(chosen("seu"), points).draw().axes
+        point = lines(axes)["the paper's SEU"]
+        assert (list(point.get_xdata()), list(point.get_ydata())) == ([3.75e6], [94.13])
+        assert to_hex(point.get_markeredgecolor()) == STYLES[0].color and point.get_markerfacecolor() == "none"
+
+    def test_nothing_to_draw(self) -> None:
+        """A configuration without accuracy or size has no point."""
+        record = published("seu", 0).model_copy(update={"metrics": {"acc": None, "params_total": 0}})
+        picture = accuracy_against_size([of(record)])
+        assert "1 label" not in lines(picture.draw().axes[0])
+        assert "not measured" in picture.alt
+
+    @pytest.mark.parametrize(
+        ("value", "text"), [(950, "950"), (2e4, "20 k"), (1e6, "1 M"), (3.5e6, "3.5 M"), (2e9, "2 G")]
+    )
+    def test_in_short(self, value: float, text: str) -> None:
+        assert in_short(value) == text
+
+
+class TestUnits:
+    def test_every_edge(self) -> None:
+        pictures = genotypes(of(*runs("seu")), most=3)
+        assert len(pictures) == 3
+        found = Genotype.from_dict((published("seu", 0).genotypes or ())[1])
+        figure = pictures[1].draw()
+        for axes, edges in zip(figure.axes, (found.normal, found.reduction), strict=True):
+            ends = []
+            for arc in axes.patches:
+                path = arc.get_path()
+                assert path.codes is not None
+                along = path.vertices[path.codes != path.CLOSEPOLY][:, 0]
+                ends.append((round(along.max()), round(along.min())))
+            ends.sort()
+            assert ends == sorted((edge.node, edge.source) for edge in edges)
+            named = sorted(text.get_text() for text in axes.texts if text.get_text() in OPERATIONS)
+            assert named == sorted(edge.operation for edge in edges)
+            places = {text.get_position() for text in axes.texts if text.get_text() in OPERATIONS}
+            assert len(places) == len(edges)  # no name upon another
+        assert [axes.get_title(loc="left") for axes in figure.axes] == ["normal cell", "reduction cell"]
+        for edge in found.normal:
+            assert f"{edge.operation} of node {edge.source}" in pictures[1].alt
+
+    def test_all_edges_and_one_kind(self) -> None:
+        record = published("seu", 0).model_copy(
+            update={"genotypes": (uniform_genotype("sep_conv_3x3", "all14").to_dict(), None)}
+        )
+        (picture,) = genotypes(of(record), most=9)
+        (axes,) = picture.draw().axes
+        assert sum(text.get_text() == "sep_conv_3x3" for text in axes.texts) == len(EDGES)
+
+    @pytest.mark.parametrize("value", [{}, {"normal": 1}, {"normal": [[9, 9, "x"]], "reduction": []}])
+    def test_what_is_no_genotype(self, value: dict[str, Any]) -> None:
+        assert genotypes(of(published("seu", 0).model_copy(update={"genotypes": (value,)})), most=9) == []
+
+    @pytest.mark.parametrize("strategy", ["seu", "ltg"])
+    def test_paths(self, strategy: str) -> None:
+        record = published(strategy, 0)
+        picture = paths(of(record))
+        assert picture is not None
+        figure = picture.draw()
+        assert record.paths is not None and record.unit_tasks is not None
+        markers = {"s": "new", "o": "reuse", "D": "adapt"}
+        for task, axes in enumerate(figure.axes):
+            line, *units = axes.get_lines()
+            assert list(line.get_ydata()) == list(record.paths[task])
+            there = {
+                (layer, unit)
+                for layer, made in enumerate(record.unit_tasks)
+                for unit, by in enumerate(made)
+                if by <= task
+            }
+            assert {(int(u.get_xdata()[0]), int(u.get_ydata()[0])) for u in units} == there
+            drawn = {(int(u.get_xdata()[0]), int(u.get_ydata()[0])): markers[str(u.get_marker())] for u in units}
+            for layer, unit in enumerate(record.paths[task]):
+                done = "new" if record.unit_tasks[layer][unit] == task else "reuse"
+                if record.choices is not None:
+                    done = record.choices[task][layer].split()[0]
+                assert drawn[layer, unit] == done
+        assert (figure.axes[0].get_ylabel(), figure.axes[0].get_xlabel()) == ("unit", "layer")
+        assert ("taken and adapted" in legend(figure)) is (strategy == "ltg")
+        assert f"task 4 uses units {record.paths[4][0]} " in picture.alt
+
+    @pytest.mark.parametrize(
+        ("found", "made"),
+        [
+            (((5,),), ((0,),)),
+            (((0, 0),), ((0,),)),
+            (((-1,),), ((0,),)),
+            (((0,),) * 99, ((0,),)),
+            (((0,),), ((0,) * 99,)),
+        ],
+    )
+    def test_paths_that_cannot_be_drawn(self, found: Any, made: Any) -> None:
+        record = published("seu", 0).model_copy(update={"paths": found, "unit_tasks": made})
+        assert paths(of(record)) is None
+
+
+class TestLearning:
+    def test_lines(self) -> None:
+        records = [with_curves(record, search=4, training=6) for record in runs("seu")]
+        picture = learning_curves(of(*records))
+        assert picture is not None
+        figure = picture.draw()
+        assert [axes.get_title() for axes in figure.axes] == ["search", "training", "", ""]
+        assert [axes.get_ylabel() for axes in figure.axes] == ["loss (per image)", "", "accuracy (%)", ""]
+        for axes, epochs in zip(figure.axes, (4, 6, 4, 6), strict=True):
+            assert len(axes.get_lines()) == 5
+            assert {tuple(line.get_xdata()) for line in axes.get_lines()} == {tuple(range(1, epochs + 1))}
+        expected = [2.0 / (epoch + 1) + 0.01 for epoch in range(6)]
+        assert figure.axes[1].get_lines()[0].get_ydata() == pytest.approx(expected)
+        accuracies = [100 * (1 - loss / 4) for loss in expected]
+        assert figure.axes[3].get_lines()[0].get_ydata() == pytest.approx(accuracies)
+        assert len(legend(figure)) == 5
+        assert f"{accuracies[-1]:.1f}" in picture.alt
+
+    def test_order_and_single_epochs(self) -> None:
+        """Stages come as a task has them, though the first task has not all; a single epoch is at a whole number."""
+        records = [with_curves(record, search=4, creation=1, training=6) for record in runs("seu")]
+        picture = learning_curves(of(*records))
+        assert picture is not None
+        axes = picture.draw().axes
+        assert [panel.get_title() for panel in axes[:3]] == ["search", "creation", "training"]
+        assert [panel.get_xlim() for panel in axes[3:]] == [(0.95, 4.05), (0.5, 1.5), (0.95, 6.05)]
+        assert [tick for tick in axes[4].get_xticks() if 0.5 <= tick <= 1.5] == [1]
+
+    def test_records_without(self) -> None:
+        assert learning_curves(of(*runs("seu"))) is None
+
+    def test_some_seeds_have_none(self) -> None:
+        """Then there is no mean over seeds."""
+        assert learning_curves(of(with_curves(published("seu", 0), training=3), published("seu", 1))) is None
+
+
+@pytest.mark.parametrize(
+    "strategies", [["seu"] * 3, ["naive", "seu", "x", "naive", "joint"], list("abcdefghijkl"), ["seu"] * 24]
+)
+def test_no_two_look_the_same(strategies: list[str]) -> None:
+    styles = styles_of(strategies)
+    assert len({(one.marker, one.line) for one in styles[:8]}) == min(8, len(styles))  # in grey too
+    assert len({(one.color, one.marker, one.line) for one in styles}) == len(styles)
+    first = [styles[strategies.index(name)] for name in strategies if name in ("seu", "naive")]
+    assert {one.color for one in first} <= {STYLES[0].color, STYLES[1].color}
+
+
+def every_picture(record: Record) -> list[Picture]:
+    configuration = of(record, label=HOSTILE)
+    some = [average_curve, accuracy_against_size, accuracy_curves, original_against_retained, heat_maps]
+    found = [draw([configuration]) for draw in some]
+    single = [paths(configuration), learning_curves(configuration), *genotypes(configuration, 1)]
+    return [*found, *[picture for picture in single if picture is not None]]
+
+
+def test_files() -> None:
+    """They are the same every time, load nothing, hold no time and no markup of a name, and have a dark form."""
+    record = with_curves(published("seu", 0), training=2)
+    record = record.model_copy(update={"task_names": (HOSTILE,) * 5})
+    pictures = every_picture(record)
+    assert len(pictures) == 8
+    for picture in pictures:
+        svg = to_svg(picture.draw())
+        assert "<script" not in svg and "onerror=alert(2)>" not in svg
+        assert "prefers-color-scheme:dark" in svg
+        assert "<metadata" not in svg or "dc:date" not in svg
+        without_names = (
+            svg.replace("http://www.w3.org/", "")
+            .replace("http://purl.org/", "")
+            .replace("http://creativecommons.org/", "")
+        )
+        assert "http" not in without_names and "@import" not in svg and "<image" not in svg
+    for picture in (pictures[0], pictures[3]):  # with markers, hatches and clips, which have names of their own
+        assert to_svg(picture.draw()) == to_svg(picture.draw())
+        assert to_png(picture.draw()) == to_png(picture.draw())
+
+
+@pytest.mark.parametrize(
+    "case", ["odd", *(pytest.param(name, marks=pytest.mark.long) for name in ("large", "not measured"))]
+)
+def test_odd_numbers(case: str) -> None:
+    """Numbers of any size are drawn or left out, without a warning."""
+    record = with_curves(published("seu", 0), training=3)
+    stages = [stage.model_copy(update={"losses": (1e300, -1e300, 1e-300)}) for stage in record.stages]
+    update: Mapping[str, Any] = {
+        "odd": {"stages": tuple(stages), "metrics": {"acc": 1e300, "params_total": 2**62}, "task_names": ("",)},
+        "large": {"metrics": {"acc": 0.5, "params_total": 2**62}},
+        "not measured": {"accuracy_matrix": ((None,),)},
+    }[case]
+    for picture in every_picture(record.model_copy(update=update)):
+        assert to_svg(picture.draw()).endswith("</svg>\n")

@@ -1,0 +1,137 @@
+"""Records of other versions: what was written before is read, what is written later is left out and said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Command
+from support.board_records import writer
+
+from seu_bench.engine.run_states import list_runs
+from seu_bench.errors import NewerRecordError, ResultsError
+from seu_bench.results.leaderboard import build_leaderboards, load_records
+from seu_bench.results.record import Record, find_record, read_record
+from seu_bench.results.record_metrics import compute_metrics
+from seu_bench.results.schema import SCHEMA_VERSION, STEPS, upgraded
+
+#: What earlier versions wrote, as they wrote it; the first one by the first version that wrote records.
+OLD = Path(__file__).parent / "old_records"
+
+
+def document(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def changed(path: Path, **fields: Any) -> None:
+    path.write_text(json.dumps(document(path) | fields), encoding="utf-8")
+
+
+class TestOlder:
+    def test_of_the_first_version(self, tmp_path: Path) -> None:
+        """Without the keys that came since, whose defaults are what was done then."""
+        (path,) = OLD.glob("runs/*/record.json")
+        lacking = set(Record.model_fields) - set(document(path))
+        assert {"choices", "precision", "task_images", "weights_sha256", "earlier_environments"} <= lacking
+        record = read_record(path)
+        assert (record.precision, record.choices, record.task_images) == ("float32", None, ())
+        known = {key: value for key, value in compute_metrics(record).items() if key in document(path)["metrics"]}
+        assert {"acc", "forgetting", "mixed_score"} <= set(known)
+        assert known == {key: pytest.approx(record.metrics[key]) for key in known}
+
+    def test_in_a_leaderboard_beside_one_of_today(self, tmp_path: Path) -> None:
+        shutil.copytree(OLD / "runs", tmp_path / "runs")
+        (old,) = [read_record(path) for path in tmp_path.glob("runs/*/record.json")]
+        writer(tmp_path)(1, strategy="new", benchmark=old.benchmark, data_fingerprint=old.data_fingerprint)
+        (board,) = build_leaderboards(tmp_path)
+        assert (board.records, board.left_out) == (2, ())
+        means = {row.strategy: row.mean("acc") for row in board.rows}
+        assert means == {"naive": pytest.approx(old.metrics["acc"]), "new": 0.5}
+
+    def test_every_version_that_was_has_its_step(self) -> None:
+        assert set(STEPS) == set(range(1, SCHEMA_VERSION))
+
+
+class TestLater:
+    @pytest.fixture
+    def results(self, tmp_path: Path) -> Path:
+        """A record of today, and one of version 2, in which a key has another type."""
+        put = writer(tmp_path)
+        put(0)
+        put(1)
+        changed(tmp_path / "runs" / "run-002" / "record.json", schema_version=2)
+        put(2)
+        changed(tmp_path / "runs" / "run-003" / "record.json", schema_version=2, metrics=[1], seed="many")
+        return tmp_path
+
+    def test_left_out_with_the_reason(self, command: Command, results: Path) -> None:
+        (board,) = build_leaderboards(results)
+        assert board.records == 1
+        line = "2 records not read: a later version of seu-bench wrote the record (run-002, run-003)"
+        assert board.left_out == (line,)
+        assert f"- {line}\n" in board.to_markdown()
+        assert line in " ".join(command("leaderboard", "--results", results).out.split())
+        frame = load_records(results)
+        assert (frame["run_id"].tolist(), frame.attrs["unreadable"]) == (["run-001"], ["run-002", "run-003"])
+
+    @pytest.mark.parametrize("name", ["run-002", "run-003"])
+    def test_shown_and_listed_as_what_it_is(self, command: Command, results: Path, name: str) -> None:
+        with pytest.raises(NewerRecordError, match="schema version is 2, and those up to 1 are known"):
+            find_record(results, name)
+        answer = command("show", name, "--results", results)
+        assert answer.status == 2 and "to do: update seu-bench" in answer.err
+        (run,) = [run for run in list_runs(results) if run.run_id == name]
+        assert run.state == "unreadable" and "later version" in (run.detail or "")
+
+    @pytest.mark.parametrize("more", [(), ("--restart",)])
+    def test_never_written_over(self, command: Command, tiny: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
+        """A run that a later version made is not made again in its place."""
+        asked = ("run", "--strategy", "tiny", "--protocol", "smoke", "--results", tmp_path)
+        assert command(*asked).status == 0
+        (path,) = tmp_path.glob("runs/*/record.json")
+        changed(path, schema_version=2)
+        before = path.read_bytes()
+        answer = command(*asked, *more)
+        assert answer.status == 2 and "update seu-bench" in answer.err
+        assert path.read_bytes() == before
+        assert [file.name for file in path.parent.glob("previous")] == []
+
+    @pytest.mark.parametrize("version", [0, -1, "2", "one", 1.5, None, [], 10**400])
+    def test_what_never_was_a_version(self, results: Path, version: Any) -> None:
+        path = results / "runs" / "run-001" / "record.json"
+        changed(path, schema_version=version)
+        with pytest.raises(ResultsError, match="not a whole record: schema_version"):
+            read_record(path)
+
+
+class TestSteps:
+    """How a version 3 would read what a made-up version 1 and 2 wrote."""
+
+    @staticmethod
+    def renamed(found: dict[str, Any]) -> dict[str, Any]:
+        found["accuracy"] = found.pop("acc")
+        return found
+
+    @staticmethod
+    def in_percent(found: dict[str, Any]) -> dict[str, Any]:
+        return found | {"accuracy": 100 * found["accuracy"]}
+
+    def test_one_after_the_other(self) -> None:
+        steps = {1: self.renamed, 2: self.in_percent}
+        first = {"acc": 0.5, "else": "x"}
+        whole = {"schema_version": 3, "accuracy": 50.0, "else": "x"}
+        assert upgraded(first, "here", steps=steps, current=3) == whole
+        assert upgraded({"schema_version": 2, "accuracy": 0.5, "else": "x"}, "here", steps=steps, current=3) == whole
+        assert upgraded(whole, "here", steps=steps, current=3) == whole
+        assert first == {"acc": 0.5, "else": "x"}
+        with pytest.raises(NewerRecordError):
+            upgraded(whole, "here", steps={1: self.renamed}, current=2)
+
+    @pytest.mark.parametrize("odd", [{}, {"schema_version": 2, "accuracy": None}])
+    def test_of_what_is_no_record(self, odd: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match="it is no record of schema version"):
+            upgraded(odd, "here", steps={1: self.renamed, 2: self.in_percent}, current=3)

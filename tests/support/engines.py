@@ -1,0 +1,86 @@
+"""What the tests of Ray and Slurm share: cells of the stranger's strategy, and what must come out of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from conftest import Install
+from support.sweeping import MODULES, POINTS
+
+from seu_bench.engine.run_states import find_state
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record, read_record, read_records
+from seu_bench.sweeps.file import make_spec
+from seu_bench.sweeps.plan import plan_sweep
+
+#: Cells that take a second, with a checkpoint after each epoch.
+TINY = ("--strategy", "tiny", "--protocol", "smoke", "--device", "cpu", "--checkpoint-every", "0")
+#: What is only true of the process that made a record.
+_OF_PROCESS = ("process", "threads", "card")
+
+
+def stranger(install: Install, patch: pytest.MonkeyPatch, gate: Path) -> None:
+    """The stranger's package, found by other processes too; cells wait at files ``seed0``, ... in the folder."""
+    folder = install("a-stranger", POINTS, MODULES)
+    patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+    patch.setenv("GATE", str(gate))
+
+
+def sweep(results: Path, seeds: str, *more: str) -> subprocess.Popen[str]:
+    """A sweep as a process of its own."""
+    command = [sys.executable, "-m", "seu_bench.cli.main", "sweep", *TINY, "--seeds", seeds, "--results", str(results)]
+    return subprocess.Popen([*command, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run_ids(results: Path, seeds: str) -> list[str]:
+    """Of the sweep's cells, by seed."""
+    spec = make_spec({"strategy": "tiny", "seeds": seeds, "protocol": "smoke", "results": results})
+    return [cell.run_id for cell in plan_sweep(Registry(), spec).cells]
+
+
+def stands_at_the_gate(results: Path, run_id: str) -> bool:
+    """Whether a cell has learned its first task, after which it waits."""
+    path = results / "runs" / run_id / "record.json"
+    if not path.exists():
+        return False
+    record = read_record(path.parent)
+    return record.status == "running" and len(record.params_total) == 1
+
+
+def maker(results: Path, run_id: str) -> int | None:
+    """The process that makes a cell."""
+    state = find_state(results, run_id)
+    return state.holder.pid if state is not None and state.holder is not None else None
+
+
+def finished(results: Path) -> dict[str, int]:
+    """The records of finished runs, and when they were written."""
+    paths = {path.parent.name: path for path in (results / "runs").glob("*/record.json")}
+    return {name: path.stat().st_mtime_ns for name, path in paths.items() if read_record(path).status == "finished"}
+
+
+def same_as_local(results: Path, local: Path) -> Sequence[str]:
+    """The run ids of finished records that say the same as those made in one process here, and those that do not."""
+    theirs, ours = _records(results), _records(local)
+    assert theirs.keys() == ours.keys()
+    return [run_id for run_id in theirs if theirs[run_id] != ours[run_id]]
+
+
+def _records(results: Path) -> dict[str, dict[str, object]]:
+    found = [record for record in read_records(results) if isinstance(record, Record)]
+    assert {record.status for record in found} == {"finished"}
+    return {record.run_id: _lasting(record) for record in found}
+
+
+def _lasting(record: Record) -> dict[str, object]:
+    document = record.without_times()
+    for name in _OF_PROCESS:
+        document["metrics"].pop(name, None)
+    for name in ("environment", "earlier_environments"):
+        del document[name]
+    return document

@@ -1,0 +1,55 @@
+"""Real records for the tests of the report: the published ones of ``split_digits``, and changes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from seu_bench.results.record import Record, read_record, write_record
+
+PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "baselines" / "runs"
+#: The paper's strategies, and the upper reference.
+STRATEGIES = ("ewc", "joint", "ltg", "naive", "pnn", "seu")
+SEEDS = (0, 1, 2)
+#: Markup, an attribute's end, what a formula, a terminal and a template would make something of.
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)> $\\frac{1}{ {{7*7}} \x1b[31m"
+
+
+@cache
+def published(strategy: str, seed: int) -> Record:
+    """A record of ``split_digits``, protocol ``quick``."""
+    (folder,) = PUBLISHED.glob(f"split_digits-quick-{strategy}-seed{seed}-*")
+    return read_record(folder)
+
+
+def runs(strategy: str, seeds: Sequence[int] = SEEDS) -> tuple[Record, ...]:
+    """Those of several seeds."""
+    return tuple(published(strategy, seed) for seed in seeds)
+
+
+def put(results: Path, record: Record, **fields: Any) -> Record:
+    """Write a record with some fields changed."""
+    changed = Record.model_validate(record.model_dump() | fields)
+    write_record(results, changed)
+    return changed
+
+
+def put_all(results: Path, strategies: Sequence[str] = STRATEGIES, seeds: Sequence[int] = SEEDS) -> Path:
+    """Write the published records of these strategies; the results folder."""
+    for strategy in strategies:
+        for record in runs(strategy, seeds):
+            write_record(results, record)
+    return results
+
+
+def with_curves(record: Record, **shapes: int) -> Record:
+    """The record with a falling loss and a rising accuracy in every stage of a kind, ``kind=epochs``."""
+    stages = []
+    for stage in record.stages:
+        epochs = shapes.get(stage.name, 0)
+        losses = tuple(2.0 / (epoch + 1) + 0.01 * record.seed for epoch in range(epochs))
+        found = {"losses": losses, "accuracies": tuple(1 - loss / 4 for loss in losses)}
+        stages.append(stage.model_copy(update=found))
+    return record.model_copy(update={"stages": tuple(stages)})

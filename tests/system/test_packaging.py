@@ -1,0 +1,124 @@
+"""What is in the folders is in the wheel, and every plugin of ours is found as a stranger's would be."""
+
+from __future__ import annotations
+
+import configparser
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("seu_bench", "plugins", "benchmarks")
+
+
+@pytest.fixture(scope="module")
+def setup() -> configparser.ConfigParser:
+    """The packaging as it is written."""
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg", encoding="utf-8")
+    return parser
+
+
+def pairs(text: str) -> dict[str, str]:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
+
+
+def packages() -> dict[str, Path]:
+    """Every folder that is a package, by the name that it is imported by."""
+    found = {}
+    for top in SOURCES:
+        for path in (ROOT / top).rglob("__init__.py"):
+            parts = list(path.parent.relative_to(ROOT).parts)
+            if top == "plugins":
+                parts = parts[1:]
+            elif top == "benchmarks":
+                parts[0] = "seu_bench_benchmarks"
+            found[".".join(parts)] = path.parent
+    return found
+
+
+def test_every_package_is_listed(setup: configparser.ConfigParser) -> None:
+    """A package that is missing there would be silently absent from the wheel."""
+    listed = setup["options"]["packages"].split()
+    assert sorted(listed) == sorted(packages())
+    assert {"seu_bench", "seu_bench_benchmarks", "seu_bench_naive", "seu_bench_seu"} <= set(listed)
+
+
+def test_every_file_is_in_a_package() -> None:
+    """No module lies in a folder that is no package."""
+    folders = set(packages().values())
+    for top in SOURCES:
+        for path in (ROOT / top).rglob("*.py"):
+            assert path.parent in folders, path
+
+
+def test_folders_of_packages(setup: configparser.ConfigParser) -> None:
+    """Each top package is mapped to the folder that it lies in."""
+    mapped = pairs(setup["options"]["package_dir"])
+    found = packages()
+    assert {name: ROOT / folder for name, folder in mapped.items()} == {
+        name: found[name] for name in found if "." not in name
+    }
+
+
+def test_every_plugin_has_an_entry_point(setup: configparser.ConfigParser) -> None:
+    """One each, in the group that strangers use, and each is installed here."""
+    points = pairs(setup["options.entry_points"]["seu_bench"])
+    plugins = {name for name in packages() if name.startswith("seu_bench_") and "." not in name}
+    assert sorted(points.values()) == sorted(plugins)
+    installed = {point.name: point.value for point in entry_points(group="seu_bench") if point.dist is not None}
+    assert points.items() <= installed.items()
+    assert pairs(setup["options.entry_points"]["console_scripts"]) == {"seu-bench": "seu_bench.cli.main:main"}
+
+
+def test_known_to_the_linter(setup: configparser.ConfigParser) -> None:
+    """Our own packages are sorted among our own imports."""
+    import tomllib
+
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    known = document["tool"]["ruff"]["lint"]["isort"]["known-first-party"]
+    assert sorted(known) == sorted(name for name in packages() if "." not in name)
+
+
+def test_wheel(tmp_path: Path, setup: configparser.ConfigParser) -> None:
+    """A wheel holds every module, every benchmark file, the report's files, the marker of types and the entry points,
+    and no more."""
+    source = tmp_path / "source"
+    for top in SOURCES:
+        shutil.copytree(ROOT / top, source / top, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        if (ROOT / name).is_file():
+            shutil.copy(ROOT / name, source / name)
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = (tmp_path / "dist").glob("seu_bench-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+        (points,) = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
+        text = archive.read(points).decode()
+    expected = {"seu_bench/py.typed"}
+    for name, folder in packages().items():
+        inside = name.replace(".", "/")
+        expected |= {f"{inside}/{path.name}" for path in folder.glob("*.py")}
+    expected |= {f"seu_bench_benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.toml")}
+    report = ROOT / "seu_bench" / "report"
+    data = [report / "paper.toml", *(report / "templates").iterdir()]
+    assert {path.suffix for path in data} == {".toml", ".j2", ".css", ".js"}
+    expected |= {str(path.relative_to(ROOT)) for path in data}
+    assert held == expected
+    assert len([name for name in held if name.endswith(".toml")]) >= 6
+    written = configparser.ConfigParser()
+    written.read_string(text)
+    assert dict(written["seu_bench"]) == pairs(setup["options.entry_points"]["seu_bench"])
+    assert dict(written["console_scripts"]) == {"seu-bench": "seu_bench.cli.main:main"}

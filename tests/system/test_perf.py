@@ -1,0 +1,244 @@
+"""Measurements of speed: the page comes from what was measured, and the plain version leaves no trace."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support import tiny
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))  # the scripts are no installed package
+
+from scripts.perf import plain  # noqa: E402
+from scripts.perf.__main__ import main, merge  # noqa: E402
+from scripts.perf.catalogue import COMPARISONS, Size, Wanted, comparison  # noqa: E402
+from scripts.perf.page import page  # noqa: E402
+from scripts.perf.timing import interleaved, ratio  # noqa: E402
+
+MACHINE = {
+    "cpu": "a CPU",
+    "cores": 2,
+    "threads": 1,
+    "load": 0.1,
+    "torch": "2.0",
+    "python": "3.11",
+    "platform": "somewhere",
+    "revision": "0123456789abcdef-dirty",
+    "date": "2020-02-02",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    tiny.one_thread()
+    yield
+    tiny.all_threads()
+
+
+def measured(values: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A comparison as a worker leaves it."""
+    rows = [["it", 1234567, 0.01234, None, True]]
+    table = {"title": "Rows", "columns": ["way", "images", "share", "none", "truth"], "rows": rows}
+    settings = {"settings": {"images": 1280}, "tables": [table]}
+    return {"machine": MACHINE, "scale": 1.0, "seconds": 12.5, "values": values, **settings, **more}
+
+
+# --- the page -----------------------------------------------------------------------------------------------------
+
+
+def text_of(comparisons: dict[str, Any]) -> str:
+    """The page of a document."""
+    return "\n".join(page({"comparisons": comparisons}))
+
+
+def verdicts(text: str, figure: str) -> list[str]:
+    """The last three cells of a figure's rows: measured, wanted, reached."""
+    rows = [line.split(" | ")[-3:] for line in text.splitlines() if figure in line]
+    return [" ".join(row).removesuffix(" |") for row in rows]
+
+
+def test_page_says_what_was_reached() -> None:
+    """A figure that is reached, one that is missed, and those that were not measured."""
+    text = text_of({"loop_alexnet": measured({"bare": 0.98}), "loop_cnn": measured({"bare": 0.94, "avalanche": None})})
+    plain_loop = verdicts(text, "speed of the plain loop")
+    assert plain_loop == ["0.98 at least 0.97 yes", "0.94 at least 0.95 **no**"]
+    assert verdicts(text, "Avalanche's Naive |") == ["- at least 1.35 not measured"]
+    assert verdicts(text, "largest deviation") == ["- at most 20 % not measured"] * 2
+    assert "a CPU" in text
+    assert "| loop_cnn | 2020-02-02 | 0123456789-dirty | 1 | 0.10 | 1.00 | 12.50 |" in text
+    assert "| it | 1,234,567 | 0.0123 | - | yes |" in text
+
+
+def test_page_of_nothing_has_every_comparison() -> None:
+    """Nothing is left out because it was not measured; what failed says so."""
+    text = text_of({"flops": {"error": "MemoryError"}})
+    assert all(f"\n## {each.title}\n" in text for each in COMPARISONS)
+    assert "Failed: MemoryError" in text
+    assert text.count("Not measured") == len(COMPARISONS) - 1
+    assert "**no**" not in text
+
+
+def test_texts_have_no_figures() -> None:
+    """What stands in the page as text was not measured: numbers come from the document and from what is wanted."""
+    for each in COMPARISONS:
+        found = "".join(letter for letter in each.text.replace("float32", "") if letter.isdigit())
+        assert not found, each.name
+
+
+def test_wanted() -> None:
+    """Bounds are reached by what equals them; a truth is no number."""
+    assert Wanted("a", "", least=2.0).reached(2.0) is True
+    assert Wanted("a", "", most=0.2).reached(0.21) is False
+    assert Wanted("a", "", "yes").reached(False) is False
+    assert Wanted("a", "", "yes").reached(None) is None
+
+
+def test_published_page_comes_from_what_was_measured() -> None:
+    """To the letter, if it was measured."""
+    document = ROOT / "results" / "published" / "performance.json"
+    if not document.is_file():
+        pytest.skip("nothing is published yet")
+    made = "\n".join(page(json.loads(document.read_text(encoding="utf-8")))) + "\n"
+    assert made == document.with_suffix(".md").read_text(encoding="utf-8")
+
+
+# --- the plain version --------------------------------------------------------------------------------------------
+
+
+def patched() -> list[object]:
+    """What the plain version puts something else in place of."""
+    import seu_bench.models.kernels
+    import seu_bench.models.layers
+    import seu_bench.models.operations
+    import seu_bench_ltg.model
+
+    operations = seu_bench.models.operations
+    return [
+        *(model.has_frozen_layers for model in plain.MODELS),
+        seu_bench.models.layers.channels_last,
+        seu_bench_ltg.model.channels_last,
+        seu_bench.models.kernels.trains_on_cpu,
+        operations.State.rectified,
+        operations.separable,
+    ]
+
+
+def test_plain_restores_what_it_patched() -> None:
+    """Each is another one within, and the same as before behind it, also where something fails."""
+    before = patched()
+    with pytest.raises(ZeroDivisionError), plain.plain():
+        assert all(now is not was for now, was in zip(patched(), before, strict=True))
+        raise ZeroDivisionError
+    assert all(now is was for now, was in zip(patched(), before, strict=True))
+
+
+def test_plain_computes_the_same() -> None:
+    """Nearly: the same sums in another order; in the default memory format, and by no function of ours."""
+    from seu_bench.models.cells import ExtensionUnit, GenotypeNetwork
+    from seu_bench.search_space import SearchSpace
+
+    def gradients() -> tuple[list[torch.Tensor], list[bool], str]:
+        torch.manual_seed(0)
+        network = GenotypeNetwork(tiny.genotype(), 3, 5, 3, 4, SearchSpace()).train().double()
+        formats: list[bool] = []
+        unit = network.cells[0]
+        assert isinstance(unit, ExtensionUnit)
+        unit.register_forward_hook(
+            lambda *a: formats.append(a[2].is_contiguous(memory_format=torch.channels_last))  # type: ignore[arg-type]
+        )
+        network.float()
+        loss = network(torch.randn(4, 3, 12, 12)).square().mean()
+        loss.backward()
+        return [weight.grad for weight in network.parameters() if weight.grad is not None], formats, _graph(loss)
+
+    ours, our_formats, our_graph = gradients()
+    with plain.plain():
+        others, formats, graph = gradients()
+    assert our_formats == [True]
+    assert formats == [False]
+    assert "Function" in our_graph
+    assert "Function" not in graph
+    assert len(ours) == len(others)
+    for a, b in zip(ours, others, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+
+
+def _graph(loss: torch.Tensor) -> str:
+    """Names of all nodes of a graph; those of our own functions end on ``FunctionBackward``."""
+    names, todo, seen = [], [loss.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            names.append(node.name())
+            todo += [below for below, _ in node.next_functions]
+    return " ".join(names)
+
+
+# --- counting and measuring ---------------------------------------------------------------------------------------
+
+
+def test_flops_of_a_depthwise_convolution() -> None:
+    """Forward and both gradients: three times 2 N H W C k^2, whatever the number of groups."""
+    from scripts.perf.flops import _flops
+
+    convolution = torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+    x = torch.randn(2, 8, 5, 5, requires_grad=True)
+    assert _flops(lambda: convolution(x).sum().backward()) == 3 * 2 * 2 * 25 * 8 * 9
+
+
+def test_column_macs() -> None:
+    """A column without others is the AlexNet variant; laterals add 1x1 adapters and, but for the first, the layers."""
+    from scripts.perf.pnn import column_macs
+    from seu_bench.models.alexnet import AlexNetShape
+
+    shape = AlexNetShape(1, 8, 8, (2, 3, 4), 5)
+    layers = [64 * 9 * 2, 16 * 9 * 2 * 3, 4 * 9 * 3 * 4, 4 * 5, 5 * 5, 5 * 7]
+    assert column_macs(shape, 7, 0) == sum(layers)
+    adapters = [16 * 2 * 2, 4 * 3 * 3, 4 * 4, 5 * 5, 5 * 5]
+    assert column_macs(shape, 7, 1) == sum(layers) + sum(layers[1:]) + sum(adapters)
+
+
+def test_rounds_alternate() -> None:
+    """The first round is not counted; each later one measures all ways, in turning order."""
+    order: list[str] = []
+    taken = interleaved({name: lambda name=name: order.append(name) for name in "ab"}, 2)  # type: ignore[misc]
+    assert "".join(order) == "baabba"
+    assert {name: len(values) for name, values in taken.items()} == {"a": 2, "b": 2}
+    assert ratio({"a": [2.0, 9.0, 4.0], "b": [1.0, 3.0, 1.0]}, "a", "b") == 3.0
+
+
+@pytest.mark.long
+def test_predicted_passes() -> None:
+    """The comparison itself, quickly: predicted and counted image passes are the same for all five strategies."""
+    result = comparison("passes").measure(Size(quick=True))
+    assert result.values == {"exact": True}
+    (table,) = result.tables
+    assert {row[0] for row in table.rows} == {"naive", "ewc", "pnn", "ltg", "seu"}
+    assert all(row[2] == row[3] > 0 for row in table.rows)
+
+
+def test_command(tmp_path: Path) -> None:
+    """What is measured anew takes the place of what was there; the rest stays; the page is made again."""
+    output = tmp_path / "found.json"
+    merge(output, {"passes": measured({"exact": True})})
+    merge(output, {"flops": measured({}), "passes": measured({"exact": False})})
+    assert main(["page", "--output", str(output)]) == 0
+    document = json.loads(output.read_text(encoding="utf-8"))
+    assert list(document["comparisons"]) == ["passes", "flops"]
+    text = output.with_suffix(".md").read_text(encoding="utf-8")
+    assert verdicts(text, "predicted and counted") == ["no yes **no**"]
+
+
+def test_light_until_it_measures() -> None:
+    """The page is made without torch, and the parent of measured processes stays light."""
+    code = "import sys, scripts.perf.__main__, scripts.perf.worker, scripts.perf.memory; print('torch' in sys.modules)"
+    made = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert made.stdout.strip() == "False"

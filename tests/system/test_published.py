@@ -1,0 +1,134 @@
+"""What is published can be made again from its records, and shows what each strategy promises."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas
+import pytest
+
+import seu_bench
+from seu_bench.engine.checkpoint_manager import SHARE
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.leaderboard import write_leaderboards
+
+ROOT = Path(__file__).resolve().parents[2]
+BASELINES = ROOT / "results" / "published" / "baselines"
+SEARCHERS = ROOT / "results" / "published" / "searchers"
+BENCHMARKS = ["split_digits", "pmnist"]
+
+
+@pytest.fixture(scope="module")
+def records() -> pandas.DataFrame:
+    """A row per published run."""
+    return seu_bench.load_records(BASELINES)
+
+
+def on(records: pandas.DataFrame, benchmark: str, backbone: str) -> pandas.DataFrame:
+    """Runs of a benchmark on a network; strategies that take none are on their own."""
+    chosen = records["options.backbone"].fillna("alexnet") == backbone
+    return records[(records["benchmark"] == benchmark) & chosen]
+
+
+def test_leaderboards_come_from_the_records(tmp_path: Path) -> None:
+    """The tables that are published are those that the records give, to the letter."""
+    shutil.copytree(BASELINES / "runs", tmp_path / "runs")
+    made = {path.name: path.read_text(encoding="utf-8") for path in write_leaderboards(tmp_path)}
+    published = {path.name: path.read_text(encoding="utf-8") for path in (BASELINES / "leaderboards").iterdir()}
+    assert made == published
+    assert {f"{benchmark}-v1-quick.md" for benchmark in BENCHMARKS} <= set(made)
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_every_strategy_three_times(records: pandas.DataFrame, benchmark: str) -> None:
+    """All that are offered, on seeds 0, 1 and 2, finished and ranked."""
+    runs = records[records["benchmark"] == benchmark]
+    assert set(runs["strategy"]) == set(Registry().strategies)
+    seeds = runs.groupby(["strategy", "options.backbone"], dropna=False)["seed"].agg(sorted)
+    assert all(found == [0, 1, 2] for found in seeds)
+    assert set(runs["status"]) == {"finished"}
+    assert runs["may_be_ranked"].all()
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_frozen_growth_forgets_exactly_nothing(records: pandas.DataFrame, benchmark: str) -> None:
+    """Progressive networks, Learn to Grow and SEU: 0, not nearly 0, in each run."""
+    runs = records[(records["benchmark"] == benchmark) & records["strategy"].isin(["pnn", "ltg", "seu"])]
+    assert len(runs) == 9
+    assert (runs["forgetting"] == 0).all()
+    assert (runs["bwt"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "backbone"), [("split_digits", "alexnet"), ("pmnist", "alexnet"), ("pmnist", "mlp")]
+)
+def test_ewc_forgets_less_than_naive(records: pandas.DataFrame, benchmark: str, backbone: str) -> None:
+    """On the same network, for each seed."""
+    runs = on(records, benchmark, backbone)
+    forgetting = runs.pivot_table(index="seed", columns="strategy", values="forgetting")
+    assert (forgetting["ewc"] < forgetting["naive"]).all()
+
+
+def test_joint_is_at_the_top_of_pmnist(records: pandas.DataFrame) -> None:
+    """On the network that learns this benchmark the reference has the best mean accuracy of all rows."""
+    runs = records[records["benchmark"] == "pmnist"].assign(backbone=records["options.backbone"].fillna("none"))
+    assert runs.groupby(["strategy", "backbone"])["acc"].mean().idxmax() == ("joint", "mlp")
+
+
+def test_joint_is_above_naive(records: pandas.DataFrame) -> None:
+    """Wherever both were run on the same network."""
+    for benchmark, backbone in (("split_digits", "alexnet"), ("pmnist", "alexnet"), ("pmnist", "mlp")):
+        means = on(records, benchmark, backbone).groupby("strategy")["acc"].mean()
+        assert means["joint"] > means["naive"]
+
+
+# --- searchers and creators ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def searches() -> pandas.DataFrame:
+    """A row per published run of a searcher and a creator."""
+    return seu_bench.load_records(SEARCHERS)
+
+
+def test_page_comes_from_the_records() -> None:
+    """The page of searchers and creators is what the script makes of the records, to the letter."""
+    made = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "searchers_table.py", SEARCHERS], capture_output=True, text=True, check=True
+    )
+    assert made.stdout == SEARCHERS.with_suffix(".md").read_text(encoding="utf-8")
+
+
+def test_reliability_comes_from_what_was_measured() -> None:
+    """The page of checkpoints is what the script makes of the measurements, and by default they keep to their share."""
+    page = ROOT / "results" / "published" / "reliability.md"
+    script = [sys.executable, ROOT / "scripts" / "checkpoint_cost.py", "page", page.with_suffix(".json")]
+    made = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert made.stdout == page.read_text(encoding="utf-8")
+    runs = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["runs"]
+    default = [run for run in runs if run["policy"] == "default"]
+    assert len(default) == len(runs) / 2 >= 5
+    for run in default:
+        assert run["checkpoint_seconds"] <= SHARE * run["seconds"], run["strategy"]
+
+
+def test_every_search_is_whole(searches: pandas.DataFrame) -> None:
+    """Finished, ranked, and without any forgetting."""
+    assert set(searches["status"]) == {"finished"}
+    assert searches["may_be_ranked"].all()
+    assert (searches["forgetting"] == 0).all()
+
+
+def test_frugal_beats_mdl(searches: pandas.DataFrame) -> None:
+    """Wherever both creators were run on a seed: a higher mixed score, at no more image passes."""
+    place = ["benchmark", "searcher", "seed"]
+    wide = searches.pivot_table(index=place, columns="creator", values=["mixed_score", "image_passes"]).dropna(
+        subset=[("mixed_score", "mdl"), ("mixed_score", "frugal")]
+    )
+    assert len(wide) >= 6
+    assert (wide["mixed_score"]["frugal"] > wide["mixed_score"]["mdl"]).all()
+    assert (wide["image_passes"]["frugal"] <= wide["image_passes"]["mdl"]).all()

@@ -1,0 +1,103 @@
+"""The example of a searcher, installed as a stranger's in an environment of its own, and the guide that leads to it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import site
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import read_record
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "seu_bench_random_walk_searcher"
+GUIDE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8").split("## A package with everything")[0]
+
+
+class Environment:
+    """A virtual environment that has the package, sees what is installed here, and nothing of it is seen here."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        venv.create(folder / "env", with_pip=False)
+        (self.python,) = (folder / "env").glob("bin/python")
+        (packages,) = (folder / "env" / "lib").glob("python*/site-packages")
+        ours = [path for path in site.getsitepackages() if Path(path).is_dir()]
+        (packages / "ours.pth").write_text("".join(f"import site; site.addsitedir({path!r})\n" for path in ours))
+        self.copy = folder / "package"
+        shutil.copytree(EXAMPLE, self.copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
+        pip = ["-m", "pip", "--python", str(self.python), "install", "--quiet", "--no-deps", "--no-build-isolation"]
+        done = subprocess.run([sys.executable, *pip, str(self.copy)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    def __call__(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Run Python there, in an empty folder."""
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir(exist_ok=True)
+        command = [str(self.python), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=elsewhere)
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The example, installed."""
+    return Environment(tmp_path_factory.mktemp("random-walk"))
+
+
+def test_is_listed_with_its_options(environment: Environment) -> None:
+    """Name, package and options are shown there; here nobody knows it."""
+    done = environment("-m", "seu_bench.cli.main", "list", "searchers", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    (entry,) = [entry for entry in json.loads(done.stdout) if entry["name"] == "random_walk"]
+    assert entry["package"] == "seu-bench-random-walk-searcher"
+    assert {"edges", "epochs", "cells"} <= {option["name"] for option in entry["options"]}
+    assert "random_walk" not in Registry().searchers
+
+
+@pytest.mark.long
+def test_swapping_is_one_word(environment: Environment, tmp_path: Path) -> None:
+    """A run with it differs from another in the option --searcher alone."""
+    asked = ["--benchmark", "split_digits", "--protocol", "smoke", "--limit", 8, "-o", "searcher.edges=2"]
+    done = environment("-m", "seu_bench.cli.main", "run", *asked, "--searcher", "random_walk", "--results", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "runs").iterdir()
+    record = read_record(folder)
+    assert (record.status, record.searcher, record.searcher_options["edges"]) == ("finished", "random_walk", 2)
+    assert len(record.genotypes or ()) == 5
+
+
+@pytest.mark.long
+def test_holds_to_the_contract(environment: Environment) -> None:
+    """Its own tests pass, the contract's among them."""
+    tests = environment.copy / "test_random_walk.py"
+    done = environment("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", tests)
+    assert done.returncode == 0, done.stdout
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None and int(passed[1]) >= 12
+
+
+def test_guide_quotes_the_package() -> None:
+    """Every block of code of the guide stands in the package word by word."""
+    quoted = re.findall(r"```(?:python|toml)\n(.*?)```", GUIDE, re.DOTALL)
+    files = [path.read_text(encoding="utf-8") for path in EXAMPLE.rglob("*") if path.suffix in {".py", ".toml"}]
+    assert len(quoted) >= 8
+    for block in quoted:
+        assert any(block in text for text in files), block
+
+
+def test_package_edits_nothing_of_ours() -> None:
+    """Nothing outside the example's folder knows of it but its documentation and these tests."""
+    knowing = [
+        path.relative_to(ROOT).as_posix()
+        for top in ("seu_bench", "plugins", "benchmarks")
+        for path in (ROOT / top).rglob("*.py")
+        if "random_walk" in path.read_text(encoding="utf-8")
+    ]
+    assert knowing == []

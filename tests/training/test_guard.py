@@ -1,0 +1,629 @@
+"""The guard around plugins' stages changes nothing where nothing is wrong; and what it looks at in a super model."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import signal
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.tiny import all_threads, build, class_stream, genotype, one_thread, same, super_model, weights
+from torch import Tensor
+
+from seu_bench.config.options import Options
+from seu_bench.config.protocol import CreationSchedule, SearchSchedule
+from seu_bench.config.run import PATIENCE
+from seu_bench.errors import OptionError, PluginError, RunError
+from seu_bench.search_space import OPERATIONS, SearchSpace
+from seu_bench.training.guard import GuardedStage
+from seu_bench.training.interfaces import Component, CreationTask, SearchTask
+from seu_bench.training.stage import EpochReport, Stage, StageProgress
+from seu_bench.utils.seeding import RandomState
+from seu_bench_seu.creator import MdlCreation
+from seu_bench_seu.options import CreationOptions, SearchOptions
+from seu_bench_seu.searcher import MdlSearch
+from seu_bench_seu.super_model import SuperModel
+
+setup_module, teardown_module = one_thread, all_threads
+
+CPU = torch.device("cpu")
+STREAM = class_stream([[0, 1], [2, 3]], images=23)
+SEARCH = SearchSchedule(epochs=3, batch_size=8, cells=3, channels=2)
+CREATION = CreationSchedule(epochs=3, batch_size=8, old_unit_epochs=1)
+OWNER = Component("searcher", "clever", None, Options(), "a_plugin", "a-package")
+NAMED = r"^searcher 'clever' \(plugin 'a_plugin' of package a-package\) failed in stage 'search' of task 1: "
+
+
+class Plain(Stage[str]):
+    """A stage that computes nothing: four images an epoch, and what a test adds."""
+
+    def __init__(self, epochs: int = 3, act: Callable[[Any], EpochReport | None] | None = None) -> None:
+        super().__init__("its own name", 7, epochs, 0, CPU)
+        self.act = act or (lambda stage: None)
+
+    def run_epoch(self) -> EpochReport:
+        """Four images."""
+        self.passed(4)
+        return self.act(self) or EpochReport(0.5, 0.25)
+
+    def result(self) -> str:
+        """A word."""
+        return "found"
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+
+def guarded(make: Callable[[], Stage[Any]], **more: Any) -> GuardedStage[Any]:
+    """Around the searcher ``clever`` in task 1."""
+    arguments: dict[str, Any] = {"stage": "search", "task": 1, "passes": 1000, "fault": lambda found: None}
+    return GuardedStage(OWNER, make, **(arguments | more))
+
+
+def fails(*_: object) -> Any:
+    raise ZeroDivisionError("this is broken")
+
+
+# --- nothing is wrong -----------------------------------------------------------------------------------------------
+
+
+def test_owner() -> None:
+    """A component is named by its kind and name, and by who offers it."""
+    assert str(OWNER) == "searcher 'clever' (plugin 'a_plugin' of package a-package)"
+    assert str(replace(OWNER, kind="creator", name="mdl")).startswith("creator 'mdl' (")
+
+
+def test_what_is_told_and_found() -> None:
+    """The result comes through; epochs, images, seconds and reports are the plugin's, stage and task the strategy's."""
+    seen: list[StageProgress] = []
+    stage = guarded(Plain)
+    assert stage.run(seen.append) == "found"
+    assert [(told.epoch, told.image_passes, told.done) for told in seen] == [
+        (0, 0, False),
+        (1, 4, False),
+        (2, 8, False),
+        (3, 12, True),
+    ]
+    assert {(told.stage, told.task, told.epochs) for told in seen} == {("search", 1, 3)}
+    assert (stage.epoch, stage.image_passes, stage.report) == (3, 12, EpochReport(0.5, 0.25))
+    assert seen[-1].report == EpochReport(0.5, 0.25)
+    assert 0 < stage.inner.seconds <= stage.seconds < 60
+
+
+def test_without_epochs() -> None:
+    """A stage of no epochs only answers."""
+    seen: list[StageProgress] = []
+    assert guarded(lambda: Plain(0), passes=0).run(seen.append) == "found"
+    assert [(told.epoch, told.done) for told in seen] == [(0, False), (0, True)]
+
+
+def test_all_that_was_announced() -> None:
+    """Exactly as many images as announced are no fault, and one more is, at the end of its epoch."""
+    assert guarded(Plain, passes=12).run() == "found"
+    stage = guarded(Plain, passes=7)
+    stage.advance()
+    with pytest.raises(RunError, match=NAMED + "it passed 8 images forward, and had announced 7 at most"):
+        stage.advance()
+
+
+@pytest.mark.parametrize(("loss", "accuracy"), [(0.0, 0.0), (1e9, 1.0), (-3.0, None), (None, None), (None, 1)])
+def test_measurements_that_are_none_or_extreme(loss: Any, accuracy: Any) -> None:
+    """What was not measured is no fault, nor are the ends of the scale."""
+    report = EpochReport(loss, accuracy)
+    stage = guarded(lambda: Plain(act=lambda _: report))
+    assert stage.run() == "found"
+    assert stage.report == report
+
+
+def search(guard: bool, seed: int = 3) -> Any:
+    """The paper's search, with the guard or without."""
+    task = SearchTask(STREAM.tasks[1].train, 1, 2, SearchSpace(), SEARCH, seed, CPU)
+    if not guard:
+        return MdlSearch(SearchOptions(), task)
+    return guarded(lambda: MdlSearch(SearchOptions(), task), fault=task.space.fault)
+
+
+def creation(guard: bool, seed: int = 3) -> Any:
+    """The paper's creation, with the guard or without."""
+    model = build(STREAM, "seu", genotype="darts_v1").model
+    with RandomState(1).active():
+        for task in (0, 1):
+            model.expand(genotype(), task)
+            model.keep(task, [task] * 4)
+            if task == 0:
+                model.freeze()
+    given = CreationTask(model, STREAM.tasks[1].train, 1, CREATION, seed, CPU)
+    if not guard:
+        return MdlCreation(CreationOptions(), given)
+    return guarded(lambda: MdlCreation(CreationOptions(), given), stage="creation", fault=model.path_fault)
+
+
+def ending(stage: Any) -> dict[str, Tensor]:
+    """Run to the end: everything that is left then, as tensors."""
+    found = stage.run()
+    inner: Any = getattr(stage, "inner", stage)
+    left: dict[str, Tensor] = {}
+    for name, vectors in inner.tables.state_dict().items():
+        left |= {f"{name}{place}": vector for place, vector in enumerate(vectors)}
+    if isinstance(inner, MdlSearch):
+        left |= weights(inner.network)
+        edges = (*found.normal, *found.reduction)
+        left["found"] = torch.tensor([(edge.source, OPERATIONS.index(edge.operation)) for edge in edges])
+    else:
+        left |= weights(inner.model)
+        left["found"] = torch.tensor(found)
+    left["counts"] = torch.tensor([stage.epoch, stage.image_passes])
+    left["measured"] = torch.tensor([stage.report.loss, stage.report.accuracy], dtype=torch.float64)
+    left["drawn"] = stage.randomness.state_dict()["torch"].clone()
+    return left
+
+
+both = pytest.mark.parametrize("make", [search, creation], ids=["search", "creation"])
+
+
+@both
+def test_bit_by_bit_as_without(make: Callable[..., Any]) -> None:
+    """Weights, tables, result, counts, reports and draws are what they are without the guard."""
+    expected = ending(make(False))
+    stage = make(True)
+    torch.manual_seed(6)
+    at = torch.get_rng_state()
+    assert same(ending(stage), expected)
+    assert torch.equal(torch.get_rng_state(), at)
+    assert not same(ending(make(True, seed=4)), expected)
+
+
+@both
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_resumes_bit_by_bit(make: Callable[..., Any], epochs: int) -> None:
+    """A new guarded stage that loads a safe checkpoint after k epochs ends as an uninterrupted one without a guard."""
+    first = make(True)
+    for _ in range(epochs):
+        first.advance()
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    first.run()
+    file.seek(0)
+    second = make(True)
+    torch.manual_seed(99)
+    second.load_state_dict(torch.load(file, weights_only=True))
+    assert (second.epoch, second.inner.epoch) == (epochs, epochs)
+    assert second.randomness is second.inner.randomness
+    assert same(ending(second), ending(make(False)))
+
+
+def test_states_of_others() -> None:
+    """The state of another task is refused as of any stage; one that the plugin cannot read is the plugin's failure."""
+    stage = guarded(Plain)
+    stage.advance()
+    state = stage.state_dict()
+    with pytest.raises(
+        RunError, match="this is the state of stage 'search' of task 2, not of stage 'search' of task 1"
+    ):
+        guarded(Plain).load_state_dict({**state, "task": 2})
+    with pytest.raises(RunError, match=NAMED + "KeyError"):
+        guarded(Plain).load_state_dict({**state, "own": {"stage": "its own name", "task": 7}})
+    other = guarded(Plain)
+    other.load_state_dict(state)
+    assert (other.run(), other.image_passes) == ("found", 12)
+
+
+# --- what is told of a failure --------------------------------------------------------------------------------------
+
+
+def test_any_error_is_named() -> None:
+    """Kind, name, plugin, package, stage and task; what was raised follows, and is the cause."""
+    for stage in (lambda: guarded(fails), lambda: guarded(lambda: Plain(act=fails)).run()):
+        with pytest.raises(RunError, match=NAMED + "ZeroDivisionError: this is broken") as caught:
+            stage()
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        assert caught.value.remedy == "choose another searcher, or report it to the author of a-package"
+
+
+def test_errors_with_a_remedy_keep_it() -> None:
+    """What the plugin says to do, and where, is handed on."""
+
+    def refuse(_: object) -> EpochReport | None:
+        raise OptionError("too few images", where="searcher.epochs", remedy="give it more")
+
+    with pytest.raises(RunError, match=NAMED + "too few images") as caught:
+        guarded(lambda: Plain(act=refuse)).run()
+    assert (caught.value.where, caught.value.remedy) == ("searcher.epochs", "give it more")
+
+
+def test_result_that_cannot_be_used() -> None:
+    """The fault that was found is told; the result does not come out."""
+    said = NAMED + "its result cannot be used: 'found' is no number"
+    with pytest.raises(RunError, match=said):
+        guarded(Plain, fault=lambda found: f"{found!r} is no number").run()
+
+
+@pytest.mark.parametrize("at", [0, 4, 5])
+def test_watcher_is_not_the_plugin(at: int) -> None:
+    """What a watcher raises comes out as it is, from within an epoch as from between two."""
+    error = PluginError("the watcher broke")
+
+    def fail(progress: StageProgress) -> None:
+        if progress.image_passes == at:
+            raise error
+
+    def tell_at_once(stage: Any) -> None:
+        if at == 5:
+            stage._told = -math.inf
+            stage.passed(1)
+
+    with pytest.raises(PluginError) as caught:
+        guarded(lambda: Plain(act=tell_at_once)).run(fail)
+    assert caught.value is error
+
+
+def test_interruptions_pass() -> None:
+    """Ctrl-C is not turned into a failure; the alarm is put back all the same."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    def stop(_: object) -> EpochReport | None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        guarded(lambda: Plain(act=stop)).run()
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+# --- the clock ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def handler() -> Iterator[Callable[..., None]]:
+    """Somebody else's handler of the alarm."""
+
+    def somebodys(*_: object) -> None:
+        raise AssertionError("this alarm was nobody else's")
+
+    before = signal.signal(signal.SIGALRM, somebodys)
+    yield somebodys
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_processor_time_is_the_plugins() -> None:
+    """What the plugin computes in its epochs counts, and what it computes for its result; told with the last report."""
+
+    def compute(_: object) -> None:
+        began = time.process_time()
+        while time.process_time() - began < 0.2:
+            sum(range(1000))
+
+    seen: list[StageProgress] = []
+    stage = guarded(lambda: Plain(3, compute))
+    stage.run(seen.append)
+    assert stage.inner.cpu_seconds is not None and stage.cpu_seconds is not None
+    assert 0.6 <= stage.inner.cpu_seconds <= stage.cpu_seconds == seen[-1].cpu_seconds
+
+
+def test_alarm_is_put_back(handler: Callable[..., None]) -> None:
+    """Between epochs, at the end and after a failure the earlier handler is there, and no alarm is set."""
+    seen: list[Any] = []
+
+    def look(_: object) -> None:
+        seen.append((signal.getsignal(signal.SIGALRM) is handler, signal.getitimer(signal.ITIMER_REAL)[0] > 0))
+
+    guarded(lambda: Plain(act=look)).run(look)
+    between, within = (True, False), (False, True)
+    assert seen == [between, within, between, within, between, within, between]
+    for stage in (lambda: Plain(act=fails), lambda: fails()):
+        with pytest.raises(RunError):
+            guarded(stage).run()
+        look(None)
+        assert seen.pop() == between
+    with pytest.raises(RunError, match="it does not end"):
+        guarded(lambda: Plain(act=lambda _: time.sleep(600)), patience=0.2).run()
+    look(None)
+    assert seen.pop() == between
+
+
+def test_somebodys_timer_goes_on(handler: Callable[..., None]) -> None:
+    """A time limit that was set before, such as a test runner's, is still there after a guarded stage."""
+    signal.setitimer(signal.ITIMER_REAL, 600)
+    guarded(Plain).run()
+    assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 600
+
+
+@pytest.mark.parametrize("within", [True, False], ids=["by-images", "by-epochs"])
+def test_clock_is_wound(monkeypatch: pytest.MonkeyPatch, within: bool) -> None:
+    """A stage may take far longer than the patience, as long as images or epochs come."""
+    # Stages tell of images twice a second by default: more seldom than this patience asks for.
+    monkeypatch.setattr("seu_bench.training.stage.REPORT_EVERY", 0.0)
+    patience, pause = 1.2, 0.3
+
+    def work(stage: Any) -> None:
+        for _ in range(6 if within else 1):
+            time.sleep(pause)
+            stage.passed(1 if within else 0)
+
+    began = time.monotonic()
+    assert guarded(lambda: Plain(1 if within else 6, work), patience=patience).run() == "found"
+    assert time.monotonic() - began > patience
+
+
+@pytest.mark.parametrize("place", ["made", "epoch", "result", "loaded"])
+def test_clock_runs_wherever_the_plugin_computes(place: str) -> None:
+    """Making a stage, its epochs, its result and loading its state: none of them may hang."""
+
+    def hang(*_: object) -> Any:
+        time.sleep(600)
+
+    class Hanging(Plain):
+        result = hang if place == "result" else Plain.result
+        run_epoch = hang if place == "epoch" else Plain.run_epoch
+        set_extra_state: Any = hang if place == "loaded" else Plain.set_extra_state
+
+    state = guarded(Plain).state_dict()
+    began = time.monotonic()
+    with pytest.raises(RunError, match=NAMED + r"it does not end: for 0\.2 seconds it passed no image"):
+        stage = guarded(hang if place == "made" else Hanging, patience=0.2)
+        stage.load_state_dict(state)
+        stage.run()
+    assert time.monotonic() - began < 300
+
+
+def test_clock_rings_where_python_swallows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python drops what is raised in a weak reference's callback: the clock rings again at once, not a patience later,
+    and nobody else hears of it. Other exceptions that are dropped reach whoever listened before."""
+    heard: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda unraisable: heard.append(unraisable.exc_value))
+    before = sys.unraisablehook
+
+    class Thing:
+        pass
+
+    def fails_at_last(_: object) -> None:
+        raise ValueError("dropped")
+
+    def drop(_: object) -> None:
+        for last_words in (fails_at_last, lambda _: time.sleep(600)):
+            thing = Thing()
+            reference = weakref.ref(thing, last_words)
+            del thing
+            assert reference() is None
+        time.sleep(600)
+
+    began = time.monotonic()
+    with pytest.raises(RunError, match="it does not end"):
+        guarded(lambda: Plain(1, drop), patience=2).run()
+    assert time.monotonic() - began < 4
+    assert [str(error) for error in heard] == ["dropped"]
+    assert sys.unraisablehook is before
+
+
+def test_patience_is_long() -> None:
+    """By default it is half an hour: no honest stage is without an image for so long."""
+    assert PATIENCE == 1800
+    remaining: list[float] = []
+    guarded(lambda: Plain(1, lambda _: remaining.append(signal.getitimer(signal.ITIMER_REAL)[0]))).run()
+    assert 1700 < remaining[0] <= 1800
+
+
+def test_other_threads() -> None:
+    """Where no alarm can be had there is no clock; everything else is looked at as before."""
+    said: list[str] = []
+
+    def work() -> None:
+        said.append(guarded(lambda: Plain(1, lambda _: time.sleep(0.4)), patience=0.1).run())
+        for stage in (lambda: Plain(act=fails), lambda: Plain(300)):
+            try:
+                guarded(stage).run()
+            except RunError as error:
+                said.append(error.what)
+
+    before = signal.getsignal(signal.SIGALRM)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert said[0] == "found"
+    assert said[1].endswith("of task 1: ZeroDivisionError: this is broken")
+    assert said[2].endswith("of task 1: it passed 1004 images forward, and had announced 1000 at most")
+
+
+# --- what it looks at in a super model ------------------------------------------------------------------------------
+
+
+def grown() -> SuperModel:
+    """Two tasks were learned, and units for the third are new: layers of 2, 3, 2 and 3 units."""
+    model = super_model()
+    for task, path in enumerate([(0, 0, 0, 0), (0, 1, 0, 1)]):
+        model.expand(genotype("mdenas_mixture" if task else "darts_v1"), task)
+        model.keep(task, path)
+        model.freeze()
+    model.expand(genotype(), 2)
+    return model
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        (0, 0, 0, 0),
+        [1, 2, 1, 2],
+        [np.int64(1), 2, np.int32(0), 0],
+        list(torch.tensor([1, 2, 0, 0])),
+    ],
+)
+def test_paths_that_fit(path: Any) -> None:
+    """Whole numbers of whatever type, one for each layer; they are kept as Python's."""
+    model = grown()
+    assert model.path_fault(path) is None
+    model.set_path(2, path)
+    assert model.paths[2] == tuple(int(index) for index in path)
+    assert all(type(index) is int for index in model.paths[2])
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ((0, 0, 0), r"path (0, 0, 0) does not fit layers of [2, 3, 2, 3] units"),
+        ((0,) * 5, "path (0, 0, 0, 0, 0) does not fit"),
+        ((), "path () does not fit"),
+        ((2, 0, 0, 0), "path (2, 0, 0, 0) does not fit"),
+        ((0, 0, 0, -1), "path (0, 0, 0, -1) does not fit"),
+        ((0, 0, 0, 10**30), "does not fit"),
+        ((0.0, 0, 0, 0), "(0.0, 0, 0, 0) is no path"),
+        ((math.nan, 0, 0, 0), "(nan, 0, 0, 0) is no path"),
+        ((np.float64(0), 0, 0, 0), "is no path"),
+        (("0", 0, 0, 0), "('0', 0, 0, 0) is no path"),
+        ((None, 0, 0, 0), "is no path"),
+        ("0000", "'0000' is no path"),
+        (None, "None is no path"),
+        ({0: 0, 1: 0, 2: 0, 3: 0}, "is no path"),
+        ({0, 1}, "is no path"),
+        (7, "7 is no path"),
+        (iter((0, 0, 0, 0)), "is no path"),
+        (np.zeros(4, dtype=int), "is no path"),
+        ([torch.tensor(0.5)] * 4, "is no path"),
+    ],
+)
+def test_paths_that_do_not_fit(path: Any, said: str) -> None:
+    """What is wrong is said, and nothing is changed."""
+    model = grown()
+    assert said in (model.path_fault(path) or "nothing")
+    with pytest.raises(ValueError, match="path"):
+        model.set_path(2, path)
+    assert dict(model.paths) == {0: (0, 0, 0, 0), 1: (0, 1, 0, 1)}
+
+
+def frozen_tensors(model: SuperModel) -> dict[str, Tensor]:
+    """What two tasks are computed by, found by hand: the units made for them and their heads."""
+    layers: Any = model.layers
+    found = {
+        f"unit {index} of layer {layer} ({name})": tensor
+        for layer, units in enumerate(layers)
+        for index, unit in enumerate(units)
+        if model.unit_tasks[layer][index] < 2
+        for name, tensor in unit.state_dict().items()
+    }
+    for task in (0, 1):
+        found |= {f"the head of task {task} ({name})": t for name, t in model.heads[task].state_dict().items()}
+    return found
+
+
+def test_frozen_state() -> None:
+    """Checksums of old units with their statistics, of learned heads and of paths; of nothing else. No weight is copied
+    for it."""
+    model = grown()
+    state = model.frozen_state()
+    tensors = dict(frozen_tensors(model))
+    tensors |= {"the path of task 0": torch.tensor([0, 0, 0, 0]), "the path of task 1": torch.tensor([0, 1, 0, 1])}
+    assert state == {
+        name: hashlib.sha256(repr(tuple(tensor.shape)).encode() + tensor.numpy().tobytes()).hexdigest()
+        for name, tensor in tensors.items()
+    }
+    assert "unit 0 of layer 0 (norm.running_var)" in state and "the head of task 2 (weight)" not in state
+
+
+def test_every_bit_is_looked_at() -> None:
+    """One bit of one number of any frozen tensor is a fault, which names it; once it is put back, there is none."""
+    model = grown()
+    before = model.frozen_state()
+    assert model.frozen_fault(before) is None
+    for place, (name, tensor) in enumerate(frozen_tensors(model).items()):
+        raw = tensor.view(-1).view(torch.uint8)
+        # The last bit of some byte: of a different one in each tensor.
+        at = place * 7 % len(raw)
+        raw[at] ^= 1
+        assert model.frozen_fault(before) == f"it changed {name}, which earlier tasks are computed by"
+        raw[at] ^= 1
+        assert model.frozen_fault(before) is None
+
+
+def test_equal_is_not_the_same() -> None:
+    """The sign of a zero is a change, though it equals the other; NaN that stays NaN is none, though it does not."""
+    model = grown()
+    weight = next(model.unit(1, 0).parameters()).data.view(-1)
+    weight[0], weight[1] = 0.0, math.nan
+    before = model.frozen_state()
+    assert model.frozen_fault(before) is None
+    weight[0] = -0.0
+    assert "unit 0 of layer 1" in (model.frozen_fault(before) or "")
+
+
+def test_what_a_creator_may_change() -> None:
+    """New units, their statistics, the task's own head and path are no fault."""
+    model = grown()
+    before = model.frozen_state()
+    for tensor in model.new_units(2).state_dict().values():
+        tensor.add_(1)
+    model.set_path(2, (1, 0, 1, 0))
+    assert model.frozen_fault(before) is None
+
+
+@pytest.mark.parametrize("change", ["path", "no path", "unit", "thawed", "shape"])
+def test_other_changes(change: str) -> None:
+    """Another path, a path or a unit that is gone, a unit that would train again, a tensor of another shape."""
+    model = grown()
+    before = model.frozen_state()
+    if change == "path":
+        model.set_path(1, (0, 0, 0, 0))
+    elif change == "no path":
+        del model.paths[1]
+    elif change == "unit":
+        for layer in range(4):
+            while model.candidates[layer] > 1:
+                units: Any = model.layers[layer]
+                del units[-1]
+                model.unit_tasks[layer].pop()
+    elif change == "thawed":
+        model.unit(3, 1).frozen = False
+    else:
+        head: Any = model.heads[0]
+        head.bias = torch.nn.Parameter(torch.cat([head.bias.data, head.bias.data]))
+    expected = {
+        "path": "the path of task 1",
+        "no path": "the head of task 1",
+        "unit": "unit 1 of layer 1",
+        "thawed": "unit 1 of layer 3",
+        "shape": "the head of task 0 (bias)",
+    }
+    assert f"it changed {expected[change]}" in (model.frozen_fault(before) or "nothing")
+
+
+def test_features() -> None:
+    """What a head sees on any path: with a head made by hand they give the logits of the task on that path."""
+    model = grown()
+    x = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    for parameter in model.parameters():
+        torch.nn.init.uniform_(parameter, -0.5, 0.5)
+    model.eval()
+    seen = []
+    with torch.no_grad():
+        for path in ((0, 0, 0, 0), (0, 1, 0, 1), (1, 2, 1, 2), (1, 0, 0, 2)):
+            features = model.features(x, path)
+            assert features.shape == (5, 32)
+            seen.append(features)
+            # Nothing was set by looking.
+            assert dict(model.paths) == {0: (0, 0, 0, 0), 1: (0, 1, 0, 1)}
+        heads: Any = model.heads
+        weight, bias = heads[1].weight, heads[1].bias
+        by_hand = torch.stack([(row * weight).sum(dim=1) + bias for row in seen[1]])
+        torch.testing.assert_close(model.forward_single_task(x, 1), by_hand)
+        heads[2].weight.copy_(torch.eye(32)[:2] * 3)
+        heads[2].bias.copy_(torch.tensor([1.0, -1.0]))
+        for path, features in zip(((1, 2, 1, 2), (1, 0, 0, 2)), seen[2:], strict=True):
+            model.set_path(2, path)
+            expected = torch.stack([3 * features[:, 0] + 1, 3 * features[:, 1] - 1], dim=1)
+            torch.testing.assert_close(model.forward_single_task(x, 2), expected)
+    # Other units, other features.
+    assert not any(torch.equal(one, other) for one in seen for other in seen if one is not other)
