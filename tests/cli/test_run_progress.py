@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from seu_bench.cli.main import progress as progress_module
+from seu_bench.cli import progress as progress_module
 from seu_bench.cli.progress import ProgressDisplay, duration, step_bar
 from seu_bench.engine.forecast import Forecast
 from seu_bench.results.record import Record

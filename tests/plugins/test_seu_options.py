@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import all_threads, build, class_stream, learn, logits_of, one_thread, same, setting, weights
+from support.tiny import all_threads, build, class_stream, context, learn, logits_of, one_thread, same, weights
 
 from seu_bench.search_space import SearchSpace
 from seu_bench.training.stage import StageProgress
@@ -152,7 +152,7 @@ def test_code_cells() -> None:
         ({"preset": "code"}, 3),
         ({"preset": "code", "code_cells": 4, "cells": 5}, 5),
     ):
-        made: Any = setting(STREAM.plan, "seu", options)
+        made: Any = context(STREAM.plan, "seu", options)
         assert len(make_super_model(made).layers) == cells + 1
 
 

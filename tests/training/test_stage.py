@@ -18,12 +18,12 @@ from support.tiny import (
     all_threads,
     build,
     class_stream,
+    context,
     genotype,
     learn,
     one_thread,
     registry,
     same,
-    setting,
     weights,
 )
 from torch import nn
@@ -283,7 +283,7 @@ def test_passes_of_a_whole_run(strategy: str, restore: str) -> None:
     learn(STREAM, build(STREAM, strategy, watch=seen.append, **options))
     found = {(report.stage, report.task): report.image_passes for report in seen if report.done}
     small = SMALL if strategy == "seu" else {"epochs": 2, "batch_size": 16}
-    cost = registry().strategies.find(strategy).factory.cost(setting(STREAM.plan, strategy, {**small, **options}))
+    cost = registry().strategies.find(strategy).factory.cost(context(STREAM.plan, strategy, {**small, **options}))
     expected = {(s.name, s.task): s.image_passes for s in cost.stages if s.name != "evaluation"}
     assert found == expected
     evaluations = {s.task: (s.train, s.evaluate) for s in cost.stages if s.name == "evaluation"}

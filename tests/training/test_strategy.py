@@ -14,13 +14,13 @@ from support.tiny import (
     all_threads,
     build,
     class_stream,
+    context,
     learn,
     logits_of,
     one_thread,
     raw_dataset,
     registry,
     same,
-    setting,
     weights,
 )
 
@@ -200,7 +200,7 @@ def test_seu_forgets_exactly_nothing(preset: str) -> None:
     """The accuracy matrix's columns are constant from the diagonal on, and logits keep their bits."""
     source = class_stream([[0, 1], [2, 3, 4], [5, 6]], images=16)
     matrix = AccuracyMatrix(3)
-    made = setting(
+    made = context(
         source.plan,
         "seu",
         {**LEARNED_SMALL, "preset": preset},
