@@ -15,13 +15,12 @@ import pluggy
 if TYPE_CHECKING:
     from seu_bench.config.benchmark import BenchmarkSource
     from seu_bench.data.dataset import DatasetSource
-    from seu_bench.models.alexnet import BackboneFactory
     from seu_bench.plugin.executors import ExecutorFactory
     from seu_bench.plugin.loggers import LoggerFactory
     from seu_bench.plugin.registration import Register
     from seu_bench.results.record import Record
     from seu_bench.results.record_metrics import MetricFunction
-    from seu_bench.training.interfaces import Cost, CreatorFactory, SearcherFactory, StrategyFactory
+    from seu_bench.training.interfaces import BackboneFactory, Cost, CreatorFactory, SearcherFactory, StrategyFactory
     from seu_bench.training.stage import StageProgress
 
 #: The group of entry points that plugins are found by, and the name pluggy knows the project by.
@@ -38,7 +37,7 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
 
 @hookspec
 def register_backbones(register: Register[BackboneFactory]) -> None:
-    """Offer networks for strategies that take any (:class:`~seu_bench.models.alexnet.BackboneFactory`)."""
+    """Offer networks for strategies that take any (:class:`~seu_bench.training.interfaces.BackboneFactory`)."""
 
 
 @hookspec

@@ -11,8 +11,8 @@ from seu_bench.hookspecs import hookimpl
 if TYPE_CHECKING:
     from torch import nn
 
-    from seu_bench.models.alexnet import BackboneFactory
     from seu_bench.plugin.registration import Register
+    from seu_bench.training.interfaces import BackboneFactory
 
 
 @dataclass

@@ -24,9 +24,8 @@ from seu_bench.data.dataset import DatasetSource
 from seu_bench.data.planning import StreamPlan, dataset_names, plan_stream
 from seu_bench.data.sources import checksum_of_definition, definition_source
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
-from seu_bench.models.alexnet import BackboneFactory
 from seu_bench.plugin.registry import Entry, Registry
-from seu_bench.training.interfaces import Component, StrategyContext, StrategyFactory
+from seu_bench.training.interfaces import BackboneFactory, Component, StrategyContext, StrategyFactory
 
 if TYPE_CHECKING:
     from seu_bench.data.dataset import RawDataset

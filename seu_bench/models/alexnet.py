@@ -4,7 +4,7 @@ multi-head model of a run is made of the backbone that was chosen."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -67,19 +67,3 @@ def alexnet(shape: AlexNetShape) -> nn.Sequential:
         layers += [nn.Linear(inputs, shape.linear), nn.ReLU(), Dropout(dropout)]
         inputs = shape.linear
     return nn.Sequential(*layers)
-
-
-class BackboneFactory(Protocol):
-    """A network below the heads, for strategies that take one (``-o backbone=``)."""
-
-    summary: str
-
-    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
-        """The network, images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
-
-        Args:
-            factor: of the widths of its hidden layers; 1 is the published network.
-
-        Raises:
-            RequestError: the network does not fit such images.
-        """

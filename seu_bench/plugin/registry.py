@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import pluggy
 
 from seu_bench.config.benchmark import BenchmarkSource
 from seu_bench.config.options import did_you_mean
-from seu_bench.data.dataset import DatasetSource
 from seu_bench.errors import PluginError, UnknownNameError
 from seu_bench.metrics import CURVES, METRIC_DEFINITIONS
-from seu_bench.models.alexnet import BackboneFactory
 from seu_bench.plugin.executors import ExecutorFactory
 from seu_bench.plugin.loggers import LoggerFactory
 from seu_bench.plugin.manager import installed_points, load_plugins, packages_of
 from seu_bench.plugin.registration import Unavailable
 from seu_bench.results.record_metrics import KnownMetric, MetricFunction
-from seu_bench.training.interfaces import CreatorFactory, SearcherFactory, StrategyFactory
+from seu_bench.training.interfaces import BackboneFactory, CreatorFactory, SearcherFactory, StrategyFactory
+
+if TYPE_CHECKING:
+    from seu_bench.data.dataset import DatasetSource  # imports NumPy
 
 Factory = TypeVar("Factory")
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from seu_bench.config.common_options import SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule
-from seu_bench.data.planning import StreamPlan
 from seu_bench.errors import PluginError
 from seu_bench.training.interfaces import Component, Cost, StageCost, StrategyContext, checked_options
 
 if TYPE_CHECKING:
+    from seu_bench.data.planning import StreamPlan
     from seu_bench.models.multihead import MultiHeadModel
 
 ModelT = TypeVar("ModelT")

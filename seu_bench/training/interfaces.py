@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from seu_bench.config.options import Options
 from seu_bench.config.run import PATIENCE, ComputeConfig
-from seu_bench.data.planning import StreamPlan
 from seu_bench.errors import RequestError
-from seu_bench.models.alexnet import BackboneFactory
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
 
     from seu_bench.config.protocol import CreationSchedule, ProtocolSpec, SearchSchedule
     from seu_bench.data.images import TaskImages
+    from seu_bench.data.planning import StreamPlan
     from seu_bench.search_space import Genotype, SearchSpace
     from seu_bench.training.stage import Stage, Watcher
 
@@ -46,6 +45,22 @@ class Component:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r} (plugin {self.plugin!r} of package {self.package})"
+
+
+class BackboneFactory(Protocol):
+    """A network below the heads, for strategies that take one (``-o backbone=``)."""
+
+    summary: str
+
+    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+        """The network, images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
+
+        Args:
+            factor: of the widths of its hidden layers; 1 is the published network.
+
+        Raises:
+            RequestError: the network does not fit such images.
+        """
 
 
 @dataclass(frozen=True)

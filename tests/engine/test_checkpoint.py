@@ -166,7 +166,7 @@ def test_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, take
     began = clock.now
     for _ in range(seconds):
         clock.now += 1.0
-        kept.pause(HERE)
+        kept.maybe_save(HERE)
         # A first checkpoint's time is not known before; it is made good for before the second.
         assert kept.seconds <= SHARE * (clock.now - began) or kept.written == 1
     assert kept.written >= min(seconds, SHARE * seconds / takes) * 0.9
@@ -186,7 +186,7 @@ def test_a_model_that_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for second in range(1000):
         size = 10**8 * (second // 100)
         clock.now += 1.0
-        kept.pause(HERE)
+        kept.maybe_save(HERE)
         assert kept.seconds <= SHARE * (clock.now - began) + 1e-6
         written = max(written, kept.written)
     assert written > 10
@@ -201,7 +201,7 @@ def test_every(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         kept, _ = checkpoint_manager(tmp_path / str(every), clock, 0.25, every=every)
         for _ in range(100):
             clock.now += 1.0
-            kept.pause(HERE)
+            kept.maybe_save(HERE)
         assert kept.written == expected
 
 
@@ -211,10 +211,10 @@ def test_time_limit_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     kept, _ = checkpoint_manager(tmp_path, clock, 0.0, stop=StopRequest(max_seconds=10.5), every=1000.0)
     for _ in range(5):
         clock.now += 1.5
-        kept.pause(HERE)
+        kept.maybe_save(HERE)
     clock.now += 1.5
     with pytest.raises(Interruption, match=r"time limit of 10\.5 seconds") as stopped:
-        kept.pause(HERE)
+        kept.maybe_save(HERE)
     assert (stopped.value.status, kept.written) == (OUT_OF_TIME, 1)
 
 
@@ -223,10 +223,10 @@ def test_where_it_cannot_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     clock = Clock(monkeypatch)
     stop = StopRequest()
     kept, _ = checkpoint_manager(tmp_path, clock, 0.0, stop=stop, every=0.0)
-    kept.pause(HERE, resumable=False)
+    kept.maybe_save(HERE, resumable=False)
     stop.ask(Interruption("told to", 143))
     with pytest.raises(Interruption, match="told to"):
-        kept.pause(HERE, resumable=False)
+        kept.maybe_save(HERE, resumable=False)
     assert kept.written == 0
 
 
@@ -236,7 +236,7 @@ def test_not_finite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states = iter([STATE, {"strategy": {"w": [torch.tensor([1.0, float("nan")])]}}, {"x": torch.tensor(float("inf"))}])
     kept, told = checkpoint_manager(tmp_path, clock, 0.0, every=0.0, state=lambda: next(states))
     for _ in range(3):
-        kept.pause(HERE)
+        kept.maybe_save(HERE)
     assert kept.written == 1 and len(kept.folder.newest_first()) == 1
     assert told == ["no checkpoint is written at task 2, training, epoch 2 of 5: strategy.w[0] is not finite"]
 
@@ -247,6 +247,6 @@ def test_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (tmp_path / "file").touch()
     kept, told = checkpoint_manager(tmp_path / "file", clock, 0.0, every=0.0)
     for _ in range(3):
-        kept.pause(HERE)
+        kept.maybe_save(HERE)
     assert kept.written == 0
     assert len(told) == 1 and told[0].startswith("no checkpoint could be written, the run goes on without: ")
