@@ -114,7 +114,7 @@ def test_wheel(tmp_path: Path, setup: configparser.ConfigParser) -> None:
         inside = name.replace(".", "/")
         expected |= {f"{inside}/{path.name}" for path in folder.glob("*.py")}
     expected |= {f"seu_bench_benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.toml")}
-    report = ROOT / "seu_bench" / "report"
+    report = ROOT / "seu_bench" / "results" / "report"
     data = [report / "paper.toml", *(report / "templates").iterdir()]
     assert {path.suffix for path in data} == {".toml", ".j2", ".css", ".js"}
     expected |= {str(path.relative_to(ROOT)) for path in data}
