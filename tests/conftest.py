@@ -59,7 +59,8 @@ class TinyFactory:
 
         pixels = plan.channels * plan.height * plan.width
         with RandomState(derive_seed(context.seed, "model")).active():
-            model = BackboneModel(nn.Sequential(nn.Flatten(), nn.Linear(pixels, 8), nn.ReLU()), 8, plan.classes)
+            backbone = nn.Sequential(nn.Flatten(), nn.Linear(pixels, 8), nn.ReLU())
+            model = BackboneModel(backbone, 8, plan.classes_per_task)
         return Tiny(
             model=model,
             schedule=options.applied_to(context.protocol.training),
@@ -76,9 +77,9 @@ class TinyFactory:
         if options.fault == "cost":
             raise LookupError("nothing to count with")
         pixels = plan.channels * plan.height * plan.width
-        params = 8 * (pixels + 1) + 9 * sum(plan.classes)
+        params = 8 * (pixels + 1) + 9 * sum(plan.classes_per_task)
         stages = training_passes(plan, options.applied_to(context.protocol.training)) + evaluation_passes(plan)
-        return fixed_cost(params, tuple(8 * (pixels + width) for width in plan.classes), stages)
+        return fixed_cost(params, tuple(8 * (pixels + width) for width in plan.classes_per_task), stages)
 
 
 @hookimpl

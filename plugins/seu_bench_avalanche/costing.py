@@ -59,7 +59,7 @@ def _training(
 
 
 def _images(context: StrategyContext) -> list[int]:
-    return [task.train for task in context.plan.tasks]
+    return [task.num_train for task in context.plan.tasks]
 
 
 def _later(context: StrategyContext, passes: int) -> list[int]:

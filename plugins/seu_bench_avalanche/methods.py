@@ -88,7 +88,7 @@ def _mas(context: StrategyContext, _: BackboneModel) -> Methods:
 def _rwalk(context: StrategyContext, _: BackboneModel) -> Methods:
     options = checked_options(context, RwalkOptions)
     schedule = options.applied_to(context.protocol.training)
-    shortest = min(task.train for task in context.plan.tasks)
+    shortest = min(task.num_train for task in context.plan.tasks)
     # Scores that were never updated within a task are 0, and Avalanche divides by the largest of them.
     batches = schedule.epochs * len(batch_bounds(shortest, schedule.batch_size, join=True))
     return [RWalkPlugin(options.ewc_lambda, options.ewc_alpha, min(options.delta_t, batches))]

@@ -59,8 +59,8 @@ def _stages(context: StrategyContext) -> tuple[StageCost, ...]:
     schedule = search_schedule(context)
     stages = []
     for index, task in enumerate(plan.tasks[1:], start=1):
-        steps, batch = arch_batches(task.train, schedule)
-        train = schedule.epochs * (task.train // 2 + steps * batch)
-        stages.append(StageCost("search", index, train, schedule.epochs * task.valid if select else 0))
+        steps, batch = arch_batches(task.num_train, schedule)
+        train = schedule.epochs * (task.num_train // 2 + steps * batch)
+        stages.append(StageCost("search", index, train, schedule.epochs * task.num_valid if select else 0))
     training = options.applied_to(context.protocol.training)
     return (*stages, *training_passes(plan, training, validate=select), *evaluation_passes(plan))

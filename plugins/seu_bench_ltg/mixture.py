@@ -89,7 +89,7 @@ class Mixture(nn.Module):
         self.to(model.device)
 
     def forward(self, model: GrowingAlexNet, x: Tensor) -> Tensor:
-        """Logits ``[N, classes]``."""
+        """Logits ``[N, num_classes]``."""
         first: Body | None = (lambda x, stop: model.frozen_body(x, (stop,))) if model.never_random else None
         for index, (mixed, layer) in enumerate(zip(self.layers, model.layers, strict=True)):
             x = mixed(layer, x, None if index else first)

@@ -251,7 +251,7 @@ class GrowingAlexNet(MultiHeadModel):
         return next(self.heads.parameters()).device
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
-        """Logits ``[N, classes[task]]`` on the task's path.
+        """Logits ``[N, classes_per_task[task]]`` on the task's path.
 
         Raises:
             RunError: the task was not learned yet.

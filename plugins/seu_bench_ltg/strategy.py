@@ -96,4 +96,4 @@ def growing_alexnet(context: StrategyContext) -> GrowingAlexNet:
     options, plan = checked_options(context, LtgOptions), context.plan
     shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(context))
     with RandomState(derive_seed(context.seed, "model")).active():
-        return GrowingAlexNet(shape, plan.classes, options.adapter)
+        return GrowingAlexNet(shape, plan.classes_per_task, options.adapter)

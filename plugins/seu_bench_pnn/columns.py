@@ -108,7 +108,7 @@ class Column(nn.Module):
         return found
 
     def logits(self, images: Tensor, earlier: Sequence[Sequence[Tensor]], *, head_lateral: bool) -> Tensor:
-        """``[N, classes]``; ``head_lateral`` says whether the lateral into the head is used."""
+        """``[N, num_classes]``; ``head_lateral`` says whether the lateral into the head is used."""
         features = self.layer_inputs(images, earlier)[HEAD]
         return self._output(HEAD, features, earlier if head_lateral else ())
 

@@ -52,7 +52,7 @@ class ProgressiveNetwork(MultiHeadModel):
                 "in the stream's order",
                 remedy="train on benchmark.train_stream from its beginning, with a strategy made for it",
             )
-        column = Column(self.shape, self.classes[task], task)
+        column = Column(self.shape, self.classes_per_task[task], task)
         if not self.proper:
             column.head_lateral.requires_grad_(False)
         self.columns.append(column.to(device))
@@ -69,8 +69,10 @@ class ProgressiveNetwork(MultiHeadModel):
             ValueError: there are more columns than tasks.
         """
         columns, frozen = int(architecture["columns"]), int(architecture["frozen"])
-        if not 0 <= frozen <= columns <= len(self.classes) or len(self.columns):
-            raise ValueError(f"{columns} columns, {frozen} of them frozen, do not fit {len(self.classes)} tasks")
+        if not 0 <= frozen <= columns <= len(self.classes_per_task) or len(self.columns):
+            raise ValueError(
+                f"{columns} columns, {frozen} of them frozen, do not fit {len(self.classes_per_task)} tasks"
+            )
         for task in range(columns):
             self.expand(task)
             if task == frozen - 1:
@@ -86,7 +88,7 @@ class ProgressiveNetwork(MultiHeadModel):
         return cast(Column, self.columns[task])
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
-        """Logits ``[N, classes[task]]``: each column up to the task's is computed once.
+        """Logits ``[N, classes_per_task[task]]``: each column up to the task's is computed once.
 
         Raises:
             RunError: the task was not learned yet.

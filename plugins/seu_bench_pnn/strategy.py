@@ -37,7 +37,7 @@ def empty_network(context: StrategyContext) -> ProgressiveNetwork:
     """
     options, plan = checked_options(context, PnnOptions), context.plan
     shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(context))
-    return ProgressiveNetwork(shape, plan.classes, options.variant)
+    return ProgressiveNetwork(shape, plan.classes_per_task, options.variant)
 
 
 def build_pnn(context: StrategyContext) -> Pnn:

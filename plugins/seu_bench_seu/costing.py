@@ -56,14 +56,14 @@ def _stages(context: StrategyContext) -> tuple[StageCost, ...]:
     stages: list[StageCost] = []
     for index, task in enumerate(plan.tasks):
         if not options.genotype:
-            train, score = component_passes(searcher, protocol.search, task.train)
+            train, score = component_passes(searcher, protocol.search, task.num_train)
             stages.append(StageCost("search", index, train, score))
         if index:
-            train, score = component_passes(creator, protocol.creation, task.train)
+            train, score = component_passes(creator, protocol.creation, task.num_train)
             stages.append(StageCost("creation", index, train, score))
             if options.statistics == "per_task":
                 # At most: a path that reuses nothing takes no pass.
-                stages.append(StageCost("statistics", index, 0, task.train))
+                stages.append(StageCost("statistics", index, 0, task.num_train))
     training = options.applied_to(protocol.training)
     stages += training_passes(plan, training, validate=options.restore == "best_valid")
     return tuple(stages + evaluation_passes(plan))

@@ -105,7 +105,7 @@ class Seu(StagedStrategy):
             SearchTask(
                 images=task.train,
                 task=task.index,
-                classes=self.model.classes[task.index],
+                num_classes=self.model.classes_per_task[task.index],
                 space=self.model.space,
                 schedule=self.search_schedule,
                 seed=self.seed_for("search", task.index),

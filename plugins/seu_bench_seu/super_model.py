@@ -149,7 +149,7 @@ class SuperModel(MultiHeadModel):
     # ------------------------------------------------------------------ computing
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
-        """Logits ``[N, classes[task]]`` on the task's path; other heads are not computed.
+        """Logits ``[N, classes_per_task[task]]`` on the task's path; other heads are not computed.
 
         Raises:
             RunError: the task was not learned yet.

@@ -40,7 +40,7 @@ def measure(_: str, size: Size) -> Result:
             request = Request("seu", "split_digits", searcher, None, protocol, seed, options, limit)
             run = resolve(registry, request)
             stream = build_stream(run.spec.benchmark, partial(run.load, data_root=None), run.limits, seed)
-            images, classes = stream.tasks[0].train, stream.plan.classes[0]
+            images, classes = stream.tasks[0].train, stream.plan.classes_per_task[0]
             if run.searcher is None:
                 raise RuntimeError("SEU has no searcher")
             task = SearchTask(images, 0, classes, SearchSpace(), run.spec.protocol.search, seed, torch.device("cpu"))

@@ -22,9 +22,9 @@ class DatasetInfo:
     """What is known of a data set without its files.
 
     Attributes:
-        classes: number of labels, i.e. one more than the greatest label.
-        train: images in the training set (validation is carved from it).
-        test: images in the test set.
+        num_classes: number of labels, i.e. one more than the greatest label.
+        num_train: images in the training set (validation is carved from it).
+        num_test: images in the test set.
         train_per_class, test_per_class: images of each class, where known; otherwise they are taken to be balanced.
     """
 
@@ -32,9 +32,9 @@ class DatasetInfo:
     channels: int
     height: int
     width: int
-    classes: int
-    train: int
-    test: int
+    num_classes: int
+    num_train: int
+    num_test: int
     train_per_class: tuple[int, ...] | None = None
     test_per_class: tuple[int, ...] | None = None
 

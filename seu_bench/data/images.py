@@ -26,13 +26,13 @@ def tag_batch(images: Tensor, slots: SampleIds) -> Tensor:
     """``images`` themselves, from now on known to :func:`sample_ids_of`: batches reach models as plain tensors, through
     strategies, creators and Avalanche alike, and this is how a model can tell which images they are."""
     if not images.is_inference():  # of those torch does not know whether they were changed
-        images._seu_bench_slots = (slots, images._version)  # type: ignore[attr-defined]
+        images._seu_bench_sample_ids = (slots, images._version)  # type: ignore[attr-defined]
     return images
 
 
 def sample_ids_of(images: Tensor) -> SampleIds | None:
-    """What :func:`mark` said of this very tensor; ``None`` if nothing, or if it was changed in place since then."""
-    found: tuple[SampleIds, int] | None = getattr(images, "_seu_bench_slots", None)
+    """What :func:`tag_batch` said of this very tensor; ``None`` if nothing, or if it was changed in place since."""
+    found: tuple[SampleIds, int] | None = getattr(images, "_seu_bench_sample_ids", None)
     return found[0] if found is not None and found[1] == images._version else None
 
 

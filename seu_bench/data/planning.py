@@ -64,7 +64,7 @@ def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: i
     if isinstance(stream, ClassSplit):
         return _class_tasks(spec, stream, infos[stream.dataset], seed)
     if isinstance(stream, Permutation):
-        classes = infos[stream.dataset].classes
+        classes = infos[stream.dataset].num_classes
         return [
             TaskPart(
                 f"permutation {drawn}", drawn, stream.dataset, stream.input, None, 0, classes, 100 * drawn + position
@@ -80,7 +80,7 @@ def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: i
     parts = []
     for name in order:
         task = stream.tasks[name]
-        head = task.classes or infos[task.dataset].classes - task.label_offset
+        head = task.classes or infos[task.dataset].num_classes - task.label_offset
         parts.append(TaskPart(name, names.index(name), task.dataset, task.input, None, task.label_offset, head))
     return parts
 
@@ -103,9 +103,9 @@ def plan_stream(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], limits: I
     tasks = []
     for part in parts:
         info = infos[part.dataset]
-        pool = _images(info.train, info.train_per_class, info.classes, part.classes)
+        pool = _images(info.num_train, info.train_per_class, info.num_classes, part.classes)
         valid = int(spec.stream.validation * pool)
-        test = _images(info.test, info.test_per_class, info.classes, part.classes)
+        test = _images(info.num_test, info.test_per_class, info.num_classes, part.classes)
         tasks.append(
             TaskPlan(
                 part.name,
@@ -122,17 +122,17 @@ def _class_tasks(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, see
     groups = stream.groups
     if groups is None:
         width = stream.classes_per_task or 1
-        if info.classes % width:
+        if info.num_classes % width:
             raise RequestError(
-                f"benchmark {spec.name!r} cuts {info.classes} classes of {stream.dataset!r} into tasks of {width}",
+                f"benchmark {spec.name!r} cuts {info.num_classes} classes of {stream.dataset!r} into tasks of {width}",
                 remedy="choose classes_per_task so that it divides the number of classes, or name groups",
             )
-        groups = tuple(tuple(range(start, start + width)) for start in range(0, info.classes, width))
-    absent = sorted({label for group in groups for label in group if label >= info.classes})
+        groups = tuple(tuple(range(start, start + width)) for start in range(0, info.num_classes, width))
+    absent = sorted({label for group in groups for label in group if label >= info.num_classes})
     if absent:
         raise RequestError(
-            f"benchmark {spec.name!r} names classes {absent} but {stream.dataset!r} has {info.classes}",
-            remedy=f"classes are numbered 0 to {info.classes - 1}",
+            f"benchmark {spec.name!r} names classes {absent} but {stream.dataset!r} has {info.num_classes}",
+            remedy=f"classes are numbered 0 to {info.num_classes - 1}",
         )
     if isinstance(stream.order, tuple):
         order = list(stream.order)
@@ -171,12 +171,12 @@ def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
     return channels, info.height + 2 * spec.pad, info.width + 2 * spec.pad
 
 
-def _images(total: int, per_class: tuple[int, ...] | None, classes: int, chosen: tuple[int, ...] | None) -> int:
+def _images(total: int, per_class: tuple[int, ...] | None, num_classes: int, chosen: tuple[int, ...] | None) -> int:
     if chosen is None:
         return total
     if per_class is not None:
         return sum(per_class[label] for label in chosen)
-    return total * len(chosen) // classes
+    return total * len(chosen) // num_classes
 
 
 def _at_most(count: int, limit: int | None) -> int:
@@ -188,10 +188,10 @@ class TaskPlan:
     """One task of a stream before its data is loaded: head width and images per split."""
 
     name: str
-    classes: int
-    train: int
-    valid: int
-    test: int
+    num_classes: int
+    num_train: int
+    num_valid: int
+    num_test: int
 
 
 @dataclass(frozen=True)
@@ -211,6 +211,6 @@ class StreamPlan:
     order: tuple[int, ...]
 
     @property
-    def classes(self) -> tuple[int, ...]:
+    def classes_per_task(self) -> tuple[int, ...]:
         """Outputs of each task's head."""
-        return tuple(task.classes for task in self.tasks)
+        return tuple(task.num_classes for task in self.tasks)

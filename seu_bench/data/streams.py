@@ -63,7 +63,7 @@ class TaskStream:
         for stream in scenario.streams.values():
             for experience, task in zip(stream, self.plan.tasks, strict=True):
                 # Avalanche leaves this unset or makes it a set; its own MultiHeadClassifier wants a list.
-                experience.classes_in_this_experience = list(range(task.classes))
+                experience.classes_in_this_experience = list(range(task.num_classes))
         return scenario
 
 
@@ -124,12 +124,12 @@ def build_stream(
         tasks.append(TaskSplits(*splits))
         labels = torch.cat([split.labels for split in splits])
         lowest, highest = int(labels.min()), int(labels.max())
-        if lowest < 0 or highest >= planned.classes:
+        if lowest < 0 or highest >= planned.num_classes:
             raise RequestError(
-                f"task {part.name!r} has labels {lowest} to {highest} but its head has {planned.classes} outputs",
+                f"task {part.name!r} has labels {lowest} to {highest} but its head has {planned.num_classes} outputs",
                 remedy="set classes (or label_offset) of the task in the benchmark file",
             )
-        sizes.append(replace(planned, train=len(splits[0]), valid=len(splits[1]), test=len(splits[2])))
+        sizes.append(replace(planned, num_train=len(splits[0]), num_valid=len(splits[1]), num_test=len(splits[2])))
     return TaskStream(replace(plan, tasks=tuple(sizes)), tuple(tasks), fingerprint(spec, raw))
 
 

@@ -48,9 +48,11 @@ def synthetic_dataset(info: DatasetInfo, seed: int, scale: float = 0.02) -> RawD
     generator = np.random.default_rng(int.from_bytes(digest[:16], "little"))
     reach = 1 if min(info.height, info.width) < 16 else 2
     prototypes = _prototypes(info, generator, reach)
-    occurs = [count > 0 for count in info.train_per_class or (1,) * info.classes]
-    train = _split(prototypes, _sizes(info.train_per_class, info.train, occurs, scale, LEAST_TRAIN), generator, reach)
-    test = _split(prototypes, _sizes(info.test_per_class, info.test, occurs, scale, LEAST_TEST), generator, reach)
+    occurs = [count > 0 for count in info.train_per_class or (1,) * info.num_classes]
+    train = _split(
+        prototypes, _sizes(info.train_per_class, info.num_train, occurs, scale, LEAST_TRAIN), generator, reach
+    )
+    test = _split(prototypes, _sizes(info.test_per_class, info.num_test, occurs, scale, LEAST_TEST), generator, reach)
     return RawDataset(counted(info, train.labels, test.labels), train, test)
 
 
@@ -87,7 +89,7 @@ def _blow_up(length: int) -> NDArray[np.float32]:
 
 def _prototypes(info: DatasetInfo, generator: np.random.Generator, reach: int) -> NDArray[np.float32]:
     """One picture per class, with a margin of ``reach`` pixels on each side that shifts can draw from."""
-    return _smooth(info.classes, info.channels, info.height + 2 * reach, info.width + 2 * reach, generator)
+    return _smooth(info.num_classes, info.channels, info.height + 2 * reach, info.width + 2 * reach, generator)
 
 
 def _split(

@@ -268,7 +268,7 @@ class _Run:
                 self._pause(Position(task=task + 1), resumable=self._is_resumable)
 
     def _evaluate(self, task: int, tests: Any) -> None:
-        images = sum(split.test for split in self.stream.plan.tasks[: task + 1])
+        images = sum(planned.num_test for planned in self.stream.plan.tasks[: task + 1])
         watch = self.recorder.watch
         watch(StageProgress("evaluation", task, 0, 1, EpochReport(), 0, 0.0))
         began = time.perf_counter()

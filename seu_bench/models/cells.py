@@ -191,20 +191,20 @@ class ProxyNetwork(nn.Module):
 
     Args:
         image_channels: of the input.
-        classes: outputs of the head.
+        num_classes: outputs of the head.
         cells, channels: the proxy's size (4 and 16 in the paper).
         space: what the search chooses from.
     """
 
-    def __init__(self, image_channels: int, classes: int, cells: int, channels: int, space: SearchSpace) -> None:
+    def __init__(self, image_channels: int, num_classes: int, cells: int, channels: int, space: SearchSpace) -> None:
         super().__init__()
         self.stem = Stem(image_channels, channels)
         plans = cell_plans(cells, channels)
         self.cells = nn.ModuleList(ProxyCell(plan, reduce_norm=space.factorized_reduce_norm) for plan in plans)
-        self.head = nn.Linear(plans[-1].output, classes)
+        self.head = nn.Linear(plans[-1].output, num_classes)
 
     def forward(self, images: Tensor, sample: Sample) -> Tensor:
-        """Logits ``[N, classes]`` of the sampled network."""
+        """Logits ``[N, num_classes]`` of the sampled network."""
         return self._logits(images, lambda cell, *inputs: cell(*inputs, sample[cell.plan.reduction]))
 
     def sampled(self, sample: Sample) -> Callable[[Tensor], Tensor]:
@@ -217,7 +217,7 @@ class ProxyNetwork(nn.Module):
         return forward
 
     def mixture(self, images: Tensor, weights: Mixture) -> Tensor:
-        """Logits ``[N, classes]`` of all operations at once, weighted."""
+        """Logits ``[N, num_classes]`` of all operations at once, weighted."""
         return self._logits(images, lambda cell, *inputs: cell.mixture(*inputs, weights[cell.plan.reduction]))
 
     def _logits(self, images: Tensor, compute: Callable[[ProxyCell, Tensor, Tensor], Tensor]) -> Tensor:
@@ -237,22 +237,22 @@ class GenotypeNetwork(nn.Module):
 
     Args:
         image_channels: of the input.
-        classes: outputs of the head.
+        num_classes: outputs of the head.
         cells, channels: the network's size.
         space: how units are built.
     """
 
     def __init__(
-        self, genotype: Genotype, image_channels: int, classes: int, cells: int, channels: int, space: SearchSpace
+        self, genotype: Genotype, image_channels: int, num_classes: int, cells: int, channels: int, space: SearchSpace
     ) -> None:
         super().__init__()
         plans = cell_plans(cells, channels)
         self.stem = Stem(image_channels, channels)
         self.cells = nn.ModuleList(ExtensionUnit(genotype, plan, space) for plan in plans)
-        self.head = nn.Linear(plans[-1].output, classes)
+        self.head = nn.Linear(plans[-1].output, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits ``[N, classes]``."""
+        """Logits ``[N, num_classes]``."""
         older = newer = self.stem(images)
         for cell in self.cells:
             older, newer = newer, cell(older, newer)

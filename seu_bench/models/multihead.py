@@ -39,13 +39,13 @@ class MultiHeadModel(MultiTaskModule):
 
     def __init__(self, classes: Sequence[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.classes = tuple(classes)
+        self.classes_per_task = tuple(classes)
 
     def adaptation(self, experience: object) -> None:
         """Nothing grows here behind a strategy's back."""
 
     def forward(self, images: Tensor, task_labels: Tensor | int | None) -> Any:
-        """Logits ``[N, classes]``; of the widest head present where a batch mixes tasks.
+        """Logits ``[N, num_classes]``; of the widest head present where a batch mixes tasks.
 
         Args:
             task_labels: ``[N]`` task of each image, best on the CPU, or one task for all. ``None``: the logits of all
@@ -62,10 +62,10 @@ class MultiHeadModel(MultiTaskModule):
 
     def forward_mixed(self, images: Tensor, task_labels: Tensor) -> Tensor:
         """Logits ``[N, widest head present]`` of a batch of several tasks."""
-        return by_task(images, task_labels, self.classes, self.forward_single_task)
+        return by_task(images, task_labels, self.classes_per_task, self.forward_single_task)
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
-        """Logits ``[N, classes[task]]`` of one task."""
+        """Logits ``[N, classes_per_task[task]]`` of one task."""
         raise NotImplementedError
 
     def task_module(self, task: int) -> nn.Module:
@@ -97,7 +97,7 @@ class MultiHeadModel(MultiTaskModule):
 
     def architecture(self) -> dict[str, Any]:
         """What :meth:`load_architecture` needs to give a new model these layers: plain values that JSON can hold, keys
-        of         dictionaries being text. Empty for models that do not grow."""
+        of dictionaries being text. Empty for models that do not grow."""
         return {}
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:
@@ -142,13 +142,13 @@ class BackboneModel(MultiHeadModel):
         self.heads = nn.ModuleList(nn.Linear(features, width) for width in classes)
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
-        """Logits ``[N, classes[task]]`` of one task."""
+        """Logits ``[N, classes_per_task[task]]`` of one task."""
         logits: Tensor = self.heads[task_label](self.backbone(x))
         return logits
 
     def forward_mixed(self, images: Tensor, task_labels: Tensor) -> Tensor:
         """Logits ``[N, widest head present]``; the backbone is computed once for all tasks."""
-        return by_task(self.backbone(images), task_labels, self.classes, lambda x, task: self.heads[task](x))
+        return by_task(self.backbone(images), task_labels, self.classes_per_task, lambda x, task: self.heads[task](x))
 
     def forward_all_tasks(self, x: Tensor) -> dict[int, Tensor]:
         """Logits of every task that was learned; the backbone is computed once."""

@@ -95,7 +95,7 @@ def alone(images: TaskImages) -> TaskImages:
 
 def search_task(stream: TaskStream, *, task: int = 0, space: SearchSpace | None = None, seed: int = 0) -> SearchTask:
     """The search of a task of ``stream``."""
-    classes = stream.plan.classes[task]
+    classes = stream.plan.classes_per_task[task]
     return SearchTask(stream.tasks[task].train, task, classes, space or SearchSpace(), SEARCH, seed, CPU)
 
 

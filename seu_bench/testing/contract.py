@@ -84,11 +84,12 @@ class StrategyContract(OneThread):
                 accuracy is not None,
                 f"task {index} was evaluated and the accuracy matrix has no entry: hand context.evaluator on",
             )
-            bar = above_chance(task.test, task.classes)
+            bar = above_chance(task.num_test, task.num_classes)
             require(
-                round((accuracy or 0.0) * task.test) >= bar,
-                f"task {index}: {accuracy:.2f} of {task.test} test images are right just after learning it; guessing "
-                f"gives {bar / task.test:.2f} once in {1 / BY_CHANCE:.0f} times. Give options that learn quickly",
+                round((accuracy or 0.0) * task.num_test) >= bar,
+                f"task {index}: {accuracy:.2f} of {task.num_test} test images are right just after learning it; "
+                f"guessing gives {bar / task.num_test:.2f} once in {1 / BY_CHANCE:.0f} times. Give options that "
+                "learn quickly",
             )
 
     @pytest.mark.parametrize("benchmark", ["tiny_single", "tiny_unequal", "tiny_lopsided"])
@@ -98,9 +99,9 @@ class StrategyContract(OneThread):
         for index, task in enumerate(learner.stream.plan.tasks):
             logits = learner.logits(index)
             require(
-                logits.shape == (task.test, task.classes) and bool(torch.isfinite(logits).all()),
-                f"{benchmark}, task {index}: logits of shape {tuple(logits.shape)}, for {task.test} images and "
-                f"{task.classes} classes, must be that many and finite",
+                logits.shape == (task.num_test, task.num_classes) and bool(torch.isfinite(logits).all()),
+                f"{benchmark}, task {index}: logits of shape {tuple(logits.shape)}, for {task.num_test} images and "
+                f"{task.num_classes} classes, must be that many and finite",
             )
 
     # ------------------------------------------------------------------ being interrupted

@@ -171,7 +171,7 @@ class Learner:
         return images.gather(torch.arange(len(images)))[0]
 
     def logits(self, task: int) -> Tensor:
-        """Logits ``[N, classes]`` of a task's test images in evaluation mode."""
+        """Logits ``[N, num_classes]`` of a task's test images in evaluation mode."""
         return evaluated(self.model, self.test_images(task), task)
 
 
@@ -183,7 +183,7 @@ def require(holds: bool, otherwise: str) -> None:
 
 
 def evaluated(model: Any, images: Tensor, task: int) -> Tensor:
-    """Logits ``[N, classes]`` in evaluation mode, without gradients; every module's mode is as it was afterwards."""
+    """Logits ``[N, num_classes]`` in evaluation mode, without gradients; every module's mode is restored."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     with torch.no_grad():

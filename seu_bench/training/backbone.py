@@ -31,4 +31,4 @@ def backbone_model(context: StrategyContext) -> BackboneModel:
     plan = context.plan
     with RandomState(derive_seed(context.seed, "model")).active():
         backbone, features = context.backbone.build(plan.channels, plan.height, plan.width, width_factor(context))
-        return BackboneModel(backbone, features, plan.classes)
+        return BackboneModel(backbone, features, plan.classes_per_task)

@@ -23,7 +23,9 @@ ModelT = TypeVar("ModelT")
 def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = True) -> list[StageCost]:
     """Each task's training stage: all training images per epoch, and the validation images if weights are selected."""
     return [
-        StageCost("training", index, schedule.epochs * task.train, schedule.epochs * task.valid if validate else 0)
+        StageCost(
+            "training", index, schedule.epochs * task.num_train, schedule.epochs * task.num_valid if validate else 0
+        )
         for index, task in enumerate(plan.tasks)
     ]
 
@@ -51,7 +53,7 @@ def component_passes(component: Component, schedule: Schedule, train_images: int
 
 def evaluation_passes(plan: StreamPlan) -> list[StageCost]:
     """After each task, the test images of all tasks up to it."""
-    tests = [task.test for task in plan.tasks]
+    tests = [task.num_test for task in plan.tasks]
     return [StageCost("evaluation", index, 0, sum(tests[: index + 1])) for index in range(len(tests))]
 
 
@@ -100,7 +102,9 @@ def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False
     model.eval()
     shape, meta = (plan.channels, plan.height, plan.width), torch.device("meta")
     # Which task is counted for each.
-    standing = [plan.classes.index(classes) if one_path else task for task, classes in enumerate(plan.classes)]
+    standing = [
+        plan.classes_per_task.index(classes) if one_path else task for task, classes in enumerate(plan.classes_per_task)
+    ]
     counted = {
         task: count_macs(functools.partial(model.forward_single_task, task_label=task), shape, meta)
         for task in dict.fromkeys(standing)

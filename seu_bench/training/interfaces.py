@@ -182,7 +182,7 @@ class SearchTask:
 
     Attributes:
         images: the training split, already shuffled.
-        classes: outputs of the head.
+        num_classes: outputs of the head.
         space: the architectures to choose from.
         schedule: the protocol's budget.
         seed: all randomness of the search hangs on it.
@@ -190,7 +190,7 @@ class SearchTask:
 
     images: TaskImages
     task: int
-    classes: int
+    num_classes: int
     space: SearchSpace
     schedule: SearchSchedule
     seed: int
@@ -242,7 +242,7 @@ class GrowingModel(Protocol):
         trains."""
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
-        """Logits ``[N, classes]`` of the task's head on its path."""
+        """Logits ``[N, num_classes]`` of the task's head on its path."""
 
     def train(self, mode: bool = True) -> Any:
         """Switch new units to training mode; old ones stay as they are."""

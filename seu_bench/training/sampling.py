@@ -28,14 +28,14 @@ Sampled = TypeVar("Sampled")
 
 def proxy_network(task: SearchTask, schedule: SearchSchedule) -> ProxyNetwork:
     """A fresh proxy network for a task, its weights drawn now."""
-    made = ProxyNetwork(task.images.channels, task.classes, schedule.cells, schedule.channels, task.space)
+    made = ProxyNetwork(task.images.channels, task.num_classes, schedule.cells, schedule.channels, task.space)
     return made.to(task.device)
 
 
 def genotype_network(task: SearchTask, schedule: SearchSchedule, genotype: Genotype) -> GenotypeNetwork:
     """A fresh network of one genotype at the proxy's size, its weights drawn now."""
     size = (schedule.cells, schedule.channels)
-    return GenotypeNetwork(genotype, task.images.channels, task.classes, *size, task.space).to(task.device)
+    return GenotypeNetwork(genotype, task.images.channels, task.num_classes, *size, task.space).to(task.device)
 
 
 class SampledStage(Stage[Result], Generic[Sampled, Result]):

@@ -214,7 +214,7 @@ def plain_benchmark(source: TaskStream) -> CLScenario:
 def model(source: TaskStream) -> BackboneModel:
     torch.manual_seed(0)
     backbone = nn.Sequential(nn.Conv2d(1, 4, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(36, 8), nn.ReLU())
-    return BackboneModel(backbone, 8, source.plan.classes)
+    return BackboneModel(backbone, 8, source.plan.classes_per_task)
 
 
 def strategy(source: TaskStream, plugin: Any) -> Any:

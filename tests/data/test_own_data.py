@@ -193,7 +193,7 @@ def test_npz_layouts(images: NDArray[Any], shape: tuple[int, int, int], tmp_path
     data = source.load(None)
     assert data.info == source.info(None)
     assert data.train.images.shape == (16, *shape) and data.test.images.shape == (4, *shape)
-    assert data.info.classes == 2
+    assert data.info.num_classes == 2
     for image, label in zip(data.train.images, data.train.labels, strict=True):
         match = (IMAGES[np.flatnonzero(label == LABELS)] == image[-1]).all(axis=(1, 2))
         assert match.any()
@@ -276,7 +276,7 @@ def test_class_without_splits_is_split_here(tmp_path: Path) -> None:
     assert data.info == source.info(tmp_path)
     assert data.train.images.shape[1:] == (3, 8, 9)
     assert len(data.train) + len(data.test) == 60 and abs(len(data.train) - 30) <= 3
-    assert data.info.classes == 3
+    assert data.info.num_classes == 3
     resized = by_class("FakeData", train=arguments, size=4, channels=1)
     assert definition_source(resized, "fake").load(tmp_path).train.images.shape[1:] == (1, 4, 4)
     assert checksum_of_definition(resized) == ""
@@ -286,7 +286,7 @@ def test_class_with_a_test_table_of_its_own(tmp_path: Path) -> None:
     common = {"image_size": [3, 4, 4], "num_classes": 2}
     definition = by_class("FakeData", train={**common, "size": 20}, test={**common, "size": 7, "random_offset": 99})
     data = definition_source(definition, "fake").load(tmp_path)
-    assert (data.info.train, data.info.test) == (20, 7)
+    assert (data.info.num_train, data.info.num_test) == (20, 7)
     sizes = by_class("FakeData", train={**common, "size": 20}, test={"image_size": [3, 5, 5], "size": 9})
     with pytest.raises(DataError, match=r"\(3, 4, 4\) in training and \(3, 5, 5\) in test"):
         definition_source(sizes, "fake").load(tmp_path)
@@ -310,7 +310,7 @@ def test_arguments_behind_kwargs_are_found(tmp_path: Path) -> None:
     write_mnist_like(tmp_path, "EMNIST", train, test, split="letters")
     letters = {"split": "letters"}
     data = definition_source(by_class("EMNIST", train=letters, test=letters), "mine").load(tmp_path)
-    assert (data.info.train, data.info.test, data.info.classes) == (52, 26, 27)
+    assert (data.info.num_train, data.info.num_test, data.info.num_classes) == (52, 26, 27)
     with pytest.raises(SpecError, match=r"torchvision.datasets.EMNIST refuses(.|\n)*\[datasets.mine.train\]"):
         definition_source(by_class("EMNIST"), "mine").load(tmp_path)
 

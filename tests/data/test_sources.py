@@ -27,8 +27,8 @@ def same(data: RawDataset, train: RawSplit, test: RawSplit) -> None:
         np.testing.assert_array_equal(found.labels, written.labels)
         assert found.images.dtype == np.uint8 and found.labels.dtype == np.int64
         assert found.images.flags.c_contiguous
-    assert (data.info.train, data.info.test) == (len(train), len(test))
-    assert data.info.train_per_class == tuple(np.bincount(train.labels, minlength=data.info.classes))
+    assert (data.info.num_train, data.info.num_test) == (len(train), len(test))
+    assert data.info.train_per_class == tuple(np.bincount(train.labels, minlength=data.info.num_classes))
 
 
 def source(class_name: str, shape: tuple[int, int, int], train: int, test: int, classes: int = 10) -> TorchvisionSource:
@@ -60,12 +60,16 @@ def test_info_needs_no_files(name: str, tmp_path: Path) -> None:
     info = DATASETS[name].info(tmp_path)
     assert info.name == name
     assert info.train_per_class and info.test_per_class
-    assert (sum(info.train_per_class), sum(info.test_per_class)) == (info.train, info.test)
-    assert len(info.train_per_class) == len(info.test_per_class) == info.classes
+    assert (sum(info.train_per_class), sum(info.test_per_class)) == (info.num_train, info.num_test)
+    assert len(info.train_per_class) == len(info.test_per_class) == info.num_classes
 
 
 def test_official_sizes() -> None:
-    sizes = {name: (info.train, info.test, info.classes) for name in DATASETS for info in [DATASETS[name].info(None)]}
+    sizes = {
+        name: (info.num_train, info.num_test, info.num_classes)
+        for name in DATASETS
+        for info in [DATASETS[name].info(None)]
+    }
     assert sizes == {
         "digits": (1352, 445, 10),
         "mnist": (60000, 10000, 10),

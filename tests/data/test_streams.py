@@ -120,7 +120,7 @@ def test_sizes_of_the_shipped_benchmarks(
     for seed in (0, 3):
         plan = plan_stream(spec, infos, ALL, seed)
         assert (plan.channels, plan.height, plan.width) == shape
-        assert [(task.classes, task.train, task.valid, task.test) for task in plan.tasks] == sizes
+        assert [(task.num_classes, task.num_train, task.num_valid, task.num_test) for task in plan.tasks] == sizes
 
 
 def test_mixture_is_in_the_codes_order(tmp_path: Path) -> None:
@@ -184,14 +184,14 @@ def test_labels_are_numbered_within_the_task() -> None:
     """Labels are positions in the task's group; images keep their own."""
     data = distinct(raw_dataset([6] * 6, [3] * 6))
     stream = made(classes_spec(groups=[[5, 0], [2, 3, 1]], order=[1, 0], validation=0.2), data)
-    assert stream.plan.order == (1, 0) and stream.plan.classes == (3, 2)
+    assert stream.plan.order == (1, 0) and stream.plan.classes_per_task == (3, 2)
     for task, group in zip(stream.tasks, ([2, 3, 1], [5, 0]), strict=True):
         for images, source in ((task.train, data.train), (task.valid, data.train), (task.test, data.test)):
             labels = [group[label] for label in everything(images)[1].tolist()]
             assert labels == source.labels[positions(images)].tolist()
     offset = benchmark({"kind": "datasets", "tasks": {"a": {"dataset": "tiny", "label_offset": 2, "input": UNCHANGED}}})
     shifted = made(offset, raw_dataset([0, 0, 6, 6], [0, 0, 3, 3]))
-    assert shifted.plan.classes == (2,) and sorted(set(shifted.tasks[0].test.labels.tolist())) == [0, 1]
+    assert shifted.plan.classes_per_task == (2,) and sorted(set(shifted.tasks[0].test.labels.tolist())) == [0, 1]
 
 
 # --- what does not fit --------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def test_padding_brings_sizes_together() -> None:
     )
     stream = build_stream(spec, {"small": small, "large": large}.__getitem__, ALL, 0)
     assert [everything(task.test)[0].shape[1:] for task in stream.tasks] == [(3, 10, 10)] * 2
-    assert stream.plan.classes == (2, 3)
+    assert stream.plan.classes_per_task == (2, 3)
 
 
 # --- identity and the Avalanche benchmark -------------------------------------------------------------------------

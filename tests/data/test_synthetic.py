@@ -26,8 +26,8 @@ def test_learnable_and_of_the_real_shape(name: str) -> None:
     data = synthetic_dataset(info, seed=0)
     assert data.train.images.shape[1:] == (info.channels, info.height, info.width)
     assert data.train.images.dtype == np.uint8 and data.train.labels.dtype == np.int64
-    assert (data.info.train, data.info.test) == (len(data.train), len(data.test))
-    assert data.info.classes == info.classes
+    assert (data.info.num_train, data.info.num_test) == (len(data.train), len(data.test))
+    assert data.info.num_classes == info.num_classes
     assert nearest_mean_accuracy(data) > 0.9
 
 

@@ -140,7 +140,11 @@ def test_loaded_model_answers(seu: Path, results: Path) -> None:
     record = read_record(seu)
     model = seu_bench.load_model(seu.name[:-3], results)
     assert isinstance(model, nn.Module)
-    assert (model.run_id, model.task_names, model.classes) == (record.run_id, record.task_names, record.task_classes)
+    assert (model.run_id, model.task_names, model.classes_per_task) == (
+        record.run_id,
+        record.task_names,
+        record.task_classes,
+    )
     assert (model.input_shape, model.genotypes, model.paths) == (record.input_shape, record.genotypes, record.paths)
     assert model.learned == (0, 1, 2, 3, 4)
     assert not any(module.training for module in model.modules())

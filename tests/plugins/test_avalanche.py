@@ -138,7 +138,7 @@ def test_si_sees_the_path() -> None:
     found = {}
     for kind in (stock.SynapticIntelligencePlugin, CopyingSi):
         torch.manual_seed(0)
-        model = BackboneModel(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), 4, source.plan.classes)
+        model = BackboneModel(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), 4, source.plan.classes_per_task)
         plugin = kind(si_lambda=1.0)
         strategy = AvalancheStrategy(model=model, methods=[plugin], schedule=Schedule(epochs=2, batch_size=8))
         strategy.train(source.avalanche().train_stream[0], eval_streams=[])

@@ -68,7 +68,7 @@ def test_never_forgets_a_bit(strategy: str, benchmark: str) -> None:
         assert rows[task][task] is not None
         assert all(value is None for value in rows[task][task + 1 :])
     assert forgetting(rows) == 0.0
-    chance = sum(1 / width for width in stream.plan.classes) / tasks
+    chance = sum(1 / width for width in stream.plan.classes_per_task) / tasks
     assert sum(rows[-1][task] or 0.0 for task in range(tasks)) / tasks > 2 * chance
 
 

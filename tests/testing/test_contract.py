@@ -239,7 +239,7 @@ class Grown(BackboneModel):
 def grown(context: StrategyContext, model: BackboneModel) -> StagedStrategy:
     """A strategy whose model says nothing of its architecture."""
     features = model.heads[0].in_features
-    made = Grown(model.backbone, features, model.classes)
+    made = Grown(model.backbone, features, model.classes_per_task)
     strategy = StagedStrategy.of(context, model=made)
     strategy.steps = lambda task: made.train() and [Phase(lambda: strategy.training_stage(task))]  # type: ignore[method-assign,assignment]
     return strategy
@@ -250,7 +250,7 @@ class HidingModel(BackboneModel):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.hidden = [nn.Parameter(torch.ones(width)) for width in self.classes]
+        self.hidden = [nn.Parameter(torch.ones(width)) for width in self.classes_per_task]
 
     def forward_single_task(self, x: torch.Tensor, task_label: int) -> torch.Tensor:
         """Logits, scaled by what is hidden."""
@@ -260,7 +260,7 @@ class HidingModel(BackboneModel):
 def hiding(context: StrategyContext, model: BackboneModel) -> StagedStrategy:
     """A strategy whose model has parameters that nobody counts."""
     features = model.heads[0].in_features
-    return StagedStrategy.of(context, model=HidingModel(model.backbone, features, model.classes))
+    return StagedStrategy.of(context, model=HidingModel(model.backbone, features, model.classes_per_task))
 
 
 def seedless(context: StrategyContext, model: BackboneModel) -> StagedStrategy:

@@ -104,23 +104,23 @@ def counted(info: DatasetInfo, train: Labels, test: Labels) -> DatasetInfo:
     """``info`` with the sizes that the labels ``[N]`` of both splits really have."""
     return replace(
         info,
-        train=len(train),
-        test=len(test),
-        train_per_class=per_class(train, info.classes),
-        test_per_class=per_class(test, info.classes),
+        num_train=len(train),
+        num_test=len(test),
+        train_per_class=per_class(train, info.num_classes),
+        test_per_class=per_class(test, info.num_classes),
     )
 
 
-def per_class(labels: Labels, classes: int) -> tuple[int, ...]:
-    """How often each label 0 .. ``classes - 1`` occurs in ``labels`` ``[N]``."""
-    return tuple(int(count) for count in np.bincount(labels, minlength=classes))
+def per_class(labels: Labels, num_classes: int) -> tuple[int, ...]:
+    """How often each label 0 .. ``num_classes - 1`` occurs in ``labels`` ``[N]``."""
+    return tuple(int(count) for count in np.bincount(labels, minlength=num_classes))
 
 
 def described(name: str, train: RawSplit, test: RawSplit) -> RawDataset:
     """A data set with all that is to be known of it taken from its arrays."""
     _, channels, height, width = train.images.shape
     classes = 1 + int(max(train.labels.max(), test.labels.max()))
-    blank = DatasetInfo(name, channels, height, width, classes, train=0, test=0)
+    blank = DatasetInfo(name, channels, height, width, classes, num_train=0, num_test=0)
     return RawDataset(counted(blank, train.labels, test.labels), train, test)
 
 

@@ -38,7 +38,9 @@ class FolderSource(OwnFiles):
         """
         layout = self._layout()
         size = as_size(self.definition.size) or (1, 1)
-        blank = DatasetInfo(self.name, self.definition.channels, *size, classes=len(layout.classes), train=0, test=0)
+        blank = DatasetInfo(
+            self.name, self.definition.channels, *size, num_classes=len(layout.classes), num_train=0, num_test=0
+        )
         return counted(blank, layout.train_labels, layout.test_labels)
 
     def load(self, root: Path | None) -> RawDataset:

@@ -183,7 +183,7 @@ class TorchvisionSource:
         shape = (self.known.channels, self.known.height, self.known.width)
         if images.shape[1:] != shape or labels.shape != images.shape[:1]:
             raise ValueError(f"its images are {images.shape}, its labels {labels.shape}")
-        if labels.min() < 0 or labels.max() >= self.known.classes:
+        if labels.min() < 0 or labels.max() >= self.known.num_classes:
             raise ValueError(f"its labels are {labels.min()}..{labels.max()}")
         return RawSplit(images, labels)
 
@@ -224,11 +224,11 @@ class TorchvisionSource:
     def _check_idx(self, folder: Path) -> None:
         # Labels below the lowest that occurs (EMNIST letters have no 0) are damage, too.
         occurring = [label for label, count in enumerate(self.known.train_per_class or ()) if count]
-        lowest, highest = (occurring[0], occurring[-1]) if occurring else (0, self.known.classes - 1)
+        lowest, highest = (occurring[0], occurring[-1]) if occurring else (0, self.known.num_classes - 1)
         size = (self.known.height, self.known.width)
         pairs = [(folder / images, folder / labels) for images, labels in self._idx_pairs()]
         train, test = (idx.check_pair(images, labels, size, lowest, highest) for images, labels in pairs)
-        editions = [(self.known.train, self.known.test), *self.other_sizes]
+        editions = [(self.known.num_train, self.known.num_test), *self.other_sizes]
         if (train, test) not in editions:
             due = " or ".join(f"{edition[0]} and {edition[1]}" for edition in editions)
             raise ValueError(f"{pairs[0][0].parent} has {train} training and {test} test images, where {due} are due")

@@ -23,11 +23,11 @@ from seu_bench.training.interfaces import Component, StrategyContext
 
 
 class LearnedModel(nn.Module):
-    """What a run learned: ``model(images, task)`` gives the logits ``[N, classes[task]]`` of a learned task.
+    """What a run learned: ``model(images, task)`` gives the logits ``[N, classes_per_task[task]]`` of a learned task.
 
     Attributes:
         run_id: whose model it is.
-        task_names, classes: name and number of outputs of each task, in the order in which they were learned.
+        task_names, classes_per_task: name and number of outputs of each task, in the order in which they were learned.
         learned: the tasks that can be asked for, by index.
         input_shape: channels, height and width of the images, which are normalised as the benchmark says.
         genotypes, paths: of each task, as in the record; ``None`` for strategies that have none.
@@ -39,7 +39,7 @@ class LearnedModel(nn.Module):
         self.network = network
         self.run_id = record.run_id
         self.task_names = record.task_names
-        self.classes = network.classes
+        self.classes_per_task = network.classes_per_task
         self.learned = learned_tasks(record)
         self.input_shape = record.input_shape
         self.genotypes = record.genotypes
@@ -48,7 +48,7 @@ class LearnedModel(nn.Module):
         self.requires_grad_(False)
 
     def forward(self, images: Tensor, task: int) -> Tensor:
-        """Logits ``[N, classes[task]]`` of normalised images ``[N, C, H, W]``.
+        """Logits ``[N, classes_per_task[task]]`` of normalised images ``[N, C, H, W]``.
 
         Raises:
             RequestError: the task was not learned.

@@ -34,7 +34,7 @@ _CHATTY: Final = ("torch.onnx", "torch.export", "torch._export", "torch.fx", "on
 
 
 class TaskNetwork(nn.Module):
-    """One task of a model: images ``[N, C, H, W]`` to logits ``[N, classes]``."""
+    """One task of a model: images ``[N, C, H, W]`` to logits ``[N, num_classes]``."""
 
     def __init__(self, model: LearnedModel, task: int) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def _exported(model: LearnedModel, task: int) -> bytes:
         "run_id": model.run_id,
         "task": str(task),
         "task_name": model.task_names[task],
-        "classes": str(model.classes[task]),
+        "classes": str(model.classes_per_task[task]),
     }.items():
         document.metadata_props.add(key=key, value=value)
     content: bytes = document.SerializeToString(deterministic=True)

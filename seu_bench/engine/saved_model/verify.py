@@ -154,8 +154,8 @@ def _stream(record: Record, stream: TaskStream) -> Check:
     found = {
         "task_order": plan.order,
         "task_names": tuple(task.name for task in plan.tasks),
-        "task_classes": plan.classes,
-        "task_images": tuple((task.train, task.valid, task.test) for task in plan.tasks),
+        "task_classes": plan.classes_per_task,
+        "task_images": tuple((task.num_train, task.num_valid, task.num_test) for task in plan.tasks),
         "input_shape": (plan.channels, plan.height, plan.width),
     }
     faults = [line for name, value in found.items() for line in differences(getattr(record, name), value, name, "made")]
