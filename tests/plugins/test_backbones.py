@@ -15,13 +15,14 @@ import seu_bench
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.errors import RequestError, UnknownNameError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.models.alexnet import AlexNetShape, BackboneFactory, alexnet
+from seu_bench.models.alexnet import AlexNetShape, alexnet
 from seu_bench.models.multihead import BackboneModel
 from seu_bench.models.sizes import count_parameters
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register, Unavailable
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.backbone import backbone_model
+from seu_bench.training.interfaces import BackboneFactory
 
 
 def convolution(inputs: int, outputs: int, size: int = 3, *, bias: bool = True) -> int:
