@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seu_bench import hookimpl
 from seu_bench.config.benchmark_file import BenchmarkFile
-from seu_bench.hookspecs import hookimpl
 
 from .datasets import DATASETS
 

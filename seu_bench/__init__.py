@@ -7,38 +7,34 @@ From a notebook::
     record.metrics["acc"]
     seu_bench.load_records("results")
     seu_bench.load_model(record.run_id)(images, task=0)
+
+In a plugin::
+
+    from seu_bench import hookimpl
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seu_bench._version import __version__
+from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from seu_bench.api import run, sweep
     from seu_bench.engine.saved_model.load import load_model
+    from seu_bench.hookspecs import hookimpl
     from seu_bench.results.leaderboard import load_records
 
-__all__ = ["__version__", "load_model", "load_records", "run", "sweep"]
+__all__ = ["__version__", "hookimpl", "load_model", "load_records", "run", "sweep"]
 
-
-def __getattr__(name: str) -> Any:
-    """Import these functions when they are asked for: ``import seu_bench`` stays cheap."""
-    if name == "run":
-        from seu_bench.api import run
-
-        return run
-    if name == "sweep":
-        from seu_bench.api import sweep
-
-        return sweep
-    if name == "load_records":
-        from seu_bench.results.leaderboard import load_records
-
-        return load_records
-    if name == "load_model":
-        from seu_bench.engine.saved_model.load import load_model
-
-        return load_model
-    raise AttributeError(f"module 'seu_bench' has no attribute {name!r}")
+__getattr__ = attach(
+    __name__,
+    {
+        "hookimpl": "hookspecs",
+        "load_model": "engine.saved_model.load",
+        "load_records": "results.leaderboard",
+        "run": "api",
+        "sweep": "api",
+    },
+)

@@ -21,7 +21,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 TINY = """
 from typing import Literal
 
-from seu_bench.hookspecs import hookimpl
+from seu_bench import hookimpl
 from seu_bench.config.protocol import ScheduleOptions
 
 

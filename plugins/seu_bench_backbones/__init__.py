@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from seu_bench.hookspecs import hookimpl
+from seu_bench import hookimpl
 
 if TYPE_CHECKING:
     from torch import nn

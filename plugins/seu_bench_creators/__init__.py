@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, NonNegativeInt
 
+from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.config.protocol import CreationSchedule, ScheduleOptions
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import Register
 from seu_bench.training.costing import half_passes
 from seu_bench.training.interfaces import CreationTask, CreatorFactory

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
+from seu_bench import hookimpl
 from seu_bench.config.common_options import NetworkOptions
 from seu_bench.config.options import Options
 from seu_bench.config.protocol import SearchSchedule
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import Register
 from seu_bench.training.interfaces import SearcherFactory, SearchTask
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from seu_bench import hookimpl
 from seu_bench.config.common_options import SelectingOptions, WidthOptions
 from seu_bench.config.options import Options
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import Register
 from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
 

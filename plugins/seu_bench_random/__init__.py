@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.config.protocol import SearchSchedule
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import Register
 from seu_bench.training.interfaces import SearcherFactory, SearchTask
 

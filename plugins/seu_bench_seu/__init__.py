@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seu_bench.hookspecs import hookimpl
+from seu_bench import hookimpl
 from seu_bench.plugin.registration import Register
 from seu_bench.training.interfaces import CreatorFactory, SearcherFactory, StrategyFactory
 from seu_bench_seu.factories import MdlCreatorFactory, MdlSearcherFactory, SeuFactory

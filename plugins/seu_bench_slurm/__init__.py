@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from seu_bench import hookimpl
 from seu_bench.config.options import Options
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.executors import Executor, ExecutorFactory
 from seu_bench.plugin.registration import offered
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from scripts.perf.catalogue import Table
+from seu_bench import hookimpl
 from seu_bench.config.run import Execution, Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, StageRecord
 from seu_bench.training.stage import StageProgress

@@ -289,7 +289,7 @@ def test_plugin_that_fails_to_import(tmp_path: Path) -> None:
 def test_data_set_of_a_stranger_that_breaks(command: Command, install: Install, tmp_path: Path) -> None:
     """What a plugin's data set raises names the data set."""
     source = (
-        "from seu_bench.hookspecs import hookimpl\n"
+        "from seu_bench import hookimpl\n"
         "from seu_bench.data.sources import DigitsSource\n"
         "class Broken(DigitsSource):\n"
         "    def load(self, root):\n"

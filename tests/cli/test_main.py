@@ -183,7 +183,7 @@ def test_fetching_what_is_there(command: Command, tmp_path: Path) -> None:
 SOURCE = """
 from pathlib import Path
 from seu_bench.data.dataset import DatasetState
-from seu_bench.hookspecs import hookimpl
+from seu_bench import hookimpl
 
 class Mine:
     summary = "writes down where it was fetched to"

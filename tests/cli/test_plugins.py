@@ -17,7 +17,7 @@ from seu_bench.testing.checking import subjects
 CARELESS = """
 import random
 
-from seu_bench.hookspecs import hookimpl
+from seu_bench import hookimpl
 from seu_bench_random import RandomFactory
 from seu_bench_random.searcher import RandomSearch
 

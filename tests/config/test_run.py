@@ -13,13 +13,13 @@ from support.tiny import all_threads, one_thread
 from torch import Tensor, nn
 from torch._inductor import config as inductor
 
+from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.config.run import ComputeConfig, Execution, Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.engine.saved_model.verify import verify
 from seu_bench.errors import OptionError, RequestError
-from seu_bench.hookspecs import hookimpl
 from seu_bench.models.compiling import CompiledUnits
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register

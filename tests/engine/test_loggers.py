@@ -201,7 +201,7 @@ def test_opened_before_the_forecast_begins(tiny: Path, tmp_path: Path, command: 
     """What shows the progress hears of the run when the log is open, and has closed its bars when the log is closed."""
     plugin = """
 import click
-from seu_bench.hookspecs import hookimpl
+from seu_bench import hookimpl
 from seu_bench.config.options import Options
 
 
@@ -249,7 +249,7 @@ def test_nothing_is_logged_unasked(tiny: Path, tmp_path: Path, command: Command)
 def test_refused_before_anything_runs(tiny: Path, tmp_path: Path, command: Command, install: Install) -> None:
     """An unknown logger, one that is not installed, options that do not fit, one that cannot be built."""
     plugin = """
-from seu_bench.hookspecs import hookimpl
+from seu_bench import hookimpl
 from seu_bench.plugin.registration import offered
 from seu_bench.config.options import Options
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
+from seu_bench import hookimpl
 from seu_bench.config.run import Execution, Request
 from seu_bench.engine.checkpoint import CheckpointFolder, read_checkpoint, read_header, write_checkpoint
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, ResultsError, RunError, SeuBenchError
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record
 from seu_bench.training.stage import StageProgress

@@ -232,7 +232,7 @@ class TestStrange:
 SABOTAGE = """
 import os, shutil
 from pathlib import Path
-from seu_bench.hookspecs import hookimpl
+from seu_bench import hookimpl
 
 @hookimpl
 def stage_progress(progress):

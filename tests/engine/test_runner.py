@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from conftest import Command, Install
 
+from seu_bench import hookimpl
 from seu_bench.config.run import Execution, Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
 from seu_bench.errors import DataMissingError, OptionError, RunError
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
 
@@ -191,7 +191,7 @@ def test_interrupted(command: Command, tiny: Path, tmp_path: Path) -> None:
 
 
 METRICS = """
-from seu_bench.hookspecs import hookimpl
+from seu_bench import hookimpl
 
 class Metric:
     summary = "a number"

@@ -206,7 +206,7 @@ class TestNames:
     @pytest.mark.parametrize("kind", ["strategies", "searchers", "benchmarks", "metrics"])
     def test_that_plugins_register_are_plain(self, install: Install, name: str, kind: str) -> None:
         source = (
-            "from seu_bench.hookspecs import hookimpl\n"
+            "from seu_bench import hookimpl\n"
             "@hookimpl\n"
             f"def register_{kind}(register):\n"
             f"    register({name!r}, object())\n"

@@ -13,12 +13,11 @@ import pytest
 from conftest import Command
 
 import seu_bench
-from seu_bench import hookspecs
+from seu_bench import hookimpl, hookspecs
 from seu_bench.config.run import Execution, Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.errors import PluginError, RunError
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record

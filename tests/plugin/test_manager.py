@@ -11,8 +11,8 @@ import pytest
 from conftest import Command, Install
 
 import seu_bench
+from seu_bench import hookimpl
 from seu_bench.errors import PluginError, UnknownNameError
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register
 from seu_bench.plugin.registry import Registry
@@ -21,7 +21,7 @@ from seu_bench.training.interfaces import StrategyFactory
 
 CORE = Path(seu_bench.__file__).parent
 PLUGINS = CORE.parent / "plugins"
-IMPORTS = "from seu_bench.hookspecs import hookimpl\n"
+IMPORTS = "from seu_bench import hookimpl\n"
 
 
 def refused(*said: str) -> str:

@@ -12,9 +12,9 @@ from conftest import Command, Install
 from support.tiny import class_stream, context, registry, same, weights
 
 import seu_bench
+from seu_bench import hookimpl
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.errors import RequestError, UnknownNameError
-from seu_bench.hookspecs import hookimpl
 from seu_bench.models.alexnet import AlexNetShape, alexnet
 from seu_bench.models.multihead import BackboneModel
 from seu_bench.models.sizes import count_parameters
@@ -311,7 +311,7 @@ def test_unavailable() -> None:
 def test_unavailable_on_the_command_line(command: Command, install: Install) -> None:
     """So it is where the plugin is installed and the name comes from an option."""
     source = (
-        "from seu_bench.hookspecs import hookimpl\n"
+        "from seu_bench import hookimpl\n"
         "from seu_bench.training.interfaces import Unavailable\n"
         "@hookimpl\n"
         "def register_backbones(register):\n"

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.config.run import Execution, Request
 from seu_bench.engine.loggers import add_loggers
@@ -18,7 +19,6 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry

@@ -18,7 +18,7 @@ import os
 import time
 from pathlib import Path
 
-from seu_bench.hookspecs import hookimpl
+from seu_bench import hookimpl
 
 
 class Given:

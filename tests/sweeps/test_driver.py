@@ -10,10 +10,10 @@ import pytest
 from conftest import Install
 from support.sweeping import MODULES, POINTS
 
+from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.executors import Ended, Event, Job, Progressed, Started, event_from_json
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry

@@ -18,12 +18,12 @@ from conftest import Command, Install
 from support.tiny import all_threads, one_thread
 
 import seu_bench_seu.costing
+from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.config.run import Execution, Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
 from seu_bench.errors import PluginError, RunError
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
@@ -632,7 +632,7 @@ def test_nothing_is_wrong_with_ours(registry: Registry, tmp_path: Path) -> None:
 
 
 INSTALLED = """
-from seu_bench.hookspecs import hookimpl
+from seu_bench import hookimpl
 from seu_bench.config.options import Options
 
 

@@ -15,12 +15,12 @@ from scipy.stats import binom
 from support.tiny import registry
 from torch import nn
 
+from seu_bench import hookimpl
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options
 from seu_bench.data.avalanche import BatchLoader, task_images
 from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError, SpecError
-from seu_bench.hookspecs import hookimpl
 from seu_bench.models.multihead import BackboneModel
 from seu_bench.plugin.registration import Register
 from seu_bench.testing import FrozenGrowthContract, StrategyContract, Trial

@@ -16,12 +16,12 @@ from conftest import Command
 from support.tiny import all_threads, build, class_stream, learn, one_thread, registry, same, weights
 from torch import nn
 
+from seu_bench import hookimpl
 from seu_bench.config.run import ComputeConfig, Execution, Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
-from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record
 from seu_bench.training.stage import StageProgress

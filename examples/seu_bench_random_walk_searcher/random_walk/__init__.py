@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from seu_bench import hookimpl
 from seu_bench.config.common_options import NetworkOptions
-from seu_bench.hookspecs import hookimpl
 from seu_bench.training.costing import half_passes
 
 if TYPE_CHECKING:
