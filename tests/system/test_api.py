@@ -88,6 +88,6 @@ def test_load_records(tiny: Path, tmp_path: Path) -> None:
 
 def test_what_the_package_offers() -> None:
     """Names that are not there are no silent surprises."""
-    assert set(seu_bench.__all__) == {"__version__", "load_model", "load_records", "run", "sweep"}
+    assert set(seu_bench.__all__) == {"__version__", "hookimpl", "load_model", "load_records", "run", "sweep"}
     with pytest.raises(AttributeError, match="no attribute 'runn'"):
         _ = seu_bench.runn
