@@ -38,7 +38,10 @@ class RandomWalkFactory:
         return RandomWalk(options, task)
 
     def estimate_passes(
-        self, options: RandomWalkOptions, schedule: SearchSchedule, train_images: int
+        self,
+        options: RandomWalkOptions,
+        schedule: SearchSchedule,
+        train_images: int,
     ) -> tuple[int, int]:
         """Half of the images train and half are scored in every epoch."""
         return half_passes(options.applied_to(schedule).epochs, train_images)
