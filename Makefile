@@ -44,7 +44,7 @@ test-crash: $(READY) ## kill runs at many points of every stage and go on with t
 perf: $(READY) ## measure everything: half an hour on two cores that do nothing else; results/published/performance.md
 	$(BIN)/python -m scripts.perf measure
 
-evidence: $(READY) ## docs/reproduction.md and its figures from the published records
+evidence: $(READY) ## docs/evidence/reproduction.md and its figures from the published records
 	$(BIN)/python -m scripts.evidence
 
 evidence-run: $(READY) ## make the quick part of the evidence anew, in results/evidence

@@ -92,7 +92,7 @@ def run(
 
 
 def sweep(file: str | Path | None = None, *, progress: bool = False, **given: Any) -> SweepResult:
-    """Make every combination of a sweep that is not made yet, and leaderboards; see docs/sweeps.md.
+    """Make every combination of a sweep that is not made yet, and leaderboards; see docs/guides/sweeps.md.
 
     The same call goes on with a sweep that was interrupted: Ctrl-C is a ``KeyboardInterrupt``, before which the cells
     that run have written checkpoints.

@@ -1,1 +1,1 @@
-"""The evidence: docs/reproduction.md and its figures, made from published records."""
+"""The evidence: docs/evidence/reproduction.md and its figures, made from published records."""

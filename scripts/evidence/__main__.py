@@ -1,4 +1,4 @@
-"""python -m scripts.evidence: docs/reproduction.md and its figures, from the published records."""
+"""python -m scripts.evidence: docs/evidence/reproduction.md and its figures, from the published records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/reproduction.md: the template filled from records."""
+"""docs/evidence/reproduction.md: the template filled from records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scripts.evidence import answers, beside_paper, elsewhere
 from scripts.evidence.runs import EVIDENCE, ROOT, chosen, finished
 from scripts.evidence.saying import mean, table
 
-PAGE = ROOT / "docs" / "reproduction.md"
+PAGE = ROOT / "docs" / "evidence" / "reproduction.md"
 #: Kinds of figures of the report that the page shows, with their titles.
 KINDS = {
     "accuracy-parameters": "Accuracy against parameters",
@@ -66,7 +66,7 @@ def _figures(name: str, benchmark: str, protocol: str) -> list[tuple[str, str]]:
     for kind in FIGURES[name]:
         path = EVIDENCE / "figures" / name / f"{benchmark}-v1-{protocol}-{kind}.png"
         if path.is_file():
-            found.append((KINDS[kind], f"../{path.relative_to(ROOT).as_posix()}"))
+            found.append((KINDS[kind], f"../../{path.relative_to(ROOT).as_posix()}"))
     return found
 
 

@@ -47,7 +47,7 @@ def mean(values: Iterable[float], metric: str) -> str:
 
 def difference(one: pandas.DataFrame, other: pandas.DataFrame, metric: str) -> str:
     """By how much ``one`` is above ``other`` on the seeds that both have: mean, 95 % interval, and whether the paired
-    t-test tells them apart (docs/leaderboards.md). ``-`` without a common seed."""
+    t-test tells them apart (docs/reference/leaderboards.md). ``-`` without a common seed."""
     ours, theirs = by_seed(one, metric), by_seed(other, metric)
     common = sorted(ours.keys() & theirs.keys())
     found = spread([ours[seed] - theirs[seed] for seed in common])

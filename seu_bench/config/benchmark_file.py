@@ -92,7 +92,7 @@ class BenchmarkFile:
                 f"the benchmark file has {count}",
                 faults=faults,
                 where=str(self.path),
-                remedy="docs/benchmarks.md describes every key",
+                remedy="docs/reference/benchmarks.md describes every key",
             )
         return spec
 
@@ -109,7 +109,7 @@ class BenchmarkFile:
             raise SpecError(
                 f"the benchmark file cannot be read: {error}",
                 where=str(self.path),
-                remedy="give a TOML file in UTF-8 that you may read; docs/benchmarks.md describes it",
+                remedy="give a TOML file in UTF-8 that you may read; docs/reference/benchmarks.md describes it",
             ) from error
         except (ValueError, RecursionError) as error:  # numbers of thousands of digits and deep nesting, too
             raise SpecError(

@@ -1,6 +1,6 @@
 """BenchmarkSpec + data + seed -> tasks, and the Avalanche benchmark over them.
 
-Orders, splits and permutations are those of the paper and its code (docs/benchmarks.md): ``numpy``'s legacy
+Orders, splits and permutations are those of the paper and its code (docs/reference/benchmarks.md): ``numpy``'s legacy
 ``RandomState(seed).shuffle`` on index arrays throughout, which equals ``sklearn.utils.shuffle``.
 """
 

@@ -157,7 +157,7 @@ class ProxyCell(nn.Module):
         )
 
     def forward(self, older: Tensor, newer: Tensor, chosen: Sequence[int]) -> Tensor:
-        """Output with operation ``chosen[e]`` on edge e; each node sums all its incoming edges (docs/seu.md)."""
+        """Output with operation ``chosen[e]`` on edge e; each node sums its edges (docs/explanation/seu.md)."""
         return self._nodes(older, newer, lambda row, state: state.through(self._operation(row, chosen[row])))
 
     def mixture(self, older: Tensor, newer: Tensor, weights: Tensor) -> Tensor:

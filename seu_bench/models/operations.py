@@ -75,7 +75,7 @@ class FactorizedReduce(nn.Module):
         self.relu = LeadingReLU()
         self.even = nn.Conv2d(inputs, outputs // 2, 1, bias=False)
         self.odd = nn.Conv2d(inputs, outputs - outputs // 2, 1, bias=False)
-        # The published code builds this BatchNorm, counts it and does not call it (docs/seu.md).
+        # The published code builds this BatchNorm, counts it and does not call it (docs/explanation/seu.md).
         self.norm = nn.BatchNorm2d(outputs, affine=affine)
         self.apply_norm = norm
 

@@ -56,7 +56,7 @@ class Process:
 
 def in_turn() -> str:
     """The executor of the guide, which makes cells in this process."""
-    text = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "hooks.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"^`in_turn.py`\n\n```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return str(source)
 

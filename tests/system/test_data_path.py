@@ -2,8 +2,9 @@
 
 The reading here shares nothing with the project's: ``struct`` and ``pickle`` on the raw bytes, pixels placed by index
 arithmetic, normalised in float64 with constants written out again. Random numbers are not recovered from the data but
-drawn anew by the rule that docs/benchmarks.md states, with ``sklearn.utils.shuffle``, which the paper's code calls. The
-cut into validation and training images is checked for itself as well: disjoint, together all images of the classes.
+drawn anew by the rule that docs/reference/benchmarks.md states, with ``sklearn.utils.shuffle``, which the paper's code
+calls. The cut into validation and training images is checked for itself as well: disjoint, together all images of the
+classes.
 """
 
 from __future__ import annotations

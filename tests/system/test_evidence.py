@@ -1,4 +1,4 @@
-"""docs/reproduction.md is what the published records say, and the parts that say it can be trusted."""
+"""docs/evidence/reproduction.md is what the published records say, and the parts that say it can be trusted."""
 
 from __future__ import annotations
 

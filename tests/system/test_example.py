@@ -19,7 +19,7 @@ from seu_bench.testing import StrategyContract, Trial
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "bring_your_own"
-DOCUMENT = ROOT / "docs" / "strategies.md"
+DOCUMENT = ROOT / "docs" / "tutorials" / "strategy.md"
 
 #: What makes a run short; it does not keep it from being ranked.
 SHORT = ("-o", "backbone=mlp", "-o", "epochs=1")

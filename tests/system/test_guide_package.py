@@ -11,7 +11,7 @@ import pytest
 
 import seu_bench
 
-GUIDE = Path(seu_bench.__file__).parent.parent / "docs" / "plugins.md"
+GUIDE = Path(seu_bench.__file__).parent.parent / "docs" / "reference" / "hooks.md"
 FILES = {
     "pyproject.toml",
     "my_seu_plugin/__init__.py",

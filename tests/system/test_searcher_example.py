@@ -18,7 +18,7 @@ from seu_bench.results.record import read_record
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "seu_bench_random_walk_searcher"
-GUIDE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8").split("## A package with everything")[0]
+GUIDE = (ROOT / "docs" / "reference" / "hooks.md").read_text(encoding="utf-8").split("## A package with everything")[0]
 
 
 class Environment:
