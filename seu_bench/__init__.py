@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from seu_bench.api import run, sweep
     from seu_bench.engine.saved_model.load import load_model
     from seu_bench.hookspecs import hookimpl
+    from seu_bench.plugin.registration import Register
     from seu_bench.results.leaderboard import load_records
 
-__all__ = ["__version__", "hookimpl", "load_model", "load_records", "run", "sweep"]
+__all__ = ["Register", "__version__", "hookimpl", "load_model", "load_records", "run", "sweep"]
 
 __getattr__ = attach(
     __name__,
     {
+        "Register": "plugin.registration",
         "hookimpl": "hookspecs",
         "load_model": "engine.saved_model.load",
         "load_records": "results.leaderboard",

@@ -6,99 +6,15 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
+from support.commands import TINY, Answer, Command, Install, write_package
 
 # Read by torch when it is first imported, here and in the processes that tests start. More threads would only wait for
 # each other on what tests compute: a hundred times longer where other processes want the cores.
 os.environ["OMP_NUM_THREADS"] = "1"
-
-#: A strategy of one linear layer and its head per task, which fails where its options say so.
-TINY = """
-from typing import Literal
-
-from seu_bench import hookimpl
-from seu_bench.config.protocol import ScheduleOptions
-
-
-class TinyOptions(ScheduleOptions):
-    fault: Literal["none", "build", "cost", "raise", "diverge", "interrupt"] = "none"
-    task: int = 1
-
-
-class TinyFactory:
-    summary = "one linear layer"
-    options = TinyOptions
-    components = {}
-    presets = {}
-
-    def build(self, context):
-        from torch import nn
-
-        from seu_bench.models.multihead import BackboneModel
-        from seu_bench.utils.seeding import RandomState, derive_seed
-        from seu_bench.training.strategy import StagedStrategy
-
-        plan, options = context.plan, context.options
-        if options.fault == "build":
-            raise LookupError("nothing to build with")
-
-        class Tiny(StagedStrategy):
-            def phases(self, task):
-                if task.index == options.task and options.fault == "raise":
-                    raise ZeroDivisionError("this strategy is broken")
-                if task.index == options.task and options.fault == "interrupt":
-                    raise KeyboardInterrupt
-                if task.index == options.task and options.fault == "diverge":
-                    nn.init.constant_(self.model.heads[task.index].weight, float("nan"))
-                return super().phases(task)
-
-        pixels = plan.channels * plan.height * plan.width
-        with RandomState(derive_seed(context.seed, "model")).active():
-            backbone = nn.Sequential(nn.Flatten(), nn.Linear(pixels, 8), nn.ReLU())
-            model = BackboneModel(backbone, 8, plan.classes_per_task)
-        return Tiny(
-            model=model,
-            schedule=options.applied_to(context.protocol.training),
-            seed=context.seed,
-            watch=context.watch,
-            evaluator=context.evaluator,
-            device=context.device,
-        )
-
-    def cost(self, context):
-        from seu_bench.training.costing import evaluation_passes, fixed_cost, training_passes
-
-        plan, options = context.plan, context.options
-        if options.fault == "cost":
-            raise LookupError("nothing to count with")
-        pixels = plan.channels * plan.height * plan.width
-        params = 8 * (pixels + 1) + 9 * sum(plan.classes_per_task)
-        stages = training_passes(plan, options.applied_to(context.protocol.training)) + evaluation_passes(plan)
-        return fixed_cost(params, tuple(8 * (pixels + width) for width in plan.classes_per_task), stages)
-
-
-@hookimpl
-def register_strategies(register):
-    register("tiny", TinyFactory())
-"""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command left: exit status, standard output and standard error."""
-
-    status: int
-    out: str
-    err: str
-
-
-Command: TypeAlias = Callable[..., Answer]
-Install: TypeAlias = Callable[[str, Mapping[str, str], Mapping[str, str]], Path]
 
 
 @pytest.fixture(scope="session")
@@ -123,14 +39,6 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     return call
 
 
-def folder_of_run(command: Command, *asked: object) -> Path:
-    """The folder of the run that a command ``run`` makes."""
-    answer = command("run", *asked)
-    assert answer.status == 0, answer.err
-    (record,) = [line.removeprefix("record: ") for line in answer.out.splitlines() if line.startswith("record: ")]
-    return Path(record).parent
-
-
 @pytest.fixture
 def install(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Install]:
     """Install a package for the length of a test: its name, its entry points and its modules' source."""
@@ -153,15 +61,3 @@ def install(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Install]:
 def tiny(install: Install) -> Path:
     """The strategy ``tiny`` of a package called ``a-stranger``; the folder that was added to the path."""
     return install("a-stranger", {"tiny": "tiny_plugin"}, {"tiny_plugin": TINY})
-
-
-def write_package(folder: Path, package: str, points: Mapping[str, str], modules: Mapping[str, str]) -> Path:
-    """What pip leaves of an installed package, in a folder of its own."""
-    information = folder / f"{package.replace('-', '_')}-1.0.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    lines = [f"{name} = {value}" for name, value in points.items()]
-    (information / "entry_points.txt").write_text("\n".join(["[seu_bench]", *lines, ""]))
-    for name, source in modules.items():
-        (folder / f"{name}.py").write_text(source)
-    return folder

@@ -7,10 +7,9 @@ from typing import Any
 
 from pydantic import Field, NonNegativeFloat
 
-from seu_bench import hookimpl
+from seu_bench import Register, hookimpl
 from seu_bench.config.common_options import BackboneOptions, SelectingOptions
 from seu_bench.config.options import Options
-from seu_bench.plugin.registration import Register
 from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory, checked_options
 
 

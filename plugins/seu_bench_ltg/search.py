@@ -63,7 +63,7 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
         super().__init__("search", data.index, settings.schedule.epochs, seed, device)
         self.model = model
         self.mixture = mixture
-        self.contexts = settings
+        self.settings = settings
         self.train_images, self.arch_images = data.train.halves()
         self.valid_images = data.valid
         self.eval_batch_size = eval_batch_size
@@ -81,8 +81,8 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
 
     def run_epoch(self) -> EpochReport:
         """One pass over the first half, and one over the validation images."""
-        schedule = self.contexts.schedule
-        if self.contexts.cosine:
+        schedule = self.settings.schedule
+        if self.settings.cosine:
             set_rate(self.optimizer, cosine_rate(schedule, self.epoch))
         self.model.train()
         meter = EpochMeter(self.device)
@@ -108,8 +108,8 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
         loss, logits = self.loss(x, y)
         self.optimizer.zero_grad()
         loss.backward(inputs=self.weights)
-        if self.contexts.schedule.clip_norm is not None:
-            clip_gradients(self.weights, self.contexts.schedule.clip_norm)
+        if self.settings.schedule.clip_norm is not None:
+            clip_gradients(self.weights, self.settings.schedule.clip_norm)
         self.optimizer.step()
         self.passed(len(y))
         return loss, logits
@@ -118,7 +118,7 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
         """Cross-entropy plus the size penalty, and the logits."""
         logits = self.mixture(self.model, x)
         loss = nn.functional.cross_entropy(logits, y)
-        return loss + self.contexts.size_penalty * self.mixture.penalty(), logits
+        return loss + self.settings.size_penalty * self.mixture.penalty(), logits
 
     def result(self) -> tuple[Decision, ...]:
         """The best candidates at the lowest validation loss, with the weights that they had then."""
@@ -143,13 +143,13 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
 
     def _arch_batch(self) -> tuple[Tensor, Tensor]:
         """A random batch of the second half, drawn anew for every step."""
-        positions = torch.randperm(len(self.arch_images))[: self.contexts.schedule.batch_size]
+        positions = torch.randperm(len(self.arch_images))[: self.settings.schedule.batch_size]
         return self.arch_images.gather(positions)
 
     def _validate(self) -> None:
-        if not self.contexts.select or self.valid_images is None or not len(self.valid_images):
+        if not self.settings.select or self.valid_images is None or not len(self.valid_images):
             return
         self.model.eval()
         _, loss = evaluate(lambda x: self.mixture(self.model, x), self.valid_images, self.eval_batch_size, self.passed)
         with torch.no_grad():
-            self.best.offer(loss + self.contexts.size_penalty * float(self.mixture.penalty()))
+            self.best.offer(loss + self.settings.size_penalty * float(self.mixture.penalty()))

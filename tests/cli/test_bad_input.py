@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Command, Install, write_package
+from support.commands import Command, Install, write_package
 from support.official_formats import random_split, write_mnist_like
 
 SEU_BENCH = [sys.executable, "-m", "seu_bench.cli.main"]

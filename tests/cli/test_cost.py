@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Answer, Command
+from support.commands import Answer, Command
 from support.tiny import context, registry
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command
+from support.commands import Command
 
 from seu_bench import __version__
 from seu_bench.cli.main import cli

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command
+from support.commands import Command
 
 from seu_bench.cli.plots import HEIGHT, WIDTH, accuracy_plots, heat_map, line_plot
 from tests.cli.test_tables import ODD, a_record, rendered

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import Answer, Command, write_package
+from support.commands import Answer, Command, write_package
 
 from seu_bench.plugin.registry import Registry
 from seu_bench.testing.checking import subjects

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Command, folder_of_run
 from PIL import Image
 from rich.console import Console
+from support.commands import Command, folder_of_run
 
 from seu_bench.config.benchmark import FolderDefinition
 from seu_bench.data.sources import FolderSource
@@ -109,7 +109,7 @@ def test_real_terminal() -> None:
     """On a terminal the bar is on standard error, though that is sent elsewhere meanwhile; standard output is clean."""
     code = """
 import contextlib, io, time
-from seu_bench import bars
+from seu_bench.utils import progress as bars
 with bars.shown(), contextlib.redirect_stderr(io.StringIO()):
     for _ in bars.tracked(range(2), "working"):
         time.sleep(0.4)

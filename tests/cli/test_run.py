@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Answer, Command
+from support.commands import Answer, Command
 
 from seu_bench.results.record import Record, read_record
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Answer, Command, Install
+from support.commands import Answer, Command, Install
 from support.sweeping import FAILING, MODULES, POINTS
 
 import seu_bench

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import Command, Install
+from support.commands import Command, Install
 from support.logged import EPOCHS, Keeping, Witness, draw, due, logged_run
 
 import seu_bench

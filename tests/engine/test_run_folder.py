@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import TINY, Command, write_package
+from support.commands import TINY, Command, write_package
 
 from seu_bench.errors import ResultsError
 from seu_bench.utils.files import make_folder, remove_parts, write_atomic
@@ -91,7 +91,7 @@ class TestForbidden:
         """Leaderboards of a disk that cannot be written to: read, and then refused in one message."""
         code = (
             "import os, subprocess, sys; sys.path.insert(0, os.environ['TESTS'])\n"
-            "from pathlib import Path; from tests.results.test_record import a_record\n"
+            "from pathlib import Path; from support.records import a_record\n"
             "from seu_bench.results.record import write_record\n"
             "write_record(Path('results'), a_record(data_fingerprint='ab'))\n"
             "subprocess.run(['mount', '-o', 'remount,ro', os.getcwd()], check=True)\n"
@@ -101,7 +101,7 @@ class TestForbidden:
             "    try: main()\n"
             "    except SystemExit as left: print('left', left.code, sorted(os.listdir('results')))\n"
         )
-        os.environ["TESTS"] = str(Path(__file__).parents[2])
+        os.environ["TESTS"] = str(Path(__file__).parents[1])
         try:
             done = on_small_disk(tmp_path, code, size="1m")
         finally:

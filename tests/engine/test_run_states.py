@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from support.commands import Command
 
 from seu_bench.engine.checkpoint import Position
 from seu_bench.engine.run_states import list_runs

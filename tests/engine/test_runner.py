@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command, Install
+from support.commands import Command, Install
 
 from seu_bench import hookimpl
 from seu_bench.config.run import Execution, Request

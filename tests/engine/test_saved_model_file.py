@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Command
 from support import tiny
+from support.commands import Command
 from torch import nn
 
 import seu_bench

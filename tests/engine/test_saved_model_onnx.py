@@ -14,7 +14,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from conftest import Command, folder_of_run
+from support.commands import Command, folder_of_run
 from torch import Tensor, nn
 
 from seu_bench.engine.saved_model.load import LearnedModel, load_model

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Answer, Command, folder_of_run
+from support.commands import Answer, Command, folder_of_run
 
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.run_folder import MODEL_NAME

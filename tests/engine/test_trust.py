@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command, Install
+from support.commands import Command, Install
+from support.records import FULL, a_record
 
 from seu_bench.data.sources.official import TorchvisionSource
 from seu_bench.data.sources.torchvision_class import TorchvisionClassSource
@@ -19,7 +20,6 @@ from seu_bench.errors import DataCorruptError, PluginError, ResultsError, SpecEr
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.leaderboard import build_leaderboards, write_leaderboards
 from seu_bench.results.record import Record, find_record, read_record, read_records, write_record
-from tests.results.test_record import FULL, a_record
 
 ROOT = Path(__file__).parents[2]
 

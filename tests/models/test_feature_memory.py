@@ -10,8 +10,8 @@ import pytest
 import torch
 from support.tiny import CPU
 
-from seu_bench.models import feature_store as memory
 from seu_bench.models.feature_store import feature_tiers
+from seu_bench.utils import hardware
 from seu_bench.utils.hardware import free_host_memory
 
 GIB = 1024**3
@@ -20,7 +20,7 @@ GIB = 1024**3
 @pytest.fixture
 def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder where a container's limit is looked for; empty."""
-    monkeypatch.setattr(memory, "_CONTAINER", tmp_path)
+    monkeypatch.setattr(hardware, "_CONTAINER", tmp_path)
     yield tmp_path
 
 

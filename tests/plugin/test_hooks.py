@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command
+from support.commands import Command
 
 import seu_bench
 from seu_bench import hookimpl, hookspecs

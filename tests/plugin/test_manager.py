@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import Command, Install
+from support.commands import Command, Install
 
 import seu_bench
 from seu_bench import hookimpl

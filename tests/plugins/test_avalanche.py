@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from avalanche.training import plugins as stock
-from conftest import Command
+from support.commands import Command
 from support.tiny import (
     accuracy_of,
     all_threads,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Command, Install
+from support.commands import Command, Install
 from support.tiny import class_stream, context, registry, same, weights
 
 import seu_bench

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Command
+from support.commands import Command
 from support.tiny import (
     accuracy_of,
     all_threads,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command
+from support.commands import Command
 from support.logged import EPOCHS, Log, Witness, due, logged_run
 
 from seu_bench.errors import Interruption

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Command
 from rich.console import Console
+from support.commands import Command
 from support.tiny import (
     CPU,
     all_threads,

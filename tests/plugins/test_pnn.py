@@ -17,7 +17,7 @@ import pytest
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.training.plugins import EvaluationPlugin
-from conftest import Command
+from support.commands import Command
 from support.tiny import (
     accuracy_of,
     all_threads,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Command, Install
+from support.commands import Command, Install
 from support.engines import TINY, finished, maker, run_ids, same_as_local, stands_at_the_gate, stranger, sweep
 
 from seu_bench.engine.environment import installed_versions

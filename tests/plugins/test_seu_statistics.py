@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from conftest import Command, folder_of_run
+from support.commands import Command, folder_of_run
 from support.tiny import (
     all_threads,
     build,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Command, Install
+from support.commands import Command, Install
 from support.engines import TINY, finished, run_ids, same_as_local, stands_at_the_gate, stranger, sweep
 from support.slurm_cluster import missing, slurm
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command
+from support.commands import Command
 
 from seu_bench.cli.comparison import comparison_tables
 from seu_bench.errors import RequestError

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Command, folder_of_run
 from pydantic import ValidationError
+from support.commands import Command, folder_of_run
 
 from seu_bench.engine.recorder import _curve
 from seu_bench.results.record import StageRecord, read_record

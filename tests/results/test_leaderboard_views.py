@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command
 from support.board_records import ODD, Put, writer
+from support.commands import Command
 
 from seu_bench.errors import OptionError
 from seu_bench.results.leaderboard import COLUMNS, Leaderboard, build_leaderboards

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from support.commands import Command
 from support.report_records import HOSTILE, published, put, put_all, with_curves
 
 from seu_bench.errors import ResultsError

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command
 from support.board_records import writer
+from support.commands import Command
 
 from seu_bench.engine.run_states import list_runs
 from seu_bench.errors import NewerRecordError, ResultsError

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from conftest import Install
+from support.commands import Install
 from support.sweeping import MODULES, POINTS
 
 from seu_bench.engine.run_states import find_state

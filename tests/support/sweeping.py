@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from conftest import TINY
+from support.commands import TINY
 
 import seu_bench
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Install
+from support.commands import Install
 from support.sweeping import MODULES, POINTS
 
 from seu_bench import hookimpl

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Command, Install
+from support.commands import Command, Install
 from support.sweeping import MODULES, POINTS
 
 import seu_bench

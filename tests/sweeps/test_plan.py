@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command, Install
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.commands import Command, Install
 from support.sweeping import MODULES, POINTS
 from support.tiny import registry
 

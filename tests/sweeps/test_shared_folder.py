@@ -11,12 +11,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import TINY, Command, write_package
+from support.commands import TINY, Command, write_package
+from support.records import a_record
 
 from seu_bench.results.leaderboard import build_leaderboards, write_leaderboards
 from seu_bench.results.record import Record, read_records, record_path, write_record
 from seu_bench.utils.locks import alone_in
-from tests.results.test_record import a_record
 from tests.utils.test_locks import held
 
 #: Two tasks of a few images, ranked, over in no time.

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.commands import Command
 
 from seu_bench.config.options import parse_value
 from seu_bench.errors import OptionError, SpecError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from support.commands import Command
 
 import seu_bench
 from seu_bench.errors import DataMissingError, OptionError, RunError, SeuBenchError, UnknownNameError
@@ -88,6 +88,14 @@ def test_load_records(tiny: Path, tmp_path: Path) -> None:
 
 def test_what_the_package_offers() -> None:
     """Names that are not there are no silent surprises."""
-    assert set(seu_bench.__all__) == {"__version__", "hookimpl", "load_model", "load_records", "run", "sweep"}
+    assert set(seu_bench.__all__) == {
+        "Register",
+        "__version__",
+        "hookimpl",
+        "load_model",
+        "load_records",
+        "run",
+        "sweep",
+    }
     with pytest.raises(AttributeError, match="no attribute 'runn'"):
         _ = seu_bench.runn

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from support.commands import Command
 
 from seu_bench.results.record import read_record
 from seu_bench.testing import StrategyContract, Trial

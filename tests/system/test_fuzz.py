@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.records import FULL
 
 from seu_bench.cli.comparison import comparison_tables
 from seu_bench.cli.plots import accuracy_plots
@@ -29,7 +30,6 @@ from seu_bench.results.leaderboard import build_leaderboards, left_out, load_rec
 from seu_bench.results.leaderboard.views import pareto_front, within_budget
 from seu_bench.results.record import find_record, read_record, read_records, write_record
 from seu_bench.training.state import pack
-from tests.results.test_record import FULL
 
 WHOLE = FULL.model_dump(mode="json") | {
     "status": "finished", "ranked": True, "synthetic": False, "limit": None,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Command, Install
+from support.commands import Command, Install
 from support.tiny import all_threads, one_thread
 
 import seu_bench_seu.costing

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from avalanche.core import SupervisedPlugin
-from conftest import Command
+from support.commands import Command
 from support.tiny import all_threads, build, class_stream, learn, one_thread, registry, same, weights
 from torch import nn
 
