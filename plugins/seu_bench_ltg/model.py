@@ -283,7 +283,7 @@ class GrowingAlexNet(MultiHeadModel):
                 x = layer(x, stop)
             return (self.layer(len(stops) - 1).body(x, stops[-1]),)
 
-        return self.kept(x, ("body", *stops), compute)[0]
+        return self.cached_features(x, ("body", *stops), compute)[0]
 
     @property
     def never_random(self) -> int:

@@ -112,7 +112,7 @@ class ProgressiveNetwork(MultiHeadModel):
             return tuple(hidden for inputs in found for hidden in inputs[1:])
 
         if self.proper or not self.training:
-            hidden = self.kept(x, ("columns", columns), compute) if columns else ()
+            hidden = self.cached_features(x, ("columns", columns), compute) if columns else ()
         else:
             with torch.no_grad():
                 hidden = compute(x)

@@ -181,7 +181,7 @@ class SuperModel(MultiHeadModel):
     def _unit_output(self, layer: int, index: int, task: int | None, *inputs: Tensor) -> Tensor:
         unit, own = self.unit(layer, index), self.statistics.of(task).get(layer)
         if own is None:
-            return self.computed(unit, *inputs)
+            return self.run_unit(unit, *inputs)
         output: Tensor = own(unit, *inputs)  # never compiled: torch would have to see through the exchange of buffers
         return output
 
@@ -203,7 +203,7 @@ class SuperModel(MultiHeadModel):
             older, newer = self._frozen_outputs(x, prefix[:-1], task, keep=False)
             return newer, self._unit_output(layer, index, task, older, newer)
 
-        outputs = self.kept(x, ("prefix", task, *prefix), compute, keep=keep)
+        outputs = self.cached_features(x, ("prefix", task, *prefix), compute, keep=keep)
         return outputs[0], outputs[-1]
 
     def task_module(self, task: int) -> nn.Module:

@@ -19,7 +19,7 @@ from seu_bench.utils import progress as bars
 def data(context: click.Context, data_root: Path | None, form: str) -> None:
     """Show data sets, or fetch one.
 
-    For each: whether it is whole, its size, and where it is looked for.
+    List the status, size and location of each.
     """
     if context.invoked_subcommand is not None:
         return

@@ -68,7 +68,7 @@ class RawDataset:
         return digest.hexdigest()
 
 
-Status: TypeAlias = Literal["embedded", "whole", "absent", "incomplete", "damaged"]
+Status: TypeAlias = Literal["embedded", "complete", "missing", "incomplete", "corrupt"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class DatasetState:
     Attributes:
         where: the folder or file that was looked in; ``None`` for embedded sets.
         bytes: size on disk of what is there.
-        detail: which file is missing or damaged, in words.
+        detail: which file is missing or corrupt, in words.
     """
 
     status: Status

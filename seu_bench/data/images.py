@@ -22,11 +22,11 @@ class SampleIds:
     numbers: Tensor
 
 
-def tag_batch(images: Tensor, slots: SampleIds) -> Tensor:
+def tag_batch(images: Tensor, ids: SampleIds) -> Tensor:
     """``images`` themselves, from now on known to :func:`sample_ids_of`: batches reach models as plain tensors, through
     strategies, creators and Avalanche alike, and this is how a model can tell which images they are."""
     if not images.is_inference():  # of those torch does not know whether they were changed
-        images._seu_bench_sample_ids = (slots, images._version)  # type: ignore[attr-defined]
+        images._seu_bench_sample_ids = (ids, images._version)  # type: ignore[attr-defined]
     return images
 
 
@@ -47,7 +47,7 @@ class TaskImages:
         task: 0-based position of the task in the stream.
         permutation: ``[C*H*W]`` int64, the order in which this task sees the pixels.
         channels: a store of one channel is repeated to so many.
-        slots: who these images are; batches of them are marked so.
+        sample_ids: who these images are; batches of them are tagged with it.
     """
 
     store: Tensor
@@ -56,7 +56,7 @@ class TaskImages:
     task: int
     channels: int
     permutation: Tensor | None = None
-    slots: SampleIds | None = None
+    sample_ids: SampleIds | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -80,8 +80,8 @@ class TaskImages:
             images = images.flatten(1).index_select(1, self.permutation).view_as(images)
         if images.shape[1] != self.channels:
             images = images.expand(-1, self.channels, -1, -1).contiguous()
-        if self.slots is not None:
-            tag_batch(images, SampleIds(self.slots.owner, self.slots.numbers[same.cpu()]))
+        if self.sample_ids is not None:
+            tag_batch(images, SampleIds(self.sample_ids.owner, self.sample_ids.numbers[same.cpu()]))
         return images, self.labels.index_select(0, positions)
 
     def part(self, start: int, stop: int) -> TaskImages:
@@ -99,10 +99,10 @@ class TaskImages:
         return self._some(positions)
 
     def _some(self, which: slice | Tensor) -> TaskImages:
-        slots = self.slots
-        if slots is not None:
-            slots = SampleIds(slots.owner, slots.numbers[which if isinstance(which, slice) else which.cpu()])
-        return replace(self, rows=self.rows[which], labels=self.labels[which], slots=slots)
+        ids = self.sample_ids
+        if ids is not None:
+            ids = SampleIds(ids.owner, ids.numbers[which if isinstance(which, slice) else which.cpu()])
+        return replace(self, rows=self.rows[which], labels=self.labels[which], sample_ids=ids)
 
     def to(self, device: torch.device) -> TaskImages:
         """The same on another device."""

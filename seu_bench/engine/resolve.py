@@ -85,7 +85,7 @@ class ResolvedRun:
             raise DataError(
                 f"data set {name!r} cannot be used: {type(error).__name__}: {error}",
                 where=f"package {self.packages[name]}" if name in self.packages else "the benchmark file",
-                remedy="see whether its files are whole with seu-bench data; otherwise tell the package's author",
+                remedy="check its files with seu-bench data; otherwise tell the package's author",
             ) from error
 
     def context(

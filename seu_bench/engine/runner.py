@@ -43,7 +43,7 @@ def execute(
         stop: whether and when to stop; ``None``: at the end.
 
     Raises:
-        DataError: a data set is absent or damaged; nothing is written.
+        DataError: a data set is missing or corrupt; nothing is written.
         ResultsError: the results folder cannot be written to, or another process makes this run.
         RunError: the strategy failed; the record says so.
         Interruption: the run was stopped; the record says so, and the same call goes on with it.

@@ -60,7 +60,7 @@ class FeatureCache:
     def number(self, images: TaskImages) -> TaskImages:
         """``images``, a split of the task, with marks by which the cache knows them and all parts of them."""
         split = _Split(self, len(self._splits))
-        split.images = replace(images, slots=SampleIds(split, torch.arange(len(images))))
+        split.images = replace(images, sample_ids=SampleIds(split, torch.arange(len(images))))
         self._splits.append(split)
         return split.images
 
@@ -77,16 +77,16 @@ class FeatureCache:
             compute: images -> tensors ``[N, ...]``. It may ask the cache for what it begins with.
             keep: whether a table is begun where there is none.
         """
-        slots = sample_ids_of(x)
+        ids = sample_ids_of(x)
         with torch.no_grad():
-            if slots is None or not isinstance(slots.owner, _Split) or slots.owner.cache is not self:
+            if ids is None or not isinstance(ids.owner, _Split) or ids.owner.cache is not self:
                 return compute(x)
             if not len(x) or torch.is_inference_mode_enabled():  # no rows; rows that autograd could never read again
                 return compute(x)
-            split = slots.owner
-            if not self._depth and slots.numbers is not self._newest:
+            split = ids.owner
+            if not self._depth and ids.numbers is not self._newest:
                 # Several functions may be asked for the same images: these go by once.
-                self._newest = slots.numbers
+                self._newest = ids.numbers
                 self._asked += len(x)
             table = self._tables.get((split.index, key))
             if table is not None and table.rows < len(split.images) and self._is_idle(table):
@@ -95,9 +95,9 @@ class FeatureCache:
             if table is None and keep and any(tier.limit for tier in self.tiers):
                 table = self._open(split, key, compute)
             if table is None or not table.rows:
-                return self._computed(split, compute, x, slots.numbers)
+                return self._computed(split, compute, x, ids.numbers)
             table.asked = self._asked
-            return self._looked_up(split, table, x, slots.numbers, compute)
+            return self._looked_up(split, table, x, ids.numbers, compute)
 
     def _looked_up(self, split: _Split, table: Table, x: Tensor, numbers: Tensor, compute: Compute) -> Values:
         if table.rows == len(split.images):

@@ -76,14 +76,14 @@ class MultiHeadModel(MultiTaskModule):
         """What of it is trained when ``task`` is learned; all of it by default."""
         return self.task_module(task)
 
-    def computed(self, unit: nn.Module, *inputs: Tensor) -> Tensor:
+    def run_unit(self, unit: nn.Module, *inputs: Tensor) -> Tensor:
         """``unit(*inputs)``, by a compiled unit if there is one."""
         output: Tensor = unit(*inputs) if self.compiled is None else self.compiled(unit, *inputs)
         return output
 
     # ------------------------------------------------------------------ for models with frozen layers
 
-    def kept(
+    def cached_features(
         self, x: Tensor, key: Hashable, compute: Callable[[Tensor], tuple[Tensor, ...]], *, keep: bool = True
     ) -> tuple[Tensor, ...]:
         """``compute(x)`` without gradients, read back where it was computed before; see

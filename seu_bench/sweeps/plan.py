@@ -281,7 +281,7 @@ def _fault_of_data(name: str, state: Any, root: Path | None, cell: PlannedCell) 
         found = state(root)
     except Exception as error:  # of a stranger's source: the run says more
         return f"  - {name} ({cell.label}): {type(error).__name__}: {error}"
-    if found.status in ("embedded", "whole"):
+    if found.status in ("embedded", "complete"):
         return None
     where = f" in {found.where}" if found.where else ""
     detail = f": {found.detail}" if found.detail else ""

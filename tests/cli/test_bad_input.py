@@ -168,7 +168,7 @@ def test_folder_as_benchmark(command: Command, tmp_path: Path) -> None:
 def test_absent_data(command: Command, tmp_path: Path, name: str) -> None:
     """The message has the folder that was looked in and the command that fetches the data set."""
     root = tmp_path / "root"
-    said = ("is not there", f"where: {root}", "seu-bench data fetch ", f"--data-root {root}")
+    said = ("is missing", f"where: {root}", "seu-bench data fetch ", f"--data-root {root}")
     results = tmp_path / "deep" / "results"
     refused(command, "run", "--benchmark", name, "--data-root", root, "--results", results, said=said)
     assert list(tmp_path.iterdir()) == []

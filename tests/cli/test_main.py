@@ -154,7 +154,7 @@ def test_data_for_a_reader_and_a_program(command: Command, tmp_path: Path) -> No
     rows = {row["name"]: row for row in json.loads(command("data", "--data-root", root, "--format", "json").out)}
     assert list(rows) == list(Registry().datasets)
     assert (rows["digits"]["status"], rows["digits"]["where"]) == ("embedded", None)
-    assert {row["status"] for name, row in rows.items() if name != "digits"} == {"absent"}
+    assert {row["status"] for name, row in rows.items() if name != "digits"} == {"missing"}
     assert all(row["where"].startswith(str(root)) for name, row in rows.items() if name != "digits")
     text = command("data", "--data-root", root).out
     for name, row in rows.items():
@@ -168,9 +168,9 @@ def test_data_sees_what_is_there(command: Command, tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"12345")
     rows = {row["name"]: row for row in json.loads(command("data", "--data-root", tmp_path, "--format", "json").out)}
-    assert rows["mnist"]["status"] in {"incomplete", "damaged"}
+    assert rows["mnist"]["status"] in {"incomplete", "corrupt"}
     assert rows["mnist"]["detail"]
-    assert rows["kmnist"]["status"] == "absent"
+    assert rows["kmnist"]["status"] == "missing"
 
 
 def test_fetching_what_is_there(command: Command, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ from seu_bench import hookimpl
 class Mine:
     summary = "writes down where it was fetched to"
     def state(self, root):
-        return DatasetState("whole" if (root / "mine").exists() else "absent", root)
+        return DatasetState("complete" if (root / "mine").exists() else "missing", root)
     def fetch(self, root):
         (root / "mine").write_text("fetched")
 
@@ -204,7 +204,7 @@ def test_fetching_into_the_data_root(command: Command, install: Any, tmp_path: P
     install("a-stranger", {"mine": "mine"}, {"mine": SOURCE})
     where = ["--data-root", tmp_path]
     answer = command("data", *(where if first else []), "fetch", "mine", *([] if first else where))
-    assert (answer.status, answer.out) == (0, f"mine: whole, {tmp_path}\n")
+    assert (answer.status, answer.out) == (0, f"mine: complete, {tmp_path}\n")
     assert (tmp_path / "mine").read_text() == "fetched"
 
 

@@ -60,7 +60,7 @@ def test_folder_that_is_split_here(tmp_path: Path) -> None:
     assert sorted(grey) == [*range(10), *range(50, 55), 100, 101]  # every image once, under its own class
     assert all(data.train.images[:, 0, 0, 0] // 50 == data.train.labels)
     assert data.checksum() == source.load(None).checksum()
-    assert source.state(None).status == "whole"
+    assert source.state(None).status == "complete"
 
 
 def test_folder_with_train_and_test(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_folder_takes_all_kinds_of_images(tmp_path: Path) -> None:
 
 def test_folder_absent_and_a_file(tmp_path: Path) -> None:
     source = definition_source(folder(tmp_path / "none"), "mine")
-    assert source.state(None).status == "absent"
-    with pytest.raises(DataMissingError, match=r"'mine' is not there(.|\n)*none(.|\n)*'path'"):
+    assert source.state(None).status == "missing"
+    with pytest.raises(DataMissingError, match=r"'mine' is missing(.|\n)*none(.|\n)*'path'"):
         source.load(None)
     with pytest.raises(DataMissingError):
         checksum_of_definition(folder(tmp_path / "none"))
@@ -133,7 +133,7 @@ def test_folder_layout_faults(layout: Callable[[Path], None], said: str, tmp_pat
     layout(tmp_path)
     source = definition_source(folder(tmp_path), "mine")
     state = source.state(None)
-    assert state.status == "damaged" and state.detail
+    assert state.status == "corrupt" and state.detail
     with pytest.raises(DataError, match=said) as caught:
         source.load(None)
     assert "'mine'" in caught.value.what and caught.value.remedy
@@ -238,7 +238,7 @@ FAULTS: list[tuple[Arrays, str]] = [
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 def test_npz_faults(arrays: Arrays, said: str, tmp_path: Path) -> None:
     source = definition_source(npz(tmp_path / "x.npz", **arrays), "mine")
-    assert source.state(None).status == "damaged"
+    assert source.state(None).status == "corrupt"
     with pytest.raises(DataCorruptError, match=said) as caught:
         source.load(None)
     assert caught.value.where == str(tmp_path / "x.npz")
@@ -248,8 +248,8 @@ def test_npz_faults(arrays: Arrays, said: str, tmp_path: Path) -> None:
 def test_npz_that_is_none(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     source = definition_source(NpzDefinition.model_validate({"kind": "npz", "path": path}), "mine")
-    assert source.state(None).status == "absent"
-    with pytest.raises(DataMissingError, match="'mine' is not there"):
+    assert source.state(None).status == "missing"
+    with pytest.raises(DataMissingError, match="'mine' is missing"):
         source.load(None)
     path.write_bytes(b"no archive at all")
     with pytest.raises(DataCorruptError):
@@ -296,7 +296,7 @@ def test_class_with_train_argument(tmp_path: Path) -> None:
     train, test = random_split(40, (1, 28, 28), 10), random_split(20, (1, 28, 28), 10, seed=1)
     write_mnist_like(tmp_path, "MNIST", train, test)
     source = definition_source(by_class("MNIST"), "mine")
-    assert source.state(tmp_path).status == "whole"
+    assert source.state(tmp_path).status == "complete"
     data = source.load(tmp_path)
     np.testing.assert_array_equal(data.train.images, train.images)
     np.testing.assert_array_equal(data.test.labels, test.labels)
@@ -333,7 +333,7 @@ def test_class_with_split_argument(tmp_path: Path) -> None:
 
 def test_class_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = definition_source(by_class("MNIST"), "mine")
-    assert source.state(tmp_path).status == "absent"
+    assert source.state(tmp_path).status == "missing"
     with pytest.raises(DataMissingError) as caught:
         source.load(tmp_path)
     assert caught.value.where == str(tmp_path)

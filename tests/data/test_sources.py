@@ -85,7 +85,7 @@ def test_official_sizes() -> None:
 @pytest.mark.parametrize("name", OFFICIAL)
 def test_absent(name: str, tmp_path: Path) -> None:
     state = DATASETS[name].state(tmp_path)
-    assert (state.status, state.where, state.bytes) == ("absent", tmp_path, None)
+    assert (state.status, state.where, state.bytes) == ("missing", tmp_path, None)
     with pytest.raises(DataMissingError) as caught:
         DATASETS[name].load(tmp_path)
     assert repr(name) in caught.value.what
@@ -127,10 +127,10 @@ def test_mnist_like(class_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_mnist_like(tmp_path, class_name, train, test)
     small = source(class_name, GREY, 40, 20)
     if class_name != "KMNIST":
-        assert small.state(tmp_path).status == "damaged"  # not the official files
+        assert small.state(tmp_path).status == "corrupt"  # not the official files
         monkeypatch.setattr(official, "RAW_MD5", {})
     state = small.state(tmp_path)
-    assert (state.status, state.bytes) == ("whole", 60 * 785 + 2 * 16 + 2 * 8)
+    assert (state.status, state.bytes) == ("complete", 60 * 785 + 2 * 16 + 2 * 8)
     same(small.load(tmp_path), train, test)
 
 
@@ -202,7 +202,7 @@ def test_damaged_idx(fault: str, said: str, tmp_path: Path) -> None:
         write_idx(images, train.images[:kept, 0])
         write_idx(labels, train.labels[:kept])
     small = source("KMNIST", GREY, 40, 20)
-    assert small.state(tmp_path).status == "damaged"
+    assert small.state(tmp_path).status == "corrupt"
     with pytest.raises(DataCorruptError, match=said):
         small.load(tmp_path)
 
@@ -225,7 +225,7 @@ def test_svhn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     train, test = random_split(30, COLOUR, 10), random_split(20, COLOUR, 10, seed=1)
     sums = write_svhn(tmp_path, train, test)
-    assert DATASETS["svhn"].state(tmp_path).status == "damaged"
+    assert DATASETS["svhn"].state(tmp_path).status == "corrupt"
     monkeypatch.setattr(SVHN, "split_list", {n: ["", f"{n}_32x32.mat", md5] for n, md5 in sums.items()})
     same(DATASETS["svhn"].load(tmp_path), train, test)
 
@@ -332,9 +332,9 @@ def test_fetch_downloads_and_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_real_files(name: str, mean: tuple[float, ...]) -> None:
     real = DATASETS[name]
     state = real.state(None)
-    if state.status == "absent":
+    if state.status == "missing":
         pytest.skip(f"{name} is not below SEU_BENCH_DATA")
-    assert state.status == "whole", state.detail
+    assert state.status == "complete", state.detail
     data = real.load(None)
     assert data.info == real.info(None)
     assert data.train.images.mean(axis=(0, 2, 3)) / 255 == pytest.approx(mean, abs=1e-4)

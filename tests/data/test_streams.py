@@ -172,7 +172,7 @@ def test_limits() -> None:
             assert positions(part.train) == positions(whole.train)[:7]
             assert positions(part.valid) == positions(whole.valid)[:3]
             assert set(positions(part.test)) < set(positions(whole.test))
-            assert (sizes.train, sizes.valid, sizes.test) == (7, 3, 5)
+            assert (sizes.num_train, sizes.num_valid, sizes.num_test) == (7, 3, 5)
         infos = {"tiny": data.info}
         assert limited.plan == plan_stream(spec, infos, limits, seed)
         tests.append([positions(task.test) for task in limited.tasks])

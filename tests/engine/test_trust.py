@@ -134,7 +134,7 @@ class TestOfficialData:
             (tmp_path / name).write_bytes(pickle.dumps(_Bomb(tmp_path / "exploded")))
         pickle.loads((tmp_path / names[0]).read_bytes())
         (tmp_path / "exploded").unlink()  # it works
-        assert known.state(tmp_path).status == "damaged"
+        assert known.state(tmp_path).status == "corrupt"
         with pytest.raises(DataCorruptError, match="is not the official file"):
             known.load(tmp_path)
         assert not (tmp_path / "exploded").exists()

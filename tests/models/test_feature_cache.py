@@ -85,15 +85,15 @@ def equal(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
 
 def test_streams_are_as_meant() -> None:
     """Ninety images: the last batch of eight is short."""
-    assert (len(TRAIN), len(TEST), TRAIN.slots, TEST.slots) == (90, 36, None, None)
+    assert (len(TRAIN), len(TEST), TRAIN.sample_ids, TEST.sample_ids) == (90, 36, None, None)
 
 
 # --- marks ----------------------------------------------------------------------------------------------------------
 
 
 def numbers_of(x: Tensor) -> list[int] | None:
-    slots = sample_ids_of(x)
-    return None if slots is None else slots.numbers.tolist()
+    ids = sample_ids_of(x)
+    return None if ids is None else ids.numbers.tolist()
 
 
 def test_marks_of_batches() -> None:
@@ -169,7 +169,7 @@ def test_a_change_loses_the_mark(change: Callable[[Tensor], Tensor]) -> None:
 def test_no_marks() -> None:
     """Images that nobody numbered have none; numbering leaves the images it is given as they are."""
     numbered = cache().number(TRAIN)
-    assert TRAIN.slots is None and numbered.slots is not None
+    assert TRAIN.sample_ids is None and numbered.sample_ids is not None
     for images in (TRAIN, TEST, TRAIN.part(0, 3)):
         assert sample_ids_of(all_of(images)) is None
 
@@ -507,7 +507,7 @@ class Layers(MultiHeadModel):
             y: Tensor = self.layers[depth - 1](before)[0]
             return (y,)
 
-        return self.kept(x, ("depth", depth), compute, keep=keep)[0]
+        return self.cached_features(x, ("depth", depth), compute, keep=keep)[0]
 
     @property
     def seen(self) -> list[int]:

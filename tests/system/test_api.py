@@ -64,7 +64,7 @@ def test_errors(tiny: Path, tmp_path: Path) -> None:
     for limit in (3, True, 8.0):
         with pytest.raises(OptionError, match="the limit is"):
             seu_bench.run("tiny", limit=limit, results=results)  # type: ignore[arg-type]
-    with pytest.raises(DataMissingError, match="'mnist' is not there"):
+    with pytest.raises(DataMissingError, match="'mnist' is missing"):
         seu_bench.run("tiny", "pmnist", protocol="smoke", data_root=tmp_path / "none", results=results)
     assert not results.exists()
     with pytest.raises(RunError, match="ZeroDivisionError") as error:

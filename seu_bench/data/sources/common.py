@@ -1,4 +1,4 @@
-"""What every source of data shares: the data root, what to say when data is absent, how a test set is held out."""
+"""What every source of data shares: the data root, what to say when data is missing, how a test set is held out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def default_data_root(option: Path | None) -> Path:
     return Path(named).expanduser() if named else Path.home() / ".cache" / "seu-bench" / "data"
 
 
-def absent_error(name: str, root: Path, detail: str = "") -> DataMissingError:
+def missing_error(name: str, root: Path, detail: str = "") -> DataMissingError:
     """The error of a data set that can be fetched.
 
     Args:
@@ -39,17 +39,17 @@ def absent_error(name: str, root: Path, detail: str = "") -> DataMissingError:
         detail: which files are missing, in words.
     """
     return DataMissingError(
-        f"data set {name!r} is not there" + (f": {detail}" if detail else ""),
+        f"data set {name!r} is " + (f"incomplete, {detail}" if detail else "missing"),
         where=str(root),
         remedy=f"seu-bench data fetch {name} --data-root {root}"
         f" (or point --data-root or {DATA_ROOT_VARIABLE} at the folder that holds it)",
     )
 
 
-def file_absent_error(name: str, path: Path) -> DataMissingError:
+def file_missing_error(name: str, path: Path) -> DataMissingError:
     """The error of a user's own data set whose ``path`` does not exist."""
     return DataMissingError(
-        f"data set {name!r} is not there",
+        f"data set {name!r} is missing",
         where=str(path),
         remedy="correct its 'path' in the benchmark file (relative paths start from that file), or put the data there",
     )
@@ -160,7 +160,7 @@ def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images
 
     Raises:
         ValueError: pixels of 32 bits, whose range nobody knows.
-        OSError, SyntaxError: the image's file is damaged.
+        OSError, SyntaxError: the image's file is corrupt.
     """
     from PIL import Image
 
@@ -232,17 +232,17 @@ class OwnFiles(ABC):
 
     @abstractmethod
     def info(self, root: Path | None) -> DatasetInfo:
-        """Shape and sizes; a :class:`DataError` where the files are absent or unfit."""
+        """Shape and sizes; a :class:`DataError` where the files are missing or unfit."""
 
     def state(self, root: Path | None) -> DatasetState:
         """Whether the set can be used, as far as :meth:`info` can tell; ``root`` plays no part."""
         if not self.path.exists():
-            return DatasetState("absent", self.path)
+            return DatasetState("missing", self.path)
         try:
             self.info(root)
         except DataError as error:
-            return DatasetState("damaged", self.path, bytes_below(self.path), error.what)
-        return DatasetState("whole", self.path, bytes_below(self.path))
+            return DatasetState("corrupt", self.path, bytes_below(self.path), error.what)
+        return DatasetState("complete", self.path, bytes_below(self.path))
 
     def fetch(self, root: Path) -> None:
         """Your own files cannot be fetched.

@@ -11,7 +11,7 @@ import numpy as np
 
 from seu_bench.config.benchmark import FolderDefinition
 from seu_bench.data.dataset import DatasetInfo, Images, Labels, RawDataset, RawSplit
-from seu_bench.data.sources.common import OwnFiles, as_pixels, as_size, counted, file_absent_error, hold_out, one_line
+from seu_bench.data.sources.common import OwnFiles, as_pixels, as_size, counted, file_missing_error, hold_out, one_line
 from seu_bench.errors import DataCorruptError, DataError
 from seu_bench.utils.progress import tracked
 
@@ -63,7 +63,7 @@ class FolderSource(OwnFiles):
             DataMissingError: the folder does not exist.
         """
         if not self.path.is_dir():
-            raise file_absent_error(self.name, self.path)
+            raise file_missing_error(self.name, self.path)
         digest = hashlib.sha256()
         for file in _files_below(self.path):
             digest.update(f"{file.relative_to(self.path).as_posix()}\0{file.stat().st_size}\n".encode())
@@ -73,7 +73,7 @@ class FolderSource(OwnFiles):
         if not self.path.is_dir():
             if self.path.exists():
                 self._refuse("is a file, not a folder of class folders", "name the folder, or use kind = 'npz'")
-            raise file_absent_error(self.name, self.path)
+            raise file_missing_error(self.name, self.path)
         train_folder, test_folder = self.path / "train", self.path / "test"
         if not (train_folder.is_dir() and test_folder.is_dir()):
             files, labels, classes = _labelled(self._class_files(self.path))

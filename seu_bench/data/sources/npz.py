@@ -18,7 +18,7 @@ from seu_bench.data.sources.common import (
     OwnFiles,
     channels_first,
     described,
-    file_absent_error,
+    file_missing_error,
     one_line,
     split_by_fraction,
 )
@@ -71,7 +71,7 @@ class NpzSource(OwnFiles):
                 faults += [f"y_test has labels that y_train has not: {unknown}"] if unknown else []
             if train and test and not faults:
                 return described(self.name, train, test)
-        self._damaged("; ".join(faults))
+        self._corrupt("; ".join(faults))
 
     def checksum(self) -> str:
         """SHA-256 of the file.
@@ -80,20 +80,20 @@ class NpzSource(OwnFiles):
             DataMissingError: the file does not exist.
         """
         if not self.path.is_file():
-            raise file_absent_error(self.name, self.path)
+            raise file_missing_error(self.name, self.path)
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """The four arrays, or the two: whichever the file has, complete."""
         if not self.path.is_file():
-            raise file_absent_error(self.name, self.path)
+            raise file_missing_error(self.name, self.path)
         try:
             # Opened here and not by NumPy, which leaves the file open where it is no archive.
             with self.path.open("rb") as opened:
                 loaded = np.load(opened, allow_pickle=False)
                 if isinstance(loaded, np.ndarray):
-                    self._damaged("it holds a single array; save it with numpy.savez(path, images=..., labels=...)")
+                    self._corrupt("it holds a single array; save it with numpy.savez(path, images=..., labels=...)")
                 with loaded as file:
                     names = self._names(file.files)
                     return {name: file[name] for name in names}
@@ -101,20 +101,20 @@ class NpzSource(OwnFiles):
             raise
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
             # Arrays of Python objects end here, too: reading them would run code of the file.
-            self._damaged(one_line(error), error)
+            self._corrupt(one_line(error), error)
 
     def _names(self, found: Sequence[str]) -> tuple[str, ...]:
         """Which arrays to read of those that the file has."""
         begun = [names for names in (_WHOLE, _SPLIT) if set(names) & set(found)]
         if len(begun) != 1:
             given = ", ".join(found) or "nothing"
-            self._damaged(f"it has {given}; give either {', '.join(_WHOLE)} or {', '.join(_SPLIT)}")
+            self._corrupt(f"it has {given}; give either {', '.join(_WHOLE)} or {', '.join(_SPLIT)}")
         missing = [name for name in begun[0] if name not in found]
         if missing:
-            self._damaged(f"{', '.join(missing)} missing; it has {', '.join(found)}")
+            self._corrupt(f"{', '.join(missing)} missing; it has {', '.join(found)}")
         return begun[0]
 
-    def _damaged(self, detail: str, cause: BaseException | None = None) -> NoReturn:
+    def _corrupt(self, detail: str, cause: BaseException | None = None) -> NoReturn:
         raise DataCorruptError(
             f"data set {self.name!r} is not usable: {detail}",
             where=str(self.path),

@@ -19,7 +19,7 @@ import numpy as np
 
 from seu_bench.data.dataset import DatasetInfo, DatasetState, Images, Labels, RawDataset, RawSplit, Status
 from seu_bench.data.sources import idx
-from seu_bench.data.sources.common import absent_error, counted, default_data_root, download_bars, one_line
+from seu_bench.data.sources.common import counted, default_data_root, download_bars, missing_error, one_line
 from seu_bench.errors import DataCorruptError, DataError
 from seu_bench.utils.progress import tracked
 
@@ -86,16 +86,16 @@ class TorchvisionSource:
         there = [path for path in paths if path.is_file()]
         size = sum(path.stat().st_size for path in there)
         missing = [name for name in files if not (folder / name).is_file()]
-        status: Status = "whole"
+        status: Status = "complete"
         detail = ""
         if missing:
-            status = "incomplete" if there else "absent"
+            status = "incomplete" if there else "missing"
             detail = f"missing: {', '.join(missing)}" if there else ""
         else:
             try:
                 self._check(folder)
             except (OSError, ValueError) as error:
-                status, detail = "damaged", one_line(error)
+                status, detail = "corrupt", one_line(error)
         return DatasetState(status, folder, size or None, detail)
 
     def load(self, root: Path | None) -> RawDataset:
@@ -107,26 +107,26 @@ class TorchvisionSource:
         """
         state = self.state(root)
         folder = default_data_root(root)
-        if state.status in ("absent", "incomplete"):
-            raise absent_error(self.known.name, folder, state.detail)
-        if state.status == "damaged":
-            raise self._damaged(folder, state.detail)
+        if state.status in ("missing", "incomplete"):
+            raise missing_error(self.known.name, folder, state.detail)
+        if state.status == "corrupt":
+            raise self._corrupt(folder, state.detail)
         try:
             train, test = (self._split(folder, training) for training in (True, False))
         except (OSError, RuntimeError, ValueError, KeyError, EOFError) as error:
-            raise self._damaged(folder, one_line(error)) from error
+            raise self._corrupt(folder, one_line(error)) from error
         info = counted(self.known, train.labels, test.labels)
         return RawDataset(info, train, test)
 
     def fetch(self, root: Path) -> None:
-        """Download the set below ``root`` where it is not whole yet, and check it.
+        """Download the set below ``root`` where it is not complete yet, and check it.
 
         Raises:
             DataError: it cannot be downloaded.
             DataCorruptError: what is there afterwards is not the official set.
         """
         folder = default_data_root(root)
-        if self.state(folder).status == "whole":
+        if self.state(folder).status == "complete":
             return
         timeout = socket.getdefaulttimeout()
         socket.setdefaulttimeout(DOWNLOAD_TIMEOUT)  # torchvision sets none and would wait for ever
@@ -146,12 +146,12 @@ class TorchvisionSource:
         finally:
             socket.setdefaulttimeout(timeout)
         state = self.state(folder)
-        if state.status != "whole":
-            raise self._damaged(folder, state.detail)
+        if state.status != "complete":
+            raise self._corrupt(folder, state.detail)
 
-    def _damaged(self, folder: Path, detail: str) -> DataCorruptError:
+    def _corrupt(self, folder: Path, detail: str) -> DataCorruptError:
         return DataCorruptError(
-            f"data set {self.known.name!r} is damaged: {detail}",
+            f"data set {self.known.name!r} is corrupt: {detail}",
             where=str(folder),
             remedy="delete the file that is named above, then: "
             f"seu-bench data fetch {self.known.name} --data-root {folder}",

@@ -68,8 +68,8 @@ class TorchvisionClassSource:
         try:
             self._construct(folder, download=False)
         except DataMissingError as error:
-            return DatasetState("absent", folder, None, error.what)
-        return DatasetState("whole", folder)
+            return DatasetState("missing", folder, None, error.what)
+        return DatasetState("complete", folder)
 
     def load(self, root: Path | None) -> RawDataset:
         """Read the set into memory: its array where it has a fitting one, otherwise image by image.
@@ -196,7 +196,7 @@ class TorchvisionClassSource:
                 ) from error
             except (RuntimeError, OSError, EOFError) as error:
                 raise DataMissingError(
-                    f"data set {self.name!r} is not there: {one_line(error)}",
+                    f"data set {self.name!r} is missing: {one_line(error)}",
                     where=str(folder),
                     remedy=self._download_command(folder)
                     if "download" in known
