@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seu_bench.config.run import PATIENCE, Execution, Precision, Request
+from seu_bench.config.run import Execution, Precision, Request
 from seu_bench.engine.loggers import add_loggers
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
@@ -34,7 +34,6 @@ def run(
     limit: int | None = None,
     synthetic: bool = False,
     restart: bool = False,
-    patience: float = PATIENCE,
     checkpoint_every: float | None = None,
     max_seconds: float | None = None,
     keep_weights: bool = True,
@@ -81,7 +80,6 @@ def run(
         data_root=Path(data_root) if data_root is not None else None,
         device=device,
         restart=restart,
-        patience=patience,
         checkpoint_every=checkpoint_every,
         keep_weights=keep_weights,
         feature_cache=feature_cache,

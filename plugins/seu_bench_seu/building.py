@@ -46,13 +46,11 @@ def build_seu(context: StrategyContext) -> Seu:
         creation_schedule = creation_schedule.model_copy(update=decay)
 
     def search(task: SearchTask) -> Stage[Genotype]:
-        return guarded_stage(searcher, task, task.space.fault, context.patience)
+        return guarded_stage(searcher, task, task.space.fault)
 
     def create(task: CreationTask) -> Stage[tuple[int, ...]]:
         before = model.frozen_state()
-        return guarded_stage(
-            creator, task, lambda path: model.path_fault(path) or model.frozen_fault(before), context.patience
-        )
+        return guarded_stage(creator, task, lambda path: model.path_fault(path) or model.frozen_fault(before))
 
     with RandomState(derive_seed(context.seed, "model")).active():
         model = make_super_model(context)

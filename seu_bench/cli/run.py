@@ -26,13 +26,6 @@ from seu_bench.cli.options import (
 @device_option
 @click.option("--restart", is_flag=True, help="Begin anew, even if the run is finished or could be gone on with.")
 @click.option(
-    "--patience",
-    type=click.FloatRange(min=0, min_open=True),
-    default=1800,
-    show_default=True,
-    help="Seconds that a searcher or a creator may compute without an image or an epoch before it counts as stuck.",
-)
-@click.option(
     "--checkpoint-every",
     type=click.FloatRange(min=0),
     default=None,
@@ -60,7 +53,6 @@ def run(
     data_root: Path | None,
     device: str,
     restart: bool,
-    patience: float,
     checkpoint_every: float | None,
     max_seconds: float | None,
     feature_cache: int | None,
@@ -94,9 +86,7 @@ def run(
     from seu_bench.results.leaderboard import make_leaderboards
 
     registry.manager.register(ProgressDisplay(shorter=resolved.shorter), name="progress")
-    execution = Execution(
-        results, data_root, device, restart, patience, checkpoint_every, keep_weights, feature_cache, compile
-    )
+    execution = Execution(results, data_root, device, restart, checkpoint_every, keep_weights, feature_cache, compile)
     with stop.on_signals():
         outcome = execute(registry, resolved, execution, stop=stop)
     console = wide_console()

@@ -20,9 +20,6 @@ from seu_bench.config.protocol import (
 )
 from seu_bench.errors import OptionError
 
-#: Seconds without an image or an epoch after which a plugin's stage counts as stuck, unless a run says otherwise.
-PATIENCE = 1800.0
-
 #: What learning computes in: float32; float32 with outputs of frozen layers kept in bfloat16; bfloat16 by autocast.
 Precision: TypeAlias = Literal["float32", "bf16-features", "bf16"]
 
@@ -52,7 +49,6 @@ class Execution:
         data_root: folder of data sets; ``None``: the default one.
         device: ``auto``, ``cpu``, ``cuda``, ...
         restart: begin anew, even if the run is finished or could be gone on with.
-        patience: seconds that a searcher or a creator may compute without an image or an epoch.
         checkpoint_every: seconds between two checkpoints at least, 0: after every epoch; ``None``: as often as takes
             no more than 2 % of the time.
         keep_weights: whether a finished run keeps its model.
@@ -64,7 +60,6 @@ class Execution:
     data_root: Path | None = None
     device: str = "auto"
     restart: bool = False
-    patience: float = PATIENCE
     checkpoint_every: float | None = None
     keep_weights: bool = True
     feature_cache: int | None = None

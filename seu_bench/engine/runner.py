@@ -201,7 +201,6 @@ class _Run:
             self.device,
             watch=recorder.watch,
             evaluator=evaluator,
-            patience=self.execution.patience,
             feature_cache=self.execution.feature_cache,
             compile=self.execution.compile,
         )

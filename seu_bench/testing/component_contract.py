@@ -96,13 +96,13 @@ class _ComponentContract(OneThread):
         if trial.exact_passes:
             require(
                 stage.image_passes == announced,
-                f"{stage.image_passes} images were passed forward and passes() said {announced}: call self.passed(n) "
+                f"{stage.image_passes} images were passed forward and estimate_passes() said {announced}: call self.passed(n) "
                 "for every batch. Where the number cannot be known before, set exact_passes = False",
             )
         else:
             require(
                 stage.image_passes <= announced,
-                f"{stage.image_passes} images were passed forward and passes() said {announced} at most",
+                f"{stage.image_passes} images were passed forward and estimate_passes() said {announced} at most",
             )
 
     def test_resumes(self, trial: ComponentTrial, asked: Any) -> None:

@@ -30,8 +30,6 @@ from seu_bench.training.stage import EpochlessStage, Stage
 
 Found = TypeVar("Found")
 
-#: Seconds without an image or an epoch after which a stage on these few images is stuck.
-PATIENCE = 60.0
 SEARCH = SearchSchedule(epochs=2, batch_size=8, cells=3, channels=2)
 CREATION = CreationSchedule(epochs=3, batch_size=8, old_unit_epochs=1)
 CPU = torch.device("cpu")
@@ -70,7 +68,7 @@ class ComponentTrial:
 
     def stage(self, task: Any, fault: Callable[[object], str | None]) -> GuardedStage[Any]:
         """The stage for a task."""
-        return guarded_stage(self.component, task, fault, PATIENCE)
+        return guarded_stage(self.component, task, fault)
 
     def record(self, benchmark: str, results: Path) -> Record:
         """The record of a brief run of SEU with this component."""

@@ -46,7 +46,7 @@ def component_passes(component: Component, schedule: Schedule, train_images: int
         return operator.index(train), operator.index(evaluate)
     except Exception as error:
         raise PluginError(
-            f"{component} failed in passes(): {type(error).__name__}: {error}",
+            f"{component} failed in estimate_passes(): {type(error).__name__}: {error}",
             remedy=f"choose another {component.kind}, or report it to the author of {component.package}",
         ) from error
 

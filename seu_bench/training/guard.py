@@ -1,42 +1,37 @@
-"""What a searcher or a creator does wrong is told with its name, and before it does harm.
+"""Guard around the stages of searchers and creators: failures name the plugin, and come before any harm.
 
-A strategy does not run the stage of a plugin as it is, but a :class:`GuardedStage` around it: errors name plugin,
-package, stage and task; a budget that was announced is kept; what comes out is checked before anybody uses it.
+A strategy runs the stage of a plugin inside a :class:`GuardedStage`: errors name plugin, package, stage and task; the
+announced budget of images and epochs is enforced; results are checked before anybody uses them. Budgets are counted,
+never timed: a stage that loops without counting images is seen by the progress of the run, which stands still.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import signal
-import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from seu_bench.config.run import PATIENCE
 from seu_bench.errors import RunError, SeuBenchError
 from seu_bench.training.costing import component_passes
 from seu_bench.training.interfaces import Component, CreationTask, SearchTask
 from seu_bench.training.stage import EpochReport, Result, Stage, StageProgress
 
-#: Seconds until the clock rings again where nobody could hear it.
-_AT_ONCE = 0.01
-
 
 class GuardedStage(Stage[Result]):
-    """A plugin's stage, watched over. It is driven epoch by epoch; its own ``run`` is not called.
+    """A plugin's stage under supervision. It is driven epoch by epoch; its own ``run`` is not called.
 
     Args:
-        owner: whose stage it is.
+        owner: component that the stage belongs to.
         make: makes the plugin's stage.
-        stage, task: what it is for, as messages name it.
-        passes: images that the owner's factory said it would pass forward, at most.
-        fault: why a result cannot be used; ``None``: it can.
-        patience: seconds that may go by without an image or an epoch.
+        stage: name of the stage in messages and records.
+        task: 0-based index of the task.
+        passes: maximal number of images passed forward, as the owner's factory announced.
+        fault: returns why a result cannot be used, or ``None`` if it can.
 
     Raises:
-        RunError: the stage cannot be made, or is none.
+        RunError: the stage cannot be made, or is no :class:`~seu_bench.training.stage.Stage`.
     """
 
     def __init__(
@@ -48,15 +43,12 @@ class GuardedStage(Stage[Result]):
         task: int,
         passes: int,
         fault: Callable[[object], str | None],
-        patience: float = PATIENCE,
     ) -> None:
         self._owner = owner
         self._place = f"in stage {stage!r} of task {task}"
         self._passes = passes
         self._fault = fault
-        self._clock = _Clock(patience)
         self._watcher_error: BaseException | None = None
-        self._seen = 0
         with self._guarded():
             self.inner = make()
             if not isinstance(self.inner, Stage):
@@ -76,7 +68,7 @@ class GuardedStage(Stage[Result]):
         """
         inner = self.inner
         with self._guarded():
-            inner._watch = self._watched
+            self._supervise()
             inner.advance()
             self.epoch += 1
             self._copy_progress()
@@ -94,7 +86,7 @@ class GuardedStage(Stage[Result]):
             RunError: it cannot be used.
         """
         with self._guarded():
-            self.inner._watch = self._watched
+            self._supervise()
             found = self.inner.result()
             self._copy_progress()
             self._check_passes(self.image_passes)
@@ -122,42 +114,31 @@ class GuardedStage(Stage[Result]):
         self.cpu_seconds = self.inner.cpu_seconds
         self.report = self.inner.report
 
+    def _supervise(self) -> None:
+        """Count the plugin's images against its budget, and pass its progress on."""
+        self.inner._watch = None if self._watch is None else self._watched
+        self.inner._on_passed = self._check_passes
+
     def _watched(self, progress: StageProgress) -> None:
         """Called from within the plugin's epoch."""
-        self._check_passes(progress.image_passes)
-        if progress.image_passes > self._seen:
-            self._seen = progress.image_passes
-            self._clock.wind()
         if self._watch is not None:
             try:
-                self._watch(
-                    StageProgress(
-                        self.name,
-                        self.task,
-                        self.epoch,
-                        self.epochs,
-                        progress.report,
-                        progress.image_passes,
-                        progress.seconds,
-                    )
-                )
+                self._watch(replace(progress, stage=self.name, task=self.task, epoch=self.epoch, epochs=self.epochs))
             except BaseException as error:
-                if not isinstance(error, _StuckError):
-                    self._watcher_error = error  # not this plugin's fault
+                self._watcher_error = error  # not this plugin's fault
                 raise
 
     def _check_passes(self, passed: int) -> None:
         if passed > self._passes:
             raise RunError(
                 f"it passed {passed} images forward, and had announced {self._passes} at most",
-                remedy="its factory's passes() must give what the stage takes; a loop that does not end takes more",
+                remedy="its factory's estimate_passes() must announce all images that the stage passes",
             )
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
-            with self._clock:
-                yield
+            yield
         except (Exception, SystemExit) as error:
             if error is self._watcher_error:
                 raise
@@ -175,9 +156,13 @@ def guarded_stage(
     component: Component,
     task: SearchTask | CreationTask,
     fault: Callable[[object], str | None],
-    patience: float = PATIENCE,
 ) -> GuardedStage[Any]:
-    """The stage of a searcher or a creator for a task, inside its guard.
+    """Build the stage of a searcher or a creator for a task, inside its guard.
+
+    Args:
+        component: searcher or creator that was chosen for the run.
+        task: images, schedule and seed that it is given.
+        fault: returns why a result cannot be used, or ``None`` if it can.
 
     Raises:
         PluginError: its factory cannot say what the stage will take.
@@ -190,7 +175,6 @@ def guarded_stage(
         task=task.task,
         passes=sum(component_passes(component, task.schedule, len(task.images))),
         fault=fault,
-        patience=patience,
     )
 
 
@@ -200,55 +184,3 @@ def _check_report(report: EpochReport) -> None:
             raise RunError(f"it measured the {name} {value}")
     if report.accuracy is not None and not 0 <= report.accuracy <= 1:
         raise RunError(f"it measured the accuracy {report.accuracy}, and accuracies are from 0 to 1")
-
-
-class _StuckError(RunError):
-    """The clock rang."""
-
-
-class _Clock:
-    """Interrupts whoever takes too long without winding it up. Works in a process's main thread on Unix, where a timer
-    can interrupt any code; elsewhere it does nothing. It rings again and again: a plugin may swallow what it raises.
-    So does Python itself in a finaliser or a callback of a weak reference, where the clock then rings again at once."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._before: Any = None
-        self._hook_before: Any = None
-        self._timer_before: tuple[float, float] = (0.0, 0.0)
-        self._runs = False
-
-    def __enter__(self) -> None:
-        self._runs = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-        if self._runs:
-            self._before = signal.signal(signal.SIGALRM, self._ring)
-            self._hook_before, sys.unraisablehook = sys.unraisablehook, self._swallowed
-            self._timer_before = signal.getitimer(signal.ITIMER_REAL)
-            self.wind()
-
-    def __exit__(self, *exception: object) -> None:
-        if self._runs:
-            self._runs = False
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, self._before)
-            sys.unraisablehook = self._hook_before
-            # Somebody else's time limit goes on from where it stood.
-            signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
-
-    def wind(self) -> None:
-        """Begin to count anew."""
-        if self._runs:
-            signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
-
-    def _swallowed(self, unraisable: Any) -> None:
-        """What Python calls with an exception that it cannot raise."""
-        if not isinstance(unraisable.exc_value, _StuckError):
-            self._hook_before(unraisable)
-        elif self._runs:
-            signal.setitimer(signal.ITIMER_REAL, _AT_ONCE, self.seconds)
-
-    def _ring(self, number: int, frame: object) -> None:
-        raise _StuckError(
-            f"it does not end: for {self.seconds:g} seconds it passed no image and ended no epoch",
-            remedy="see whether it loops for ever; one that only takes long calls passed() as it goes",
-        )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from seu_bench.config.options import Options
-from seu_bench.config.run import PATIENCE, ComputeConfig
+from seu_bench.config.run import ComputeConfig
 from seu_bench.errors import RequestError
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ class StrategyContext:
             :class:`~seu_bench.config.common_options.BackboneOptions`.
         watch: told of every stage's progress; ``None``: nobody watches.
         evaluator: Avalanche's ``EvaluationPlugin`` to hand to the strategy; ``None``: a silent one.
-        patience: seconds that a searcher or a creator may compute without an image or an epoch.
         compute: how stages compute. A strategy that has no such attribute itself computes in float32, and is refused
             any other precision.
     """
@@ -89,7 +88,6 @@ class StrategyContext:
     backbone: BackboneFactory | None = None
     watch: Watcher | None = None
     evaluator: Any = None
-    patience: float = PATIENCE
     compute: ComputeConfig = field(default_factory=ComputeConfig)
 
 

@@ -90,6 +90,8 @@ class Stage(ABC, Generic[Result]):
         self.curve: list[EpochReport] = []
         self.randomness = RandomState(seed, device)
         self._watch: Watcher | None = None
+        #: Called with all images passed so far, whenever some are counted.
+        self._on_passed: Callable[[int], None] | None = None
         self._began = self._told = time.perf_counter()
 
     @abstractmethod
@@ -111,6 +113,8 @@ class Stage(ABC, Generic[Result]):
     def passed(self, images: int) -> None:
         """Count ``images`` passed forward; tells the watcher now and then."""
         self.image_passes += images
+        if self._on_passed is not None:
+            self._on_passed(self.image_passes)
         now = time.perf_counter()
         if self._watch is not None and now - self._told >= REPORT_EVERY:
             self._told = now
