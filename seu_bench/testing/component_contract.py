@@ -96,8 +96,8 @@ class _ComponentContract(OneThread):
         if trial.exact_passes:
             require(
                 stage.image_passes == announced,
-                f"{stage.image_passes} images were passed forward and estimate_passes() said {announced}: call self.passed(n) "
-                "for every batch. Where the number cannot be known before, set exact_passes = False",
+                f"{stage.image_passes} images were passed forward and estimate_passes() said {announced}: call "
+                "self.passed(n) for every batch. Where the number cannot be known before, set exact_passes = False",
             )
         else:
             require(
