@@ -92,7 +92,7 @@ def run(
 def sweep(file: str | Path | None = None, *, progress: bool = False, **given: Any) -> SweepResult:
     """Make every combination of a sweep that is not made yet, and leaderboards; see docs/guides/sweeps.md.
 
-    The same call goes on with a sweep that was interrupted: Ctrl-C is a ``KeyboardInterrupt``, before which the cells
+    The same call goes on with a sweep that was interrupted: Ctrl-C is a ``KeyboardInterrupt``, before which the jobs
     that run have written checkpoints.
 
     Args:
@@ -101,7 +101,7 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
         given: the keys of such a file, e.g. ``strategy=["ewc", "naive"], seeds="0-4"``; they replace the file's.
 
     Returns:
-        What became of each cell. A cell that failed raises nothing.
+        What became of each job. A job that failed raises nothing.
 
     Raises:
         SeuBenchError: the sweep was refused, and nothing was begun; or its executor failed.

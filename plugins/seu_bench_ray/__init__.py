@@ -1,4 +1,4 @@
-"""Cells of a sweep as tasks of Ray (``--executor ray``)."""
+"""Jobs of a sweep as tasks of Ray (``--executor ray``)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class RayOptions(Options):
-    """Which Ray, and what each cell is given of it."""
+    """Which Ray, and what each job is given of it."""
 
     address: str | None = Field(
         None,
         min_length=1,
         description="of a cluster: auto, HOST:PORT or ray://HOST:PORT; else a Ray of this machine's own",
     )
-    cpus: float = Field(1.0, gt=0, description="cores of each cell, which are its threads; may be a fraction")
+    cpus: float = Field(1.0, gt=0, description="cores of each job, which are its threads; may be a fraction")
     gpus: float | None = Field(
-        None, ge=0, description="cards of each cell, may be a fraction such as 0.25; else 1 with --device cuda, or 0"
+        None, ge=0, description="cards of each job, may be a fraction such as 0.25; else 1 with --device cuda, or 0"
     )
-    jobs: int | None = Field(None, ge=1, description="cells at once at most; else as many as Ray has room for")
-    retries: int = Field(3, ge=0, description="how often a cell is begun again whose worker was lost")
+    jobs: int | None = Field(None, ge=1, description="jobs at once at most; else as many as Ray has room for")
+    retries: int = Field(3, ge=0, description="how often a job is begun again whose worker was lost")
 
 
 class RayFactory:
@@ -42,7 +42,7 @@ class RayFactory:
         """Connect to Ray, or start one.
 
         Raises:
-            RequestError: nobody answers at the address, or a cell asks for more than there is.
+            RequestError: nobody answers at the address, or a job asks for more than there is.
         """
         from seu_bench_ray.connection import Connection
         from seu_bench_ray.executor import RayExecutor

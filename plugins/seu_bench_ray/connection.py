@@ -59,7 +59,7 @@ class Connection:
         return max(1, sum(bool(node["Alive"]) for node in ray.nodes()))
 
     def room(self, cpus: float, gpus: float) -> int:
-        """How many cells fit at once, machine by machine.
+        """How many jobs fit at once, machine by machine.
 
         Args:
             cpus, gpus: of each.
@@ -76,14 +76,14 @@ class Connection:
             return fitting
         largest = [max([has.get(kind, 0.0) for has in there], default=0.0) for kind in ("CPU", "GPU")]
         raise RequestError(
-            f"no machine of this Ray has room for a cell of {cpus:g} cores and {gpus:g} cards; the largest have "
+            f"no machine of this Ray has room for a job of {cpus:g} cores and {gpus:g} cards; the largest have "
             f"{largest[0]:g} cores, and {largest[1]:g} cards",
             where="executor 'ray'",
             remedy="ask for less with -o executor.cpus=N and -o executor.gpus=N, or add machines",
         )
 
     def wants_card(self, device: str) -> bool:
-        """Whether a cell on this device needs a card; ``auto`` takes one where there is any."""
+        """Whether a job on this device needs a card; ``auto`` takes one where there is any."""
         return device.startswith("cuda") or (device == "auto" and ray.cluster_resources().get("GPU", 0.0) > 0)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The executor: cells as tasks of Ray, which tell one actor how they go on."""
+"""The executor: jobs as tasks of Ray, which tell one actor how they go on."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ from seu_bench_ray.connection import Connection
 from seu_bench_ray.marks import Marks
 from seu_bench_ray.work import Asked, Mailbox, make_asked
 
-#: Seconds between two looks at what cells told.
+#: Seconds between two looks at what jobs told.
 _LOOK: Final = 0.1
-#: Seconds that cells have to stop when the driver leaves; they need two and the time of writing a checkpoint.
+#: Seconds that jobs have to stop when the driver leaves; they need two and the time of writing a checkpoint.
 _PATIENCE: Final = 10.0
-#: Cells given to Ray beyond those it has room for, so that a cluster that can grow sees what is wanted.
+#: Jobs given to Ray beyond those it has room for, so that a cluster that can grow sees what is wanted.
 _AHEAD: Final = 16
 
 
 @dataclass
 class _Given:
-    """A cell that was given to Ray.
+    """A job that was given to Ray.
 
     Attributes:
         attempts: how often.
         has_begun: whether the present attempt has told of itself.
     """
 
-    cell: Job
+    job: Job
     attempts: int = 0
     has_begun: bool = False
     reference: Any = None
 
 
 class RayExecutor:
-    """Cells as tasks.
+    """Jobs as tasks.
 
     Args:
         connection: is closed with the executor.
-        cpus, gpus: of each cell.
-        jobs: cells at once at most; ``None``: as many as Ray has room for.
-        retries: how often a cell is begun again whose worker was lost.
+        cpus, gpus: of each job.
+        jobs: jobs at once at most; ``None``: as many as Ray has room for.
+        retries: how often a job is begun again whose worker was lost.
     """
 
     def __init__(self, connection: Connection, cpus: float, gpus: float, jobs: int | None, retries: int) -> None:
@@ -72,17 +72,17 @@ class RayExecutor:
         self._told: deque[Event] = deque()
         self._cancelled = False
 
-    def submit(self, cells: Sequence[Job]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         """Give Ray as many as it has room for, and some more."""
         beside = max(1, math.ceil(self.slots / self._connection.machines))
-        self._waiting.extend(_Given(with_share(cell, beside)) for cell in cells)
+        self._waiting.extend(_Given(with_share(job, beside)) for job in jobs)
         self._fill()
 
     def wait(self, seconds: float) -> Sequence[Event]:
-        """What cells told; those whose worker was lost begin again."""
+        """What jobs told; those whose worker was lost begin again."""
         until = time.monotonic() + seconds
         while True:
-            over = self._over()  # before what was told is taken: an end comes after all else of its cell
+            over = self._over()  # before what was told is taken: an end comes after all else of its job
             self._take()
             for given in over:
                 self._end(given)
@@ -98,7 +98,7 @@ class RayExecutor:
         """Ask all to stop."""
         self._cancelled = True
         while self._waiting:
-            self._told.append(_not_begun(self._waiting.popleft().cell))
+            self._told.append(_not_begun(self._waiting.popleft().job))
         for given in self._running.values():
             if not given.has_begun:
                 ray.cancel(given.reference)
@@ -124,10 +124,10 @@ class RayExecutor:
             given = self._waiting.popleft()
             given.attempts += 1
             given.has_begun = False
-            mark = self._marks.left_in(given.cell.execution.results)
-            asked = Asked(given.cell.to_json(), self._versions, mark, self._threads)
+            mark = self._marks.left_in(given.job.execution.results)
+            asked = Asked(given.job.to_json(), self._versions, mark, self._threads)
             given.reference = self._task.remote(asked, self._mailbox)
-            self._running[given.cell.run_id] = given
+            self._running[given.job.run_id] = given
 
     def _over(self) -> list[_Given]:
         by_reference = {given.reference: given for given in self._running.values()}
@@ -151,31 +151,31 @@ class RayExecutor:
             self._told.append(event)
 
     def _end(self, given: _Given) -> None:
-        cell = given.cell
-        del self._running[cell.run_id]
+        job = given.job
+        del self._running[job.run_id]
         try:
             ended = Ended.model_validate_json(ray.get(given.reference))
         except TaskCancelledError:
-            ended = _not_begun(cell)
+            ended = _not_begun(job)
         except RayTaskError as error:  # what the worker raised: it has not even the modules, or a defect
-            ended = Ended(run_id=cell.run_id, status="failed", message=_last_line(error))
+            ended = Ended(run_id=job.run_id, status="failed", message=_last_line(error))
         except RayError as error:
             if self._cancelled:
-                ended = Ended(run_id=cell.run_id, status="lost", message=f"its worker is gone: {_last_line(error)}")
+                ended = Ended(run_id=job.run_id, status="lost", message=f"its worker is gone: {_last_line(error)}")
             elif given.attempts <= self._retries:
-                told = f"its worker is gone ({type(error).__name__}); the cell is begun again"
-                self._told.append(Noticed(run_id=cell.run_id, message=told))
+                told = f"its worker is gone ({type(error).__name__}); the job is begun again"
+                self._told.append(Noticed(run_id=job.run_id, message=told))
                 self._waiting.appendleft(given)
                 return
             else:
                 times = f"{given.attempts} time{'s' if given.attempts != 1 else ''}"
                 message = f"its worker was lost {times}, the last time by {_last_line(error)}"
-                ended = Ended(run_id=cell.run_id, status="lost", message=message)
+                ended = Ended(run_id=job.run_id, status="lost", message=message)
         self._told.append(ended)
 
 
-def _not_begun(cell: Job) -> Ended:
-    return Ended(run_id=cell.run_id, status="interrupted", message="it was not begun")
+def _not_begun(job: Job) -> Ended:
+    return Ended(run_id=job.run_id, status="interrupted", message="it was not begun")
 
 
 def _last_line(error: Exception) -> str:

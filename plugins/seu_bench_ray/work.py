@@ -1,4 +1,4 @@
-"""What runs on Ray's workers: a cell, and the actor that all cells tell and that tells them to stop."""
+"""What runs on Ray's workers: a job, and the actor that all jobs tell and that tells them to stop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ASK: Final = 1.0
 
 
 class Mailbox:
-    """The actor: keeps what cells tell until the driver takes it."""
+    """The actor: keeps what jobs tell until the driver takes it."""
 
     def __init__(self) -> None:
         self._told: list[str] = []
@@ -33,7 +33,7 @@ class Mailbox:
         return told
 
     def stop(self) -> None:
-        """Have all cells stop where nothing is lost."""
+        """Have all jobs stop where nothing is lost."""
         self._stops = True
 
     def stops(self) -> bool:
@@ -43,42 +43,42 @@ class Mailbox:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a worker needs to make a cell.
+    """What a worker needs to make a job.
 
     Attributes:
-        cell: as JSON.
-        versions: of the driver's packages; who has others must not make the cell.
+        job: as JSON.
+        versions: of the driver's packages; who has others must not make the job.
         mark: a file in the results folder, by which a worker knows that its folder is the driver's.
         threads: to compute with.
     """
 
-    cell: str
+    job: str
     versions: dict[str, str]
     mark: str
     threads: int
 
 
 def make_asked(asked: Asked, mailbox: Any) -> str:
-    """Make a cell in this process; how it ended, as JSON."""
+    """Make a job in this process; how it ended, as JSON."""
     import ray
 
-    cell = Job.from_json(asked.cell)
+    job = Job.from_json(asked.job)
     sent: list[Any] = []
 
     def tell(event: Event) -> None:
         sent[:] = [mailbox.tell.remote(event.model_dump_json())]  # one actor's calls from one caller keep their order
 
-    tell(Started(run_id=cell.run_id, where=socket.gethostname()))
-    fault = fault_here(asked, cell)
+    tell(Started(run_id=job.run_id, where=socket.gethostname()))
+    fault = fault_here(asked, job)
     if fault is not None:
-        ended = Ended(run_id=cell.run_id, status="failed", message=fault)
+        ended = Ended(run_id=job.run_id, status="failed", message=fault)
     else:
-        ended = _made(asked, cell, tell, mailbox)
+        ended = _made(asked, job, tell, mailbox)
     ray.get(sent)  # all has arrived before the end is known
     return ended.model_dump_json()
 
 
-def _made(asked: Asked, cell: Job, tell: Any, mailbox: Any) -> Ended:
+def _made(asked: Asked, job: Job, tell: Any, mailbox: Any) -> Ended:
     import torch
 
     from seu_bench.sweeps.worker import run_job
@@ -88,14 +88,14 @@ def _made(asked: Asked, cell: Job, tell: Any, mailbox: Any) -> Ended:
     watch = threading.Thread(target=_watch, args=(mailbox, stop, over), daemon=True)
     watch.start()
     try:
-        return run_job(cell, tell, stop)
+        return run_job(job, tell, stop)
     finally:
         over.set()
         watch.join()
 
 
 def _watch(mailbox: Any, stop: StopRequest, over: threading.Event) -> None:
-    """Ask until the cell is made."""
+    """Ask until the job is made."""
     import ray
     from ray.exceptions import RayError
 
@@ -109,8 +109,8 @@ def _watch(mailbox: Any, stop: StopRequest, over: threading.Event) -> None:
             return
 
 
-def fault_here(asked: Asked, cell: Job) -> str | None:
-    """Why this worker must not make the cell."""
+def fault_here(asked: Asked, job: Job) -> str | None:
+    """Why this worker must not make the job."""
     from seu_bench.engine.environment import installed_versions
 
     here = installed_versions()
@@ -123,5 +123,5 @@ def fault_here(asked: Asked, cell: Job) -> str | None:
     if other:
         return f"the worker on {host} has other versions than the sweep's own process: {', '.join(other)}"
     if not Path(asked.mark).exists():
-        return f"the results folder {cell.execution.results} is not shared with {host}: it is another one there"
+        return f"the results folder {job.execution.results} is not shared with {host}: it is another one there"
     return None

@@ -1,4 +1,4 @@
-"""Cells of a sweep as jobs of Slurm (``--executor slurm``)."""
+"""Jobs of a sweep as jobs of Slurm (``--executor slurm``)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ class SlurmOptions(Options):
     """What each job is given, and where."""
 
     partition: str | None = Field(None, min_length=1, description="else the cluster's default")
-    time: int = Field(240, ge=1, description="minutes of a job; a cell that is not finished by then goes on in another")
-    cpus: int = Field(1, ge=1, description="cores of each cell, which are its threads")
-    gpus: int | None = Field(None, ge=0, description="cards of each cell; else 1 with --device cuda, or 0")
-    memory: float | None = Field(None, gt=0, description="GiB of each cell; else the partition's default")
-    jobs: int | None = Field(None, ge=1, description="cells at once at most; else as many as Slurm lets run")
+    time: int = Field(
+        240, ge=1, description="minutes of a job; a run that is not finished by then is resumed in another"
+    )
+    cpus: int = Field(1, ge=1, description="cores of each job, which are its threads")
+    gpus: int | None = Field(None, ge=0, description="cards of each job; else 1 with --device cuda, or 0")
+    memory: float | None = Field(None, gt=0, description="GiB of each job; else the partition's default")
+    jobs: int | None = Field(None, ge=1, description="jobs at once at most; else as many as Slurm lets run")
     account: str | None = Field(None, min_length=1, description="whom the time is charged to")
     qos: str | None = Field(None, min_length=1, description="quality of service")
     constraint: str | None = Field(None, min_length=1, description="features that a node must have")
@@ -32,13 +34,13 @@ class SlurmOptions(Options):
         ge=0,
         description="seconds before a job's time is over by which it must have stopped and queued itself again",
     )
-    retries: int = Field(3, ge=0, description="how often a cell is submitted again whose job was lost")
+    retries: int = Field(3, ge=0, description="how often a job is submitted again that was lost")
 
 
 class SlurmFactory:
     """Jobs of Slurm, in arrays."""
 
-    summary = "job arrays of Slurm; cells go on when the sweep's own process leaves"
+    summary = "job arrays of Slurm; they go on when the sweep's own process leaves"
     options: type[Options] = SlurmOptions
     detaches = True
 

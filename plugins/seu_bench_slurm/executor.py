@@ -1,4 +1,4 @@
-"""The executor: cells as elements of job arrays, which tell by files how they go on, whether or not anybody reads."""
+"""The executor: jobs as elements of job arrays of Slurm, which report their progress in files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from seu_bench.errors import RequestError
 from seu_bench.plugin.executors import Ended, Event, Job, Noticed, Started
 from seu_bench.utils.text import printable
 from seu_bench_slurm import SlurmOptions
-from seu_bench_slurm.job import CellJob
 from seu_bench_slurm.notes import Note, jobs_folder, last_words, new_events, read_events, read_note, write_note
 from seu_bench_slurm.queue import JOB_NAME, cancel, living_jobs
+from seu_bench_slurm.work import JobTask
 
-#: Seconds between two looks at the files of cells, and at Slurm's queue, which many may ask.
+#: Seconds between two looks at the files of jobs, and at Slurm's queue, which many may ask.
 _LOOK: Final = 0.5
 _ASK: Final = 5.0
 #: Seconds that a shared file system may keep the last lines of a job that is gone to itself.
@@ -30,8 +30,8 @@ _ARRAY: Final = 1000
 
 
 @dataclass
-class _Job:
-    """A cell's present job.
+class _Submitted:
+    """The Slurm job of a job of the sweep.
 
     Attributes:
         attempts: submissions by this driver.
@@ -39,7 +39,7 @@ class _Job:
         missed: when Slurm did not know it any more for the first time.
     """
 
-    cell: Job
+    job: Job
     note: Note
     attempts: int
     read: int = 0
@@ -48,7 +48,7 @@ class _Job:
 
 
 class SlurmExecutor:
-    """Cells as jobs.
+    """Jobs of a sweep as jobs of Slurm.
 
     Args:
         options: what each is given.
@@ -60,11 +60,11 @@ class SlurmExecutor:
     def __init__(self, options: SlurmOptions, device: str) -> None:
         self._options = options
         self._gpus = (1 if device.startswith("cuda") else 0) if options.gpus is None else options.gpus
-        self._jobs: dict[str, _Job] = {}
+        self._sent: dict[str, _Submitted] = {}
         self._told: deque[Event] = deque()
         self._asked = float("-inf")
 
-    def submit(self, cells: Sequence[Job]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         """Submit those that have no job; take up those that have.
 
         Raises:
@@ -72,21 +72,21 @@ class SlurmExecutor:
         """
         living = living_jobs()
         new: list[Job] = []
-        for cell in cells:
-            known = read_note(cell)
-            if known is not None and known.job in living:
-                self._jobs[cell.run_id] = _Job(cell, known, 1)
+        for job in jobs:
+            known = read_note(job)
+            if known is not None and known.slurm_job in living:
+                self._sent[job.run_id] = _Submitted(job, known, 1)
             else:
-                new.append(cell)
-        self._submit([(cell, 1) for cell in new])
+                new.append(job)
+        self._submit([(job, 1) for job in new])
 
     def wait(self, seconds: float) -> Sequence[Event]:
-        """What cells told; those whose job was lost are submitted again."""
+        """What jobs told; those whose job was lost are submitted again."""
         until = time.monotonic() + seconds
         while True:
-            for job in list(self._jobs.values()):
-                self._read(job)
-            if time.monotonic() - self._asked >= _ASK and self._jobs:
+            for sent in list(self._sent.values()):
+                self._read(sent)
+            if time.monotonic() - self._asked >= _ASK and self._sent:
                 self._asked = time.monotonic()
                 self._look_for_lost(living_jobs())
             left = until - time.monotonic()
@@ -98,35 +98,35 @@ class SlurmExecutor:
 
     def cancel(self) -> None:
         """End all jobs; those that run write checkpoints first."""
-        cancel([job.note.job for job in self._jobs.values()])
+        cancel([sent.note.slurm_job for sent in self._sent.values()])
 
     def close(self) -> None:
         """Jobs go on; the next driver takes them up."""
-        self._jobs.clear()
+        self._sent.clear()
 
     # ------------------------------------------------------------------ to Slurm
 
     def _submit(self, asked: Sequence[tuple[Job, int]]) -> None:
-        """Submit cells, with the number of the attempt."""
+        """Submit jobs, with the number of the attempt."""
         by_results: dict[Path, list[tuple[Job, int]]] = {}
-        for cell, attempt in asked:
-            by_results.setdefault(cell.execution.results, []).append((cell, attempt))
+        for job, attempt in asked:
+            by_results.setdefault(job.execution.results, []).append((job, attempt))
         for results, there in by_results.items():
             for first in range(0, len(there), _ARRAY):
                 part = there[first : first + _ARRAY]
-                notes = self._submit_array(results, [cell for cell, _ in part])
-                for (cell, attempt), note in zip(part, notes, strict=True):
-                    self._jobs[cell.run_id] = _Job(cell, note, attempt)
-                    write_note(cell, note)
+                notes = self._submit_array(results, [job for job, _ in part])
+                for (job, attempt), note in zip(part, notes, strict=True):
+                    self._sent[job.run_id] = _Submitted(job, note, attempt)
+                    write_note(job, note)
 
-    def _submit_array(self, results: Path, cells: Sequence[Job]) -> list[Note]:
+    def _submit_array(self, results: Path, jobs: Sequence[Job]) -> list[Note]:
         seconds = max(1.0, 60.0 * self._options.time - self._options.spare)
-        work = [CellJob(cell.to_json(), str(new_events(cell)), seconds, self._options.cpus) for cell in cells]
+        tasks = [JobTask(job.to_json(), str(new_events(job)), seconds, self._options.cpus) for job in jobs]
         submitter: Any = submitit.SlurmExecutor(folder=jobs_folder(results))
         try:
             submitter.update_parameters(**self._parameters())
             with submitter.batch():
-                jobs = [submitter.submit(job) for job in work]
+                submitted = [submitter.submit(task) for task in tasks]
         except (FailedJobError, FailedSubmissionError, RuntimeError, OSError) as error:
             lines = [line for line in str(error).splitlines() if line.strip()]
             raise RequestError(
@@ -134,7 +134,7 @@ class SlurmExecutor:
                 where="executor 'slurm'",
                 remedy="correct what it names with -o executor.KEY=VALUE (seu-bench list executors shows the keys)",
             ) from error
-        return [Note(job.job_id, Path(made.events)) for job, made in zip(jobs, work, strict=True)]
+        return [Note(made.job_id, Path(task.events)) for made, task in zip(submitted, tasks, strict=True)]
 
     def _parameters(self) -> dict[str, Any]:
         options = self._options
@@ -157,17 +157,17 @@ class SlurmExecutor:
 
     # ------------------------------------------------------------------ from jobs
 
-    def _read(self, job: _Job) -> None:
-        events, job.read = read_events(job.note.events, job.read)
+    def _read(self, sent: _Submitted) -> None:
+        events, sent.read = read_events(sent.note.events, sent.read)
         for event in events:
             if isinstance(event, Started):
-                if job.has_begun:
+                if sent.has_begun:
                     continue  # it was queued again, and goes on
-                job.has_begun = True
+                sent.has_begun = True
             if isinstance(event, Ended):
                 if event.status == "interrupted":
                     continue  # by Slurm: whether the job is queued again is seen in the queue
-                del self._jobs[job.cell.run_id]
+                del self._sent[sent.job.run_id]
                 self._told.append(event)
                 return
             self._told.append(event)
@@ -175,20 +175,20 @@ class SlurmExecutor:
     def _look_for_lost(self, living: set[str]) -> None:
         again: list[tuple[Job, int]] = []
         now = time.monotonic()
-        for job in list(self._jobs.values()):
-            if job.note.job in living:
-                job.missed = None
-            elif job.missed is None:
-                job.missed = now
-            elif now - job.missed > _LATE:
-                del self._jobs[job.cell.run_id]
-                if job.attempts <= self._options.retries:
-                    told = f"its job {job.note.job} is gone; the cell is submitted again"
-                    self._told.append(Noticed(run_id=job.cell.run_id, message=told))
-                    again.append((job.cell, job.attempts + 1))
+        for sent in list(self._sent.values()):
+            if sent.note.slurm_job in living:
+                sent.missed = None
+            elif sent.missed is None:
+                sent.missed = now
+            elif now - sent.missed > _LATE:
+                del self._sent[sent.job.run_id]
+                if sent.attempts <= self._options.retries:
+                    told = f"its job {sent.note.slurm_job} is gone; the job is submitted again"
+                    self._told.append(Noticed(run_id=sent.job.run_id, message=told))
+                    again.append((sent.job, sent.attempts + 1))
                 else:
-                    last = last_words(job.cell.execution.results, job.note.job)
-                    message = f"its jobs were lost {job.attempts} times, the last one with: {last}"
-                    self._told.append(Ended(run_id=job.cell.run_id, status="lost", message=message))
+                    last = last_words(sent.job.execution.results, sent.note.slurm_job)
+                    message = f"its jobs were lost {sent.attempts} times, the last one with: {last}"
+                    self._told.append(Ended(run_id=sent.job.run_id, status="lost", message=message))
         if again:
             self._submit(again)

@@ -1,4 +1,4 @@
-"""What lies in ``<results>/slurm``: which job makes which cell, what it told, and what it printed."""
+"""Files in ``<results>/slurm``: which Slurm job makes which job of the sweep, its events and its output."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FOLDER: Final = "slurm"
 
 @dataclass(frozen=True)
 class Note:
-    """Which job makes a cell.
+    """Which Slurm job makes a job of the sweep.
 
     Attributes:
-        job: its id, ``12_3`` for an element of an array.
+        slurm_job: its id, ``12_3`` for an element of an array.
         events: the file of what it tells.
     """
 
-    job: str
+    slurm_job: str
     events: Path
 
 
@@ -34,27 +34,27 @@ def jobs_folder(results: Path) -> Path:
     return results / FOLDER / "jobs"
 
 
-def new_events(cell: Job) -> Path:
-    """A file for what a job of this cell will tell; no other job has it."""
-    folder = cell.execution.results / FOLDER / "events"
+def new_events(job: Job) -> Path:
+    """Make a file for the events of one Slurm job; no other one has it."""
+    folder = job.execution.results / FOLDER / "events"
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{cell.run_id}-{time.time_ns()}.jsonl"
+    return folder / f"{job.run_id}-{time.time_ns()}.jsonl"
 
 
-def write_note(cell: Job, note: Note) -> None:
+def write_note(job: Job, note: Note) -> None:
     """Keep it for the next driver."""
-    text = json.dumps({"job": note.job, "events": note.events.name})
-    write_atomic(_place(cell), text + "\n")
+    text = json.dumps({"job": note.slurm_job, "events": note.events.name})
+    write_atomic(_place(job), text + "\n")
 
 
-def read_note(cell: Job) -> Note | None:
-    """The last job that was made for a cell; ``None``: none, or nobody can say."""
+def read_note(job: Job) -> Note | None:
+    """Return the last Slurm job of a job; ``None``: there is none, or its note is corrupt."""
     try:
-        document = json.loads(_place(cell).read_text(encoding="utf-8"))
-        job, name = str(document["job"]), Path(str(document["events"])).name
+        document = json.loads(_place(job).read_text(encoding="utf-8"))
+        slurm_job, name = str(document["job"]), Path(str(document["events"])).name
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Note(job, cell.execution.results / FOLDER / "events" / name)
+    return Note(slurm_job, job.execution.results / FOLDER / "events" / name)
 
 
 def read_events(file: Path, begin: int) -> tuple[list[Event], int]:
@@ -75,14 +75,14 @@ def read_events(file: Path, begin: int) -> tuple[list[Event], int]:
     return found, begin + len(whole)
 
 
-def last_words(results: Path, job: str) -> str:
+def last_words(results: Path, slurm_job: str) -> str:
     """The last line that a job printed, and where the rest is."""
-    for file in sorted(jobs_folder(results).glob(f"{job}_*.err")):
+    for file in sorted(jobs_folder(results).glob(f"{slurm_job}_*.err")):
         lines = [line for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
         if lines:
             return f"{printable(lines[-1])[:500]} ({file})"
     return f"it printed nothing (see {jobs_folder(results)})"
 
 
-def _place(cell: Job) -> Path:
-    return cell.execution.results / FOLDER / "cells" / f"{cell.run_id}.json"
+def _place(job: Job) -> Path:
+    return job.execution.results / FOLDER / "notes" / f"{job.run_id}.json"

@@ -39,11 +39,9 @@ _OF_EXECUTOR = ("address", "partition", "time", "gpus")
 @click.option("--limit", type=click.IntRange(min=4), default=None, help="At most so many images per task and split.")
 @click.option("--precision", type=click.Choice(["float32", "bf16-features", "bf16"]), default=None, help="As for run.")
 @click.option("--synthetic", is_flag=True, default=None, help="Made-up images in place of each data set.")
-@click.option("--executor", default=None, help="What makes the cells (seu-bench list executors) [default: local].")
-@click.option(
-    "--jobs", type=click.IntRange(min=1), default=None, help="Cells at once [default: one per core, or card]."
-)
-@click.option("--gpus", type=click.FloatRange(min=0), default=None, help="For ray and slurm: cards of each cell.")
+@click.option("--executor", default=None, help="What makes the jobs (seu-bench list executors) [default: local].")
+@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Jobs at once [default: one per core, or card].")
+@click.option("--gpus", type=click.FloatRange(min=0), default=None, help="For ray and slurm: cards of each job.")
 @click.option("--ray-address", "address", default=None, help="For ray: of a cluster, auto or HOST:PORT.")
 @click.option("--partition", default=None, help="For slurm.")
 @click.option("--time", type=click.IntRange(min=1), default=None, metavar="MINUTES", help="For slurm: of a job.")
@@ -57,11 +55,11 @@ _OF_EXECUTOR = ("address", "partition", "time", "gpus")
     callback=number_of_bytes,
     metavar="BYTES",
     default=None,
-    help="Memory of each cell for outputs of frozen layers [default: half of what is free, shared out].",
+    help="Memory of each job for outputs of frozen layers [default: half of what is free, shared out].",
 )
 @click.option("--checkpoint-every", type=click.FloatRange(min=0), default=None, metavar="SECONDS", help="As for run.")
 @click.option("--no-weights", "keep_weights", flag_value=False, default=None, help="Keep no models.")
-@click.option("--retry-failed", is_flag=True, default=None, help="Also run cells that failed before.")
+@click.option("--retry-failed", is_flag=True, default=None, help="Also run jobs that failed before.")
 @logger_options
 @click.option("--attach", is_flag=True, help="Take up the sweep that was begun last with this results folder.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and write nothing.")
@@ -77,7 +75,7 @@ def sweep(
     """Make every combination that is not made yet.
 
     FILE is a TOML file with the same keys; an option that is given besides replaces the file's. The same command goes
-    on with a sweep that was interrupted, and so does --attach. Ends with status 1 if a cell is not finished, 0 if all
+    on with a sweep that was interrupted, and so does --attach. Ends with status 1 if a job is not finished, 0 if all
     are.
     """
     from seu_bench.config.options import parse_assignments
@@ -122,9 +120,9 @@ def sweep(
         result = run_sweep(plan, executor, estimate, SweepDisplay(), stop)
     _tell(result, spec.results)
     if result.interruption is not None:
-        more = "; seu-bench sweep --attach looks at cells that go on" if result.having("running") else ""
+        more = "; seu-bench sweep --attach looks at jobs that go on" if result.select("running") else ""
         click.echo(f"{result.interruption.reason}; the same command goes on with the sweep{more}", err=True)
-    raise SystemExit(result.status)
+    raise SystemExit(result.exit_code)
 
 
 def _of_executor(given: dict[str, Any], assignments: tuple[str, ...]) -> dict[str, list[Any]]:
@@ -160,7 +158,7 @@ def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
 
 
 def _tell(result: SweepResult, results: Path) -> None:
-    """What became of each cell; leaderboards, unless the sweep was interrupted."""
+    """What became of each job; leaderboards, unless the sweep was interrupted."""
     from seu_bench.cli.sweep_display import result_table, result_words
     from seu_bench.cli.tables import wide_console
     from seu_bench.results.leaderboard import write_leaderboards

@@ -1,4 +1,4 @@
-"""What a sweep shows: its plan, bars on a terminal or lines elsewhere while it goes on, and what became of each cell.
+"""What a sweep shows: its plan, bars on a terminal or lines elsewhere while it goes on, and what became of each job.
 
 Whatever comes from records, plugins and processes is shown literally, on one line and without control characters.
 """
@@ -18,40 +18,40 @@ from rich.text import Text
 from seu_bench.cli.progress import duration
 from seu_bench.metrics import format_metric
 from seu_bench.plugin.executors import Progressed
-from seu_bench.sweeps.driver import CellResult, SweepResult, SweepWatcher
+from seu_bench.sweeps.driver import JobResult, SweepResult, SweepWatcher
 from seu_bench.sweeps.estimate import SweepEstimate
-from seu_bench.sweeps.plan import PlannedCell, SweepPlan
+from seu_bench.sweeps.plan import PlannedJob, SweepPlan
 from seu_bench.utils.text import format_seconds, printable
 
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
 
-#: Shares of a bar for a whole sweep are counted in this many parts of a cell.
+#: Shares of a bar for a whole sweep are counted in this many parts of a job.
 _PARTS = 1000
 
 
 def plan_lines(plan: SweepPlan, estimate: SweepEstimate, slots: int | None) -> Iterator[Table | Text]:
-    """The plan: a row per configuration, how many cells stand where, and what it will take."""
-    left = {cell.run_id for cell in plan.left}
-    rows: dict[str, list[PlannedCell]] = {}
-    for cell in plan.cells:
-        rows.setdefault(cell.configuration.key, []).append(cell)
+    """The plan: a row per configuration, how many jobs stand where, and what it will take."""
+    left = {job.run_id for job in plan.pending}
+    rows: dict[str, list[PlannedJob]] = {}
+    for job in plan.jobs:
+        rows.setdefault(job.configuration.key, []).append(job)
     table = _table("plan")
     for heading in ("benchmark", "protocol", "configuration"):
         table.add_column(heading, overflow="fold")
-    for heading in ("cells", "done", "interrupted", "failed", "left", "time"):
+    for heading in ("jobs", "done", "interrupted", "failed", "pending", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for cells in rows.values():
-        spec = cells[0].configuration.run.spec
-        states = Counter(cell.state for cell in cells)
-        due = [cell for cell in cells if cell.run_id in left]
-        seconds = [estimate.of_cell(cell) for cell in due]
+    for jobs in rows.values():
+        spec = jobs[0].configuration.run.spec
+        states = Counter(job.state for job in jobs)
+        due = [job for job in jobs if job.run_id in left]
+        seconds = [estimate.of_job(job) for job in due]
         known = [value for value in seconds if value is not None]
         table.add_row(
             _literal(spec.benchmark.name),
             _literal(spec.protocol_name),
-            _literal(cells[0].configuration.label),
-            *map(str, (len(cells), states["finished"], states["interrupted"], states["failed"], len(due))),
+            _literal(jobs[0].configuration.label),
+            *map(str, (len(jobs), states["finished"], states["interrupted"], states["failed"], len(due))),
             duration(sum(known)) if due and len(known) == len(seconds) else "-",
         )
     yield table
@@ -60,7 +60,7 @@ def plan_lines(plan: SweepPlan, estimate: SweepEstimate, slots: int | None) -> I
 
 
 def _plan_words(plan: SweepPlan, estimate: SweepEstimate, slots: int | None) -> Iterator[str]:
-    states, again = Counter(cell.state for cell in plan.cells), plan.spec.retry_failed
+    states, again = Counter(job.state for job in plan.jobs), plan.spec.retry_failed
     told = [
         f"{states['finished']} done",
         f"{states['interrupted']} interrupted (will go on)" if states["interrupted"] else "",
@@ -68,50 +68,50 @@ def _plan_words(plan: SweepPlan, estimate: SweepEstimate, slots: int | None) -> 
         if states["failed"]
         else "",
         f"{states['running']} running elsewhere (looked at last)" if states["running"] else "",
-        f"{len(plan.left)} left",
+        f"{len(plan.pending)} pending",
     ]
-    yield f"{_number(len(plan.cells), 'cell')}: " + ", ".join(filter(None, told))
-    if plan.left:
-        at_once = f", {_number(min(slots, len(plan.left)), 'cell')} at once" if slots else ""
-        seconds = estimate.of_all(plan.left, {}, slots)
+    yield f"{_number(len(plan.jobs), 'job')}: " + ", ".join(filter(None, told))
+    if plan.pending:
+        at_once = f", {_number(min(slots, len(plan.pending)), 'job')} at once" if slots else ""
+        seconds = estimate.of_all(plan.pending, {}, slots)
         known = f"about {duration(seconds)}" if seconds is not None else "not known yet"
         yield f"estimated time: {known}{at_once}"
     yield from (f"note: {printable(note)}" for note in plan.notes)
 
 
 def result_table(result: SweepResult) -> Table | None:
-    """A row for each cell that was made, or failed, or was not begun; ``None`` where all were finished before."""
-    shown = [cell for cell in result.cells if cell.made or cell.fate != "finished"]
+    """A row for each job that was made, or failed, or was not begun; ``None`` where all were finished before."""
+    shown = [job for job in result.jobs if job.made or job.status != "finished"]
     if not shown:
         return None
-    table = _table("cells")
-    table.add_column("cell", overflow="fold")
+    table = _table("jobs")
+    table.add_column("job", overflow="fold")
     table.add_column("", no_wrap=True)
     for heading in ("acc", "mixed score", "took"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
-    for cell in shown:
-        record = cell.record if cell.fate == "finished" else None
+    for job in shown:
+        record = job.record if job.status == "finished" else None
         table.add_row(
-            _literal(cell.cell.label),
-            cell.fate,
+            _literal(job.job.label),
+            job.status,
             _metric(record, "acc"),
             _metric(record, "mixed_score"),
             format_seconds(record.seconds) if record is not None and record.seconds is not None else "-",
-            _literal(cell.message.partition("\n")[0]),  # the rest was told when it happened
+            _literal(job.message.partition("\n")[0]),  # the rest was told when it happened
         )
     return table
 
 
 def result_words(result: SweepResult) -> str:
-    """How many cells became what."""
-    fates = Counter(cell.fate for cell in result.cells)
-    words = {"held": "held by another process", "left": "not begun"}
-    return ", ".join(f"{number} {words.get(fate, fate)}" for fate, number in fates.items())
+    """How many jobs became what."""
+    statuses = Counter(job.status for job in result.jobs)
+    words = {"held": "held by another process", "pending": "not started"}
+    return ", ".join(f"{number} {words.get(status, status)}" for status, number in statuses.items())
 
 
 class SweepDisplay(SweepWatcher):
-    """Draws a sweep's progress: a bar for all, and one for each cell that runs; lines where there is no terminal.
+    """Draws a sweep's progress: a bar for all, and one for each job that runs; lines where there is no terminal.
 
     Args:
         console: where; standard error by default, so that standard output holds results alone.
@@ -119,67 +119,67 @@ class SweepDisplay(SweepWatcher):
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = Console(stderr=True) if console is None else console
-        self._cells = self._over = 0
+        self._jobs = self._over = 0
         self._seconds: float | None = None
         self._bars: Progress | None = None
         self._all: TaskID | None = None
-        self._of_cell: dict[str, TaskID] = {}
+        self._of_job: dict[str, TaskID] = {}
         self._shares: dict[str, float] = {}
 
     def begin(self, plan: SweepPlan) -> None:
         """Open the bars."""
-        self._cells = len(plan.cells)
-        self._over = self._cells - len(plan.left)
+        self._jobs = len(plan.jobs)
+        self._over = self._jobs - len(plan.pending)
         if self.console.is_terminal:
             self._bars = Progress(*_columns(), console=self.console, transient=True)
-            self._all = self._bars.add_task("sweep", total=_PARTS * max(1, self._cells), note="")
+            self._all = self._bars.add_task("sweep", total=_PARTS * max(1, self._jobs), note="")
             self._bars.start()
             self._move()
 
-    def started(self, cell: PlannedCell, where: str) -> None:
-        """A bar for the cell, or a line."""
+    def started(self, job: PlannedJob, where: str) -> None:
+        """A bar for the job, or a line."""
         if self._bars is not None:
-            self._of_cell[cell.run_id] = self._bars.add_task(printable(cell.label), total=None, note=printable(where))
+            self._of_job[job.run_id] = self._bars.add_task(printable(job.label), total=None, note=printable(where))
         else:
-            self._say(f"{cell.label}: started" + (f" on {where}" if where else ""))
+            self._say(f"{job.label}: started" + (f" on {where}" if where else ""))
 
-    def progressed(self, cell: PlannedCell, progress: Progressed) -> None:
+    def progressed(self, job: PlannedJob, progress: Progressed) -> None:
         """Move the bars; lines are for what begins and ends."""
-        if self._bars is None or cell.run_id not in self._of_cell:
+        if self._bars is None or job.run_id not in self._of_job:
             return
         stage = f"task {progress.task + 1}/{progress.tasks} {progress.stage}"
         epoch = f" {min(progress.epoch + 1, progress.epochs)}/{progress.epochs}" if progress.epochs else ""
-        note = printable(f"{stage}{epoch}, {duration(progress.left)} left")
+        note = printable(f"{stage}{epoch}, {duration(progress.remaining)} left")
         planned = max(1, progress.planned)
-        self._bars.update(self._of_cell[cell.run_id], completed=progress.passed, total=planned, note=note)
-        self._shares[cell.run_id] = min(1.0, progress.passed / planned)
+        self._bars.update(self._of_job[job.run_id], completed=progress.passed, total=planned, note=note)
+        self._shares[job.run_id] = min(1.0, progress.passed / planned)
         self._move()
 
-    def noticed(self, cell: PlannedCell, message: str) -> None:
+    def noticed(self, job: PlannedJob, message: str) -> None:
         """A line of its own."""
-        self._say(f"{cell.label}: {message}")
+        self._say(f"{job.label}: {message}")
 
-    def ended(self, result: CellResult) -> None:
-        """A line; the cell's bar goes."""
-        cell = result.cell
-        self._shares.pop(cell.run_id, None)
-        if self._bars is not None and cell.run_id in self._of_cell:
-            self._bars.remove_task(self._of_cell.pop(cell.run_id))
-        if result.fate == "left":
+    def ended(self, result: JobResult) -> None:
+        """A line; the job's bar goes."""
+        job = result.job
+        self._shares.pop(job.run_id, None)
+        if self._bars is not None and job.run_id in self._of_job:
+            self._bars.remove_task(self._of_job.pop(job.run_id))
+        if result.status == "pending":
             return
-        self._over += result.fate == "finished" or cell.state != "finished"
+        self._over += result.status == "finished" or job.state != "finished"
         self._move()
         record = result.record
-        if result.fate == "finished" and record is not None:
+        if result.status == "finished" and record is not None:
             took = f" in {duration(record.seconds)}" if record.seconds is not None else ""
             told = f"finished{took}, accuracy {_metric(record, 'acc')}"
         else:
-            told = f"{result.fate}: {result.message}"
-        self._say(f"[{self._over}/{self._cells}] {cell.label}: {told}")
+            told = f"{result.status}: {result.message}"
+        self._say(f"[{self._over}/{self._jobs}] {job.label}: {told}")
 
     def stopping(self, reason: str) -> None:
         """A line: it may take some seconds."""
-        self._say(f"{reason}: cells that run write their checkpoints; once more stops at once")
+        self._say(f"{reason}: jobs that run write their checkpoints; once more stops at once")
 
     def estimated(self, seconds: float | None) -> None:
         """Beside the bar of all."""
@@ -196,7 +196,7 @@ class SweepDisplay(SweepWatcher):
         if self._bars is None or self._all is None:
             return
         known = f", about {duration(self._seconds)} left" if self._seconds is not None else ", time not known yet"
-        note = f"{self._over}/{self._cells} cells{known}"
+        note = f"{self._over}/{self._jobs} jobs{known}"
         self._bars.update(self._all, completed=_PARTS * (self._over + sum(self._shares.values())), note=note)
 
     def _say(self, text: str) -> None:

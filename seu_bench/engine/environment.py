@@ -87,7 +87,7 @@ def code_revision() -> str | None:
     """
     if told := os.environ.get(REVISION, "").strip():
         return told
-    folder = Path(__file__).resolve().parent.parent
+    folder = Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():
         return None
 

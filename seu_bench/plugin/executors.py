@@ -1,4 +1,4 @@
-"""Executors: what makes the cells of a sweep, what it is given and what it tells.
+"""Executors: what makes the jobs of a sweep, what it is given and what it tells.
 
 No torch here: a plugin's outer module may import this one.
 """
@@ -67,7 +67,7 @@ class Job:
 
 
 class Started(Frozen):
-    """A cell has its place and begins.
+    """A job has its place and begins.
 
     Attributes:
         where: the place in a few words, e.g. ``cuda 3`` or a host's name; empty where there is but one.
@@ -79,13 +79,13 @@ class Started(Frozen):
 
 
 class Progressed(Frozen):
-    """Where a cell stands.
+    """Where a job stands.
 
     Attributes:
         task: 0-based.
         epoch: epochs of the stage that are done, of ``epochs``.
         passed, planned: image passes of the whole run, those of an earlier attempt that it goes on with included.
-        left: seconds until it is finished; ``None``: it cannot be told yet.
+        remaining: seconds until it is finished; ``None``: it cannot be told yet.
     """
 
     kind: Literal["progressed"] = "progressed"
@@ -97,11 +97,11 @@ class Progressed(Frozen):
     epochs: int
     passed: int
     planned: int
-    left: float | None = None
+    remaining: float | None = None
 
 
 class Noticed(Frozen):
-    """What whoever waits for a cell should know, e.g. that it goes on from a checkpoint."""
+    """What whoever waits for a job should know, e.g. that it goes on from a checkpoint."""
 
     kind: Literal["noticed"] = "noticed"
     run_id: str
@@ -115,7 +115,7 @@ Ending: TypeAlias = Literal["finished", "failed", "interrupted", "held", "lost"]
 
 
 class Ended(Frozen):
-    """A cell is over, for this sweep."""
+    """A job is over, for this sweep."""
 
     kind: Literal["ended"] = "ended"
     run_id: str
@@ -123,7 +123,7 @@ class Ended(Frozen):
     message: str = ""
 
 
-#: What an executor tells of a cell, told apart by ``kind``.
+#: What an executor tells of a job, told apart by ``kind``.
 Event: TypeAlias = Started | Progressed | Noticed | Ended
 
 
@@ -138,31 +138,31 @@ def event_from_json(text: str | bytes) -> Event:
 
 
 class Executor(Protocol):
-    """Makes cells, several at once. Used from one thread.
+    """Makes jobs, several at once. Used from one thread.
 
-    A cell is made by :func:`seu_bench.sweeps.worker.run_job`, in whichever process on whichever host; results and
+    A job is made by :func:`seu_bench.sweeps.worker.run_job`, in whichever process on whichever host; results and
     data folders are the same for all.
     """
 
     @property
     def slots(self) -> int | None:
-        """Cells at once, for the estimated time; ``None``: it is not known."""
+        """Jobs at once, for the estimated time; ``None``: it is not known."""
 
-    def submit(self, cells: Sequence[Job]) -> None:
-        """Take cells on, to be begun in this order; returns at once.
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Take jobs on, to be begun in this order; returns at once.
 
-        Called once. A cell that is being made for an earlier driver (by run id) is taken up as it stands and not begun
-        a second time: so a driver that was closed is attached again, where ``detaches`` says that cells outlive it.
+        Called once. A job that is being made for an earlier driver (by run id) is taken up as it stands and not begun
+        a second time: so a driver that was closed is attached again, where ``detaches`` says that jobs outlive it.
         """
 
     def wait(self, seconds: float) -> Sequence[Event]:
         """What happened since the last call, in its order: as soon as there is something, after ``seconds`` at most.
 
-        Exactly one :class:`Ended` comes for each cell that was submitted, and nothing of that cell after it.
+        Exactly one :class:`Ended` comes for each job that was submitted, and nothing of that job after it.
         """
 
     def cancel(self) -> None:
-        """Begin no cell any more and tell those that run to stop where nothing is lost; returns at once.
+        """Begin no job any more and tell those that run to stop where nothing is lost; returns at once.
 
         :meth:`wait` goes on telling how they end; those that never began end as ``interrupted``.
         """
@@ -172,13 +172,13 @@ class Executor(Protocol):
 
 
 class ExecutorFactory(Protocol):
-    """A way to make the cells of a sweep.
+    """A way to make the jobs of a sweep.
 
     Attributes:
         summary: one line for ``seu-bench list``.
-        options: the class of its options, set by ``-o executor.KEY=VALUE``: what a cell is given, and where. An option
+        options: the class of its options, set by ``-o executor.KEY=VALUE``: what a job is given, and where. An option
             ``jobs`` is also set by ``--jobs``.
-        detaches: whether cells go on when the driver leaves. Then a driver that is interrupted closes the executor
+        detaches: whether jobs go on when the driver leaves. Then a driver that is interrupted closes the executor
             without cancelling, and the same command attaches to what runs.
     """
 
@@ -190,7 +190,7 @@ class ExecutorFactory(Protocol):
         """The executor; begins nothing.
 
         Args:
-            device: what ``--device`` says, which every cell's execution says, too.
+            device: what ``--device`` says, which every job's execution says, too.
 
         Raises:
             RequestError: it cannot be used here.
@@ -200,7 +200,7 @@ class ExecutorFactory(Protocol):
 def _adapters() -> tuple[TypeAdapter[Request], TypeAdapter[Execution]]:
     from seu_bench.config.run import (
         Execution,
-        Request,  # imports NumPy: not before a cell is written or read
+        Request,  # imports NumPy: not before a job is written or read
     )
 
     return TypeAdapter(Request), TypeAdapter(Execution)

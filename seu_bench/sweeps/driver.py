@@ -15,34 +15,34 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.sweeps.estimate import SweepEstimate
 from seu_bench.sweeps.file import keep_spec
-from seu_bench.sweeps.plan import PlannedCell, SweepPlan
+from seu_bench.sweeps.plan import PlannedJob, SweepPlan
 from seu_bench.sweeps.spec import SweepSpec
 
 #: Seconds between two looks at whether the sweep is to stop.
 _LOOK: Final = 0.2
 #: Seconds between two estimates of the time that is left.
 _ESTIMATE: Final = 1.0
-#: Seconds that cells have to stop after a first signal; they need two and the time of writing a checkpoint.
+#: Seconds that jobs have to stop after a first signal; they need two and the time of writing a checkpoint.
 GRACE: Final = 60.0
 
-#: ``finished`` and ``failed`` also where it was so before; ``left``: not begun; ``running``: with an executor whose
-#: cells outlive the driver; also those that wait for their turn there.
-Fate: TypeAlias = Literal["finished", "failed", "interrupted", "held", "lost", "left", "running"]
+#: ``finished`` and ``failed`` include earlier sweeps; ``pending``: not started; ``running``: started or queued by an
+#: executor whose jobs outlive the driver.
+JobStatus: TypeAlias = Literal["finished", "failed", "interrupted", "held", "lost", "pending", "running"]
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class CellResult:
-    """What became of a cell.
+class JobResult:
+    """What became of a job.
 
     Attributes:
         message: why it is not finished; empty where it is.
         made: whether this sweep made it, or tried to.
     """
 
-    cell: PlannedCell
-    fate: Fate
+    job: PlannedJob
+    status: JobStatus
     message: str = ""
     record: Record | None = None
     made: bool = True
@@ -53,28 +53,28 @@ class SweepResult:
     """What became of a sweep.
 
     Attributes:
-        cells: all of the plan's, in its order.
+        jobs: all of the plan's, in its order.
         interruption: why it was stopped before its end; ``None``: it was not.
     """
 
-    cells: tuple[CellResult, ...]
+    jobs: tuple[JobResult, ...]
     interruption: Interruption | None = None
 
-    def having(self, *fates: Fate) -> list[CellResult]:
-        """The cells of these fates."""
-        return [cell for cell in self.cells if cell.fate in fates]
+    def select(self, *statuses: JobStatus) -> list[JobResult]:
+        """The jobs of these statuses."""
+        return [job for job in self.jobs if job.status in statuses]
 
     @property
     def records(self) -> list[Record]:
-        """Those of the cells that are finished."""
-        return [cell.record for cell in self.having("finished") if cell.record is not None]
+        """Those of the jobs that are finished."""
+        return [job.record for job in self.select("finished") if job.record is not None]
 
     @property
-    def status(self) -> int:
+    def exit_code(self) -> int:
         """The exit status: 0 where all are finished, 1 where not; of a sweep that was interrupted, the signal's."""
         if self.interruption is not None:
             return self.interruption.status
-        return 0 if len(self.having("finished")) == len(self.cells) else 1
+        return 0 if len(self.select("finished")) == len(self.jobs) else 1
 
 
 class SweepWatcher:
@@ -83,20 +83,20 @@ class SweepWatcher:
     def begin(self, plan: SweepPlan) -> None:
         """It begins."""
 
-    def started(self, cell: PlannedCell, where: str) -> None:
-        """A cell has begun."""
+    def started(self, job: PlannedJob, where: str) -> None:
+        """A job has begun."""
 
-    def progressed(self, cell: PlannedCell, progress: Progressed) -> None:
-        """A cell has moved on."""
+    def progressed(self, job: PlannedJob, progress: Progressed) -> None:
+        """A job has moved on."""
 
-    def noticed(self, cell: PlannedCell, message: str) -> None:
-        """Something to know about a cell."""
+    def noticed(self, job: PlannedJob, message: str) -> None:
+        """Something to know about a job."""
 
-    def ended(self, result: CellResult) -> None:
-        """A cell is over."""
+    def ended(self, result: JobResult) -> None:
+        """A job is over."""
 
     def stopping(self, reason: str) -> None:
-        """Cells were told to stop."""
+        """Jobs were told to stop."""
 
     def estimated(self, seconds: float | None) -> None:
         """So long will the sweep still take; ``None``: it is not known yet."""
@@ -127,12 +127,12 @@ class GuardedExecutor:
 
     @property
     def slots(self) -> int | None:
-        """Cells at once."""
+        """Jobs at once."""
         return self._asked("slots", lambda: self._executor.slots)
 
-    def submit(self, cells: Sequence[Job]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         """As the executor's."""
-        self._asked("submit", lambda: self._executor.submit(cells))
+        self._asked("submit", lambda: self._executor.submit(jobs))
 
     def wait(self, seconds: float) -> Sequence[Event]:
         """As the executor's."""
@@ -165,24 +165,24 @@ def run_sweep(
     watcher: SweepWatcher,
     stop: StopRequest | None = None,
 ) -> SweepResult:
-    """Make what is left of a sweep; a cell that fails does not keep the others from being made.
+    """Make what is left of a sweep; a job that fails does not keep the others from being made.
 
     What was asked for is kept in the results folder, for ``--attach``.
 
     Args:
         executor: is closed at the end, whatever happens.
-        stop: whether to stop: then the cells are told to, and what they say of their end is still listened to.
+        stop: whether to stop: then the jobs are told to, and what they say of their end is still listened to.
 
     Raises:
         PluginError: the executor failed.
     """
-    if plan.left:
+    if plan.pending:
         keep_spec(plan.spec)
     driver = _Driver(plan, executor, estimate, watcher, stop or StopRequest())
     interruption: Interruption | None = None
     try:
         interruption = driver.listen()
-    except Interruption as stopped:  # by a second signal, or because cells did not stop
+    except Interruption as stopped:  # by a second signal, or because jobs did not stop
         interruption = stopped
     finally:
         try:
@@ -206,17 +206,17 @@ class _Driver:
         self._estimate = estimate
         self._watcher = watcher
         self._stop = stop
-        self._pending = {cell.run_id: cell for cell in plan.left}
-        self._left: dict[str, float | None] = {}  # seconds, of the cells that have begun
+        self._pending = {job.run_id: job for job in plan.pending}
+        self._remaining: dict[str, float | None] = {}  # seconds, of the jobs that have begun
         self._began: dict[str, float] = {}  # until their first progress
-        self._results: dict[str, CellResult] = {}
+        self._results: dict[str, JobResult] = {}
         self._estimated = float("-inf")
         self._submitted = False
 
     def listen(self) -> Interruption | None:
-        """Until every cell has ended; why not until then, where the sweep was stopped."""
+        """Until every job has ended; why not until then, where the sweep was stopped."""
         self._watcher.begin(self._plan)
-        self._executor.submit([self._plan.to_make(cell) for cell in self._pending.values()])
+        self._executor.submit([self._plan.to_job(job) for job in self._pending.values()])
         self._submitted = True
         due: Interruption | None = None
         while self._pending:
@@ -231,70 +231,70 @@ class _Driver:
         return due
 
     def result(self, interruption: Interruption | None) -> SweepResult:
-        """What became of all cells."""
-        return SweepResult(tuple(map(self._fate, self._plan.cells)), interruption)
+        """What became of all jobs."""
+        return SweepResult(tuple(map(self._result_of, self._plan.jobs)), interruption)
 
     def _hear(self, event: Event) -> None:
-        cell = self._pending.get(event.run_id)
-        if cell is None:
-            return  # of a cell that has ended, or is none of ours
+        job = self._pending.get(event.run_id)
+        if job is None:
+            return  # of a job that has ended, or is none of ours
         match event:
             case Started():
-                self._left[cell.run_id] = None
-                self._began[cell.run_id] = time.monotonic()
-                self._watcher.started(cell, event.where)
+                self._remaining[job.run_id] = None
+                self._began[job.run_id] = time.monotonic()
+                self._watcher.started(job, event.where)
             case Progressed():
-                self._left[cell.run_id] = event.left
-                if (began := self._began.pop(cell.run_id, None)) is not None:
+                self._remaining[job.run_id] = event.remaining
+                if (began := self._began.pop(job.run_id, None)) is not None:
                     self._estimate.see_start(time.monotonic() - began)
-                self._estimate.see(cell.configuration, event)
-                self._watcher.progressed(cell, event)
+                self._estimate.see(job.configuration, event)
+                self._watcher.progressed(job, event)
             case Noticed():
-                self._watcher.noticed(cell, event.message)
+                self._watcher.noticed(job, event.message)
             case Ended():
-                result = self._ended(cell, event)
-                del self._pending[cell.run_id]
-                self._left.pop(cell.run_id, None)
-                self._results[cell.run_id] = result
+                result = self._ended(job, event)
+                del self._pending[job.run_id]
+                self._remaining.pop(job.run_id, None)
+                self._results[job.run_id] = result
                 self._watcher.ended(result)
                 self._estimated = float("-inf")
 
-    def _ended(self, cell: PlannedCell, event: Ended) -> CellResult:
+    def _ended(self, job: PlannedJob, event: Ended) -> JobResult:
         record: Record | None = None
         try:
-            record = read_record(record_path(self._plan.spec.results, cell.run_id))
+            record = read_record(record_path(self._plan.spec.results, job.run_id))
         except ResultsError as error:
             if event.status == "finished":
-                return CellResult(cell, "failed", f"it was finished, but its record is not there: {error}")
-        if event.status == "interrupted" and cell.run_id not in self._left:
-            return CellResult(cell, "left", "", record, made=False)
+                return JobResult(job, "failed", f"it was finished, but its record is not there: {error}")
+        if event.status == "interrupted" and job.run_id not in self._remaining:
+            return JobResult(job, "pending", "", record, made=False)
         if event.status != "finished":
-            return CellResult(cell, event.status, event.message or "no reason was given", record)
+            return JobResult(job, event.status, event.message or "no reason was given", record)
         if record is None or record.status != "finished":
-            return CellResult(cell, "failed", "it was finished, but its record does not say so", record)
-        self._estimate.learn(cell.configuration, record)
-        return CellResult(cell, "finished", "", record)
+            return JobResult(job, "failed", "it was finished, but its record does not say so", record)
+        self._estimate.learn(job.configuration, record)
+        return JobResult(job, "finished", "", record)
 
-    def _fate(self, cell: PlannedCell) -> CellResult:
-        if cell.run_id in self._results:
-            return self._results[cell.run_id]
-        if cell.run_id not in self._pending:
-            fate: Fate = "finished" if cell.state == "finished" else "failed"
-            return CellResult(cell, fate, "" if fate == "finished" else cell.detail, cell.record, made=False)
+    def _result_of(self, job: PlannedJob) -> JobResult:
+        if job.run_id in self._results:
+            return self._results[job.run_id]
+        if job.run_id not in self._pending:
+            status: JobStatus = "finished" if job.state == "finished" else "failed"
+            return JobResult(job, status, "" if status == "finished" else job.detail, job.record, made=False)
         if self._executor.detaches and self._submitted:
-            began = cell.run_id in self._left
-            return CellResult(cell, "running", "it goes on" if began else "it waits for its turn", cell.record)
-        if cell.run_id not in self._left:
-            return CellResult(cell, "left", "", cell.record, made=False)
-        return CellResult(cell, "interrupted", "it was stopped at once", cell.record)
+            began = job.run_id in self._remaining
+            return JobResult(job, "running", "it goes on" if began else "it waits for its turn", job.record)
+        if job.run_id not in self._remaining:
+            return JobResult(job, "pending", "", job.record, made=False)
+        return JobResult(job, "interrupted", "it was stopped at once", job.record)
 
     def _tell_time(self) -> None:
         if time.monotonic() - self._estimated < _ESTIMATE:
             return
         self._estimated = time.monotonic()
-        waiting = [cell for run_id, cell in self._pending.items() if run_id not in self._left]
+        waiting = [job for run_id, job in self._pending.items() if run_id not in self._remaining]
         running: dict[str, float | None] = {
-            run_id: self._estimate.of_cell(self._pending[run_id]) if left is None else left
-            for run_id, left in self._left.items()
+            run_id: self._estimate.of_job(self._pending[run_id]) if left is None else left
+            for run_id, left in self._remaining.items()
         }
         self._watcher.estimated(self._estimate.of_all(waiting, running, self._executor.slots))

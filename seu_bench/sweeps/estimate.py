@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from seu_bench.errors import PluginError, ResultsError, SeuBenchError
 from seu_bench.results.record import Record, read_record, runs_folder
-from seu_bench.sweeps.plan import Configuration, PlannedCell, SweepPlan
+from seu_bench.sweeps.plan import Configuration, PlannedJob, SweepPlan
 
 if TYPE_CHECKING:
     from seu_bench.plugin.executors import Progressed
 
-#: Records of runs that are not the sweep's own, at most, that are asked for the speed of one kind of cells.
+#: Records of runs that are not the sweep's own, at most, that are asked for the speed of one kind of jobs.
 _ASKED: Final = 5
 
 
 class SweepEstimate:
-    """Image passes and speeds, learned as cells go on and end."""
+    """Image passes and speeds, learned as jobs go on and end."""
 
     def __init__(self) -> None:
         self._passes: dict[str, int] = {}
@@ -31,7 +31,7 @@ class SweepEstimate:
 
         Args:
             same: whether it is of this very configuration, not just of the same kind.
-            speed: whether it computed on what the cells that are left will compute on.
+            speed: whether it computed on what the jobs that are left will compute on.
         """
         passes = sum(stage.image_passes for stage in record.stages)
         if same:
@@ -41,13 +41,13 @@ class SweepEstimate:
             self._measured[configuration.kind] = before[0] + passes, before[1] + record.seconds
 
     def see(self, configuration: Configuration, progress: Progressed) -> None:
-        """Take note of a running cell: its cost as it is known there, and a first speed where there is no better."""
+        """Take note of a running job: its cost as it is known there, and a first speed where there is no better."""
         self._passes[configuration.key] = progress.planned
-        if progress.left and progress.planned > progress.passed:
-            self._running[configuration.kind] = (progress.planned - progress.passed) / progress.left
+        if progress.remaining and progress.planned > progress.passed:
+            self._running[configuration.kind] = (progress.planned - progress.passed) / progress.remaining
 
     def see_start(self, seconds: float) -> None:
-        """Take note of how long a cell took from its place to its first image: for imports, data and queues."""
+        """Take note of how long a job took from its place to its first image: for imports, data and queues."""
         self._started.append(seconds)
 
     def count(self, configuration: Configuration, passes: int) -> None:
@@ -63,26 +63,26 @@ class SweepEstimate:
         """Whether its cost is known."""
         return configuration.key in self._passes
 
-    def of_cell(self, cell: PlannedCell) -> float | None:
-        """Seconds from where a cell stands now to its end; ``None``: not known yet."""
-        speed, passes = self.speed(cell.configuration), self._passes.get(cell.configuration.key)
+    def of_job(self, job: PlannedJob) -> float | None:
+        """Seconds from where a job stands now to its end; ``None``: not known yet."""
+        speed, passes = self.speed(job.configuration), self._passes.get(job.configuration.key)
         if not speed or passes is None:
             return None
-        done = sum(stage.image_passes for stage in cell.record.stages) if cell.record is not None else 0
+        done = sum(stage.image_passes for stage in job.record.stages) if job.record is not None else 0
         return max(0, passes - done) / speed
 
     def of_all(
-        self, waiting: Iterable[PlannedCell], running: Mapping[str, float | None], slots: int | None
+        self, waiting: Iterable[PlannedJob], running: Mapping[str, float | None], slots: int | None
     ) -> float | None:
         """Seconds until all are finished; ``None``: not known yet.
 
         Args:
-            waiting: cells that were not begun.
+            waiting: jobs that were not begun.
             running: seconds left of the others, by any name.
-            slots: cells at once.
+            slots: jobs at once.
         """
         start = sum(self._started) / len(self._started) if self._started else 0.0
-        to_begin = [None if value is None else value + start for value in map(self.of_cell, waiting)]
+        to_begin = [None if value is None else value + start for value in map(self.of_job, waiting)]
         seconds = [*to_begin, *running.values()]
         known = [value for value in seconds if value is not None]
         if len(known) < len(seconds) or not slots:
@@ -98,13 +98,13 @@ def estimate_plan(plan: SweepPlan) -> SweepEstimate:
     for them.
     """
     estimate = SweepEstimate()
-    left = {cell.configuration.key: cell.configuration for cell in plan.left}
+    left = {job.configuration.key: job.configuration for job in plan.pending}
     if not left:
         return estimate
     device = _device_type(plan.spec.device)
-    for cell in plan.cells:
-        if cell.state == "finished" and cell.record is not None:
-            estimate.learn(cell.configuration, cell.record, speed=_made_on(cell.record) == device)
+    for job in plan.jobs:
+        if job.state == "finished" and job.record is not None:
+            estimate.learn(job.configuration, job.record, speed=_made_on(job.record) == device)
     for configuration in left.values():
         if estimate.speed(configuration) is None:
             for record in _others(plan.spec.results, configuration):

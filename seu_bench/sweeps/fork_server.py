@@ -1,6 +1,6 @@
-"""A process that has imported all that a cell needs, and makes a copy of itself for each cell.
+"""A process that has imported all that a job needs, and makes a copy of itself for each job.
 
-Importing torch and Avalanche takes ten seconds and more; a copy takes none of it, and knows nothing of other cells.
+Importing torch and Avalanche takes ten seconds and more; a copy takes none of it, and knows nothing of other jobs.
 Also a program, which :class:`ForkServer` starts. It has one thread, computes nothing and never touches a card, so that
 its copies may do all of that.
 """
@@ -29,7 +29,7 @@ AVAILABLE: Final = sys.platform == "linux"
 
 #: Bytes of a message at the most: a number and a few variables of the environment.
 _MESSAGE: Final = 65536
-#: Modules that each cell imports sooner or later, and all that they import; the last for scikit-learn's digits.
+#: Modules that each job imports sooner or later, and all that they import; the last for scikit-learn's digits.
 _NEEDED: Final = (
     "seu_bench.engine.checkpoint_manager",
     "seu_bench.engine.recorder",
@@ -46,7 +46,7 @@ _FILES: Final = 3
 
 
 class Copy:
-    """A copy of the server, which makes one cell."""
+    """A copy of the server, which makes one job."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -175,7 +175,7 @@ class ForkServer:
     def _last_words(self) -> str:
         self._errors.seek(0)
         lines = [line for line in self._errors.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        return "the process that starts cells is gone" + (f": {printable(lines[-1])[:500]}" if lines else "")
+        return "the process that starts jobs is gone" + (f": {printable(lines[-1])[:500]}" if lines else "")
 
 
 def serve(channel: socket.socket) -> None:
@@ -221,7 +221,7 @@ def _note_revision() -> None:
 
 
 def import_all() -> None:
-    """What takes long and cells need, whatever they learn with: ours, Avalanche's, and the outer modules of plugins."""
+    """What takes long and jobs need, whatever they learn with: ours, Avalanche's, and the outer modules of plugins."""
     from seu_bench.plugin.registry import Registry
 
     for name in _NEEDED:

@@ -1,6 +1,6 @@
-"""The executor ``local``: a process of its own for each cell, as many at once as there are cores, or cards.
+"""The executor ``local``: a process of its own for each job, as many at once as there are cores, or cards.
 
-Where processes can be copied, a cell's process is a copy of one that has imported everything already.
+Where processes can be copied, a job's process is a copy of one that has imported everything already.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from seu_bench.sweeps import fork_server
 from seu_bench.utils.hardware import usable_cores
 from seu_bench.utils.text import printable
 
-#: Seconds that cells have to stop when the driver leaves; they need two and the time of writing a checkpoint.
+#: Seconds that jobs have to stop when the driver leaves; they need two and the time of writing a checkpoint.
 _PATIENCE: Final = 10.0
 #: Read by the libraries that compute, when they are imported.
 _THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _CARDS: Final = "CUDA_VISIBLE_DEVICES"
-#: What a process does that is started for a cell; ``-P``: a file in the working folder is no module of ours.
+#: What a process does that is started for a job; ``-P``: a file in the working folder is no module of ours.
 _WORKER: Final = (sys.executable, "-P", "-m", "seu_bench.sweeps.worker")
 
 
@@ -58,16 +58,16 @@ _Start: TypeAlias = Callable[[Mapping[str, str], int, int, int], _Process]
 
 
 class LocalOptions(Options):
-    """How many cells at once, and what each is given."""
+    """How many jobs at once, and what each is given."""
 
-    jobs: int | None = Field(None, ge=1, description="cells at once; else cores over threads, or one for each card")
-    threads: int | None = Field(None, ge=1, description="of each cell; else 1, or with cards the cores shared out")
+    jobs: int | None = Field(None, ge=1, description="jobs at once; else cores over threads, or one for each card")
+    threads: int | None = Field(None, ge=1, description="of each job; else 1, or with cards the cores shared out")
 
 
 class LocalFactory:
     """Processes of this machine."""
 
-    summary = "a process for each cell on this machine, as many at once as there are cores, or cards"
+    summary = "a process for each job on this machine, as many at once as there are cores, or cards"
     options: type[Options] = LocalOptions
     detaches = False
 
@@ -100,28 +100,28 @@ def visible_cards(environment: Mapping[str, str], count: int) -> list[str]:
     return named[:count] or [str(card) for card in range(count)]
 
 
-def with_share(cell: Job, slots: int) -> Job:
-    """A cell that takes its share of the memory for features of frozen layers.
+def with_share(job: Job, slots: int) -> Job:
+    """A job that takes its share of the memory for features of frozen layers.
 
     Each run by itself would take half of what is free; together they do.
     """
-    if slots == 1 or cell.execution.feature_cache is not None:
-        return cell
+    if slots == 1 or job.execution.feature_cache is not None:
+        return job
     from seu_bench.models.feature_store import SHARE
     from seu_bench.utils.hardware import free_host_memory
 
     share = int(SHARE * free_host_memory() / slots)
-    return replace(cell, execution=replace(cell.execution, feature_cache=share))
+    return replace(job, execution=replace(job.execution, feature_cache=share))
 
 
 class LocalExecutor:
-    """Cells in processes.
+    """Jobs in processes.
 
     Args:
-        jobs: cells at once.
+        jobs: jobs at once.
         threads: of each.
         cards: names of CUDA devices, given to the places in turn; empty: devices are left alone.
-        copies: whether cells are copies of a process that has imported everything.
+        copies: whether jobs are copies of a process that has imported everything.
     """
 
     def __init__(
@@ -138,9 +138,9 @@ class LocalExecutor:
         self._told: SimpleQueue[Event] = SimpleQueue()
         self._cancelled = False
 
-    def submit(self, cells: Sequence[Job]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         """Begin as many as there are places."""
-        self._waiting.extend(cells)
+        self._waiting.extend(jobs)
         self._fill()
 
     def wait(self, seconds: float) -> Sequence[Event]:
@@ -160,8 +160,8 @@ class LocalExecutor:
         """Ask all to stop."""
         self._cancelled = True
         while self._waiting:
-            cell = self._waiting.popleft()
-            self._told.put(Ended(run_id=cell.run_id, status="interrupted", message="it was not begun"))
+            job = self._waiting.popleft()
+            self._told.put(Ended(run_id=job.run_id, status="interrupted", message="it was not begun"))
         for worker in self._running.values():
             worker.ask_to_stop()
 
@@ -184,25 +184,25 @@ class LocalExecutor:
 
     def _fill(self) -> None:
         while self._free and self._waiting and not self._cancelled:
-            cell, place = self._waiting.popleft(), min(self._free)
+            job, place = self._waiting.popleft(), min(self._free)
             card = self._cards[place % len(self._cards)] if self._cards else ""
             variables, where = ({_CARDS: card}, f"cuda {card}") if card else ({}, "")
             try:
-                worker = _Worker(with_share(cell, self.slots), place, self._start, variables, self._told)
+                worker = _Worker(with_share(job, self.slots), place, self._start, variables, self._told)
             except OSError as error:
                 message = f"no process could be started: {error.strerror or error}"
-                self._told.put(Ended(run_id=cell.run_id, status="failed", message=message))
+                self._told.put(Ended(run_id=job.run_id, status="failed", message=message))
                 continue
             self._free.remove(place)
-            self._running[cell.run_id] = worker
-            self._told.put(Started(run_id=cell.run_id, where=where))
+            self._running[job.run_id] = worker
+            self._told.put(Started(run_id=job.run_id, where=where))
 
     def _start(self, variables: Mapping[str, str], stdin: int, stdout: int, stderr: int) -> _Process:
         if self._copies:
             if self._server is None:
                 self._server = fork_server.ForkServer(self._environment)
             return self._server.start(variables, stdin, stdout, stderr)
-        # A session of its own: Ctrl-C in the terminal is the driver's, which asks each cell once.
+        # A session of its own: Ctrl-C in the terminal is the driver's, which asks each job once.
         return subprocess.Popen(
             _WORKER,
             stdin=stdin,
@@ -220,17 +220,17 @@ def register_executors(register: Register[ExecutorFactory]) -> None:
 
 
 class _Worker:
-    """The process of a cell, and the thread that listens to it.
+    """The process of a job, and the thread that listens to it.
 
     Raises:
         OSError: no process can be started.
     """
 
     def __init__(
-        self, cell: Job, place: int, start: _Start, variables: Mapping[str, str], told: SimpleQueue[Event]
+        self, job: Job, place: int, start: _Start, variables: Mapping[str, str], told: SimpleQueue[Event]
     ) -> None:
         self.place = place
-        self._run_id = cell.run_id
+        self._run_id = job.run_id
         self._told = told
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             self._errors = ours.enter_context(tempfile.TemporaryFile())
@@ -238,7 +238,7 @@ class _Worker:
             stdout, self._output = _pipe(theirs, ours, ours_writes=False)
             self._process = start(variables, stdin, stdout, self._errors.fileno())
             self._ours = ours.pop_all()
-        self._send(cell.to_json().encode() + b"\n")
+        self._send(job.to_json().encode() + b"\n")
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 

@@ -1,4 +1,4 @@
-"""A sweep and a results folder -> its cells, each with where it stands; what can be refused is refused here."""
+"""A sweep and a results folder -> its jobs, each with where it stands; what can be refused is refused here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seu_bench.results.record import Record
 
 #: ``new``: there is nothing of it, or a record that cannot be read and is made again.
-CellState: TypeAlias = Literal["finished", "interrupted", "failed", "running", "new"]
+JobState: TypeAlias = Literal["finished", "interrupted", "failed", "running", "new"]
 
 #: What components there are, by their names in requests.
 _KINDS = ("searcher", "creator")
@@ -31,7 +31,7 @@ _KINDS = ("searcher", "creator")
 
 @dataclass(frozen=True)
 class Configuration:
-    """What the cells of several seeds share.
+    """What the jobs of several seeds share.
 
     Attributes:
         label: in words, without the benchmark.
@@ -56,8 +56,8 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class PlannedCell:
-    """A cell and where it stands.
+class PlannedJob:
+    """A job and where it stands.
 
     Attributes:
         state: as the results folder has it.
@@ -68,42 +68,42 @@ class PlannedCell:
     run_id: str
     configuration: Configuration
     seed: int
-    state: CellState
+    state: JobState
     detail: str = ""
     record: Record | None = None
 
     @property
     def label(self) -> str:
-        """The cell in words."""
+        """The job in words."""
         spec = self.configuration.run.spec
         return f"{spec.benchmark.name} {spec.protocol_name}: {self.configuration.label}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """All cells of a sweep, each once.
+    """All jobs of a sweep, each once.
 
     Attributes:
         notes: which parts of the sweep do not concern which strategies.
     """
 
     spec: SweepSpec
-    cells: tuple[PlannedCell, ...]
+    jobs: tuple[PlannedJob, ...]
     notes: tuple[str, ...] = ()
 
     @property
-    def left(self) -> tuple[PlannedCell, ...]:
+    def pending(self) -> tuple[PlannedJob, ...]:
         """What will be made, in this order. What another process makes comes last: it may be over by then."""
-        due = [cell for cell in self.cells if cell.state in ("new", "interrupted")]
+        due = [job for job in self.jobs if job.state in ("new", "interrupted")]
         if self.spec.retry_failed:
-            due = [cell for cell in self.cells if cell.state in ("new", "interrupted", "failed")]
-        return (*due, *[cell for cell in self.cells if cell.state == "running"])
+            due = [job for job in self.jobs if job.state in ("new", "interrupted", "failed")]
+        return (*due, *[job for job in self.jobs if job.state == "running"])
 
-    def to_make(self, cell: PlannedCell) -> Job:
-        """What an executor is given of a cell."""
+    def to_job(self, job: PlannedJob) -> Job:
+        """What an executor is given of a job."""
         from seu_bench.plugin.executors import Job
 
-        spec, request = self.spec, cell.configuration.request
+        spec, request = self.spec, job.configuration.request
         if names_a_file(request.benchmark):
             request = replace(request, benchmark=str(Path(request.benchmark).expanduser().absolute()))
         execution = Execution(
@@ -114,41 +114,41 @@ class SweepPlan:
             keep_weights=spec.keep_weights,
             feature_cache=spec.feature_cache,
         )
-        return Job(cell.run_id, replace(request, seed=cell.seed), execution, spec.log, spec.log_options)
+        return Job(job.run_id, replace(request, seed=job.seed), execution, spec.log, spec.log_options)
 
 
 def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
-    """Every cell of a sweep, resolved, and where it stands in the results folder. Nothing is written.
+    """Every job of a sweep, resolved, and where it stands in the results folder. Nothing is written.
 
     All configurations of a seed come before those of the next one, so that each shows early whether it works.
 
     Raises:
-        RequestError: a cell cannot be run, an option concerns none, or a logger cannot be had; all are named.
+        RequestError: a job cannot be run, an option concerns none, or a logger cannot be had; all are named.
         DataError: a data set that is needed for what is left is not there.
     """
     choose_loggers(registry, spec.log, spec.log_options)
     notes: list[str] = []
     configurations = _resolved(registry, list(_requests(registry, spec, notes)))
-    cells: dict[str, PlannedCell] = {}
+    jobs: dict[str, PlannedJob] = {}
     for seed, configuration in itertools.product(dict.fromkeys(spec.seeds), configurations):
         run_id = configuration.at(seed).spec.run_id
-        if run_id not in cells:
-            cells[run_id] = _standing(spec.results, run_id, configuration, seed)
-    plan = SweepPlan(spec, tuple(cells.values()), tuple(notes))
+        if run_id not in jobs:
+            jobs[run_id] = _standing(spec.results, run_id, configuration, seed)
+    plan = SweepPlan(spec, tuple(jobs.values()), tuple(notes))
     _refuse_absent_data(plan)
     return plan
 
 
-def _standing(results: Path, run_id: str, configuration: Configuration, seed: int) -> PlannedCell:
-    """A cell as a run of its own would find it."""
+def _standing(results: Path, run_id: str, configuration: Configuration, seed: int) -> PlannedJob:
+    """A job as a run of its own would find it."""
     found = find_state(results, run_id)
     if found is None or found.state == "unreadable":
-        return PlannedCell(run_id, configuration, seed, "new")
+        return PlannedJob(run_id, configuration, seed, "new")
     if found.record is not None and found.record.run_id != run_id:
-        return PlannedCell(run_id, configuration, seed, "new", "there is a record of another run in its folder")
+        return PlannedJob(run_id, configuration, seed, "new", "there is a record of another run in its folder")
     detail = f"by {found.holder}" if found.holder is not None else found.detail or ""
-    state: CellState = "running" if found.holder is not None and found.state != "finished" else found.state
-    return PlannedCell(run_id, configuration, seed, state, detail, found.record)
+    state: JobState = "running" if found.holder is not None and found.state != "finished" else found.state
+    return PlannedJob(run_id, configuration, seed, state, detail, found.record)
 
 
 def _requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator[tuple[str, Request]]:
@@ -190,7 +190,7 @@ def _requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator
                 yield _label(request), request
         left_out += [key for key in spec.axes if key in unused]
         if left_out:
-            notes.append(f"{strategy} takes no {', no '.join(left_out)}: its cells are planned without")
+            notes.append(f"{strategy} takes no {', no '.join(left_out)}: its jobs are planned without")
     wanted = [*spec.axes, *[kind for kind in _KINDS if getattr(spec, kind)]]
     _refuse_unused([name for name in wanted if name not in taken], known)
 
@@ -242,15 +242,15 @@ def _resolved(registry: Registry, requests: Sequence[tuple[str, Request]]) -> li
         number = sum(map(len, refused.values()))
         raise RequestError(
             f"{number} of {len(requests)} configurations of the sweep cannot be run; nothing was begun\n"
-            + "\n".join(_refusal(cells, reason) for reason, cells in refused.items()),
+            + "\n".join(_refusal(jobs, reason) for reason, jobs in refused.items()),
             remedy="correct them, or take them out of the sweep",
         )
     return configurations
 
 
-def _refusal(cells: Sequence[str], reason: str) -> str:
-    more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
-    return f"  - {'; '.join(cells[:3])}{more}\n      " + reason.replace("\n", "\n      ")
+def _refusal(jobs: Sequence[str], reason: str) -> str:
+    more = f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""
+    return f"  - {'; '.join(jobs[:3])}{more}\n      " + reason.replace("\n", "\n      ")
 
 
 def _refuse_absent_data(plan: SweepPlan) -> None:
@@ -260,14 +260,14 @@ def _refuse_absent_data(plan: SweepPlan) -> None:
         DataError: some are not there; all are named.
     """
     looked: dict[str, str | None] = {}
-    for cell in plan.left:
-        run = cell.configuration.run
+    for job in plan.pending:
+        run = job.configuration.run
         if run.spec.synthetic:
             continue
         for name, source in run.sources.items():
             key = f"{name} {run.spec.local_data.get(name, '')}"
             if key not in looked:
-                looked[key] = _fault_of_data(name, source.state, plan.spec.data_root, cell)
+                looked[key] = _fault_of_data(name, source.state, plan.spec.data_root, job)
     faults = [fault for fault in looked.values() if fault is not None]
     if faults:
         raise DataError(
@@ -276,13 +276,13 @@ def _refuse_absent_data(plan: SweepPlan) -> None:
         )
 
 
-def _fault_of_data(name: str, state: Any, root: Path | None, cell: PlannedCell) -> str | None:
+def _fault_of_data(name: str, state: Any, root: Path | None, job: PlannedJob) -> str | None:
     try:
         found = state(root)
     except Exception as error:  # of a stranger's source: the run says more
-        return f"  - {name} ({cell.label}): {type(error).__name__}: {error}"
+        return f"  - {name} ({job.label}): {type(error).__name__}: {error}"
     if found.status in ("embedded", "complete"):
         return None
     where = f" in {found.where}" if found.where else ""
     detail = f": {found.detail}" if found.detail else ""
-    return f"  - {name} is {found.status}{where}{detail} ({cell.label})"
+    return f"  - {name} is {found.status}{where}{detail} ({job.label})"

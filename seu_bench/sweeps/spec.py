@@ -1,4 +1,4 @@
-"""What a sweep asks for: lists of strategies, benchmarks, seeds, ... whose every combination is a cell."""
+"""What a sweep asks for: lists of strategies, benchmarks, seeds, ... whose every combination is a job."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from seu_bench.config.options import Frozen, parse_value
 from seu_bench.config.run import Precision
 from seu_bench.errors import OptionError
 
-#: A sweep of more cells is taken for a slip of the fingers.
-MOST_CELLS: Final = 100_000
+#: A sweep of more jobs is taken for a slip of the fingers.
+MAX_JOBS: Final = 100_000
 #: Prefix of option keys that address the executor; they are no axes of the grid.
 EXECUTOR: Final = "executor."
 
@@ -33,8 +33,8 @@ class SweepSpec(Frozen):
     Attributes:
         searcher, creator: those of the strategies that take one; empty: each strategy's default.
         options: by key, the values that are combined; a list is several values, so a list as one value is in a list.
-        jobs: cells at once, the executor's option of that name.
-        log, log_options: loggers of every cell, and their options by ``<logger>.<option>``.
+        jobs: jobs at once, the executor's option of that name.
+        log, log_options: loggers of every job, and their options by ``<logger>.<option>``.
     """
 
     strategy: _Names = ("seu",)
@@ -103,11 +103,11 @@ class SweepSpec(Frozen):
     def _no_slip(self) -> SweepSpec:
         if self.jobs is not None and f"{EXECUTOR}jobs" in self.options:
             raise ValueError("jobs is given twice, by itself and as an option executor.jobs")
-        cells = len(self.seeds)
+        jobs = len(self.seeds)
         for axis in (self.strategy, self.benchmark, self.searcher, self.creator, *self.options.values()):
-            cells *= max(1, len(axis))
-        if cells > MOST_CELLS:
-            raise ValueError(f"the sweep has {cells:,} cells, more than {MOST_CELLS:,}; make several of it")
+            jobs *= max(1, len(axis))
+        if jobs > MAX_JOBS:
+            raise ValueError(f"the sweep has {jobs:,} jobs, more than {MAX_JOBS:,}; make several of it")
         return self
 
     @property
@@ -136,8 +136,8 @@ def parse_seeds(text: str) -> Sequence[int]:
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first:
             raise ValueError(f"the range {part.strip()} ends before it begins")
-        if last - first >= MOST_CELLS:
-            raise ValueError(f"the range {part.strip()} has more than {MOST_CELLS:,} seeds")
+        if last - first >= MAX_JOBS:
+            raise ValueError(f"the range {part.strip()} has more than {MAX_JOBS:,} seeds")
         seeds += range(first, last + 1)
     return seeds
 

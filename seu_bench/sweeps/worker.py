@@ -1,6 +1,6 @@
-"""Makes one cell of a sweep and tells of it. Also a program, which the executor ``local`` starts for each cell:
+"""Makes one job of a sweep and tells of it. Also a program, which the executor ``local`` starts for each job:
 
-a line of JSON, the cell, comes by standard input, and events go by standard output, a line of JSON each. A further byte
+a line of JSON, the job, comes by standard input, and events go by standard output, a line of JSON each. A further byte
 on standard input asks the run to stop, a second one stops it at once; so does its end, when the driver is gone.
 """
 
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
 _BETWEEN: Final = 0.2
 
 
-def run_job(cell: Job, tell: Callable[[Event], None], stop: StopRequest | None = None) -> Ended:
+def run_job(job: Job, tell: Callable[[Event], None], stop: StopRequest | None = None) -> Ended:
     """Make a run, or go on with it, and tell of its progress; how it ended is returned and not told.
 
     Args:
-        tell: is called in this thread, with events of this cell.
+        tell: is called in this thread, with events of this job.
         stop: whether and when to stop; ``None``: at the end.
     """
     try:
-        message = _make(cell, tell, stop)
+        message = _make(job, tell, stop)
     except KeyboardInterrupt as stopped:
-        return Ended(run_id=cell.run_id, status="interrupted", message=str(stopped) or "interrupted")
+        return Ended(run_id=job.run_id, status="interrupted", message=str(stopped) or "interrupted")
     except RunHeldError as error:
-        return Ended(run_id=cell.run_id, status="held", message=str(error))
+        return Ended(run_id=job.run_id, status="held", message=str(error))
     except SeuBenchError as error:
-        return Ended(run_id=cell.run_id, status="failed", message=str(error))
+        return Ended(run_id=job.run_id, status="failed", message=str(error))
     except Exception as error:
         # A defect: whoever looks for it needs all of it.
         traceback.print_exc()
-        return Ended(run_id=cell.run_id, status="failed", message=f"{type(error).__name__}: {error}")
-    return Ended(run_id=cell.run_id, status="failed" if message else "finished", message=message)
+        return Ended(run_id=job.run_id, status="failed", message=f"{type(error).__name__}: {error}")
+    return Ended(run_id=job.run_id, status="failed" if message else "finished", message=message)
 
 
-def _make(cell: Job, tell: Callable[[Event], None], stop: StopRequest | None) -> str:
+def _make(job: Job, tell: Callable[[Event], None], stop: StopRequest | None) -> str:
     """Why the run was not made; empty where it was."""
     from seu_bench.engine.loggers import add_loggers
     from seu_bench.engine.resolve import resolve
@@ -61,15 +61,15 @@ def _make(cell: Job, tell: Callable[[Event], None], stop: StopRequest | None) ->
     from seu_bench.plugin.registry import Registry
 
     registry = Registry()
-    resolved = resolve(registry, cell.request)
-    if resolved.spec.run_id != cell.run_id:
+    resolved = resolve(registry, job.request)
+    if resolved.spec.run_id != job.run_id:
         return (
-            f"here this cell is another run, {resolved.spec.run_id}: data or versions are not those that the sweep was "
+            f"here this job is another run, {resolved.spec.run_id}: data or versions are not those that the sweep was "
             "planned with; plan it again"
         )
-    add_loggers(registry, cell.log, cell.log_options, cell.execution.results)
-    registry.manager.register(Reporter(cell.run_id, tell), name="seu_bench.sweeps.worker")
-    execute(registry, resolved, cell.execution, stop=stop)
+    add_loggers(registry, job.log, job.log_options, job.execution.results)
+    registry.manager.register(Reporter(job.run_id, tell), name="seu_bench.sweeps.worker")
+    execute(registry, resolved, job.execution, stop=stop)
     return ""
 
 
@@ -128,13 +128,13 @@ class Reporter:
                 epochs=epochs,
                 passed=forecast.passed,
                 planned=forecast.planned,
-                left=forecast.left,
+                remaining=forecast.left,
             )
         )
 
 
 def main() -> None:
-    """Make the cell that comes by standard input."""
+    """Make the job that comes by standard input."""
     channel = os.dup(1)
     os.dup2(2, 1)  # what plugins print is no event
 
@@ -145,11 +145,11 @@ def main() -> None:
 
     # Unbuffered: the next bytes are the other thread's, which must hold no lock when this process ends.
     with open(0, "rb", buffering=0, closefd=False) as line:
-        cell = Job.from_json(line.readline())
+        job = Job.from_json(line.readline())
     stop = StopRequest()
     with stop.on_signals():
         threading.Thread(target=_listen, daemon=True).start()
-        ended = run_job(cell, tell, stop)
+        ended = run_job(job, tell, stop)
         stop.settle()
         tell(ended)
     sys.exit(0)

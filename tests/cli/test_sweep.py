@@ -1,4 +1,4 @@
-"""Sweeps from the command line, with the executor of the guide for plugins, which makes cells in this process."""
+"""Sweeps from the command line, with the executor of the guide for plugins, which makes jobs in this process."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def written(results: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in results.glob("runs/*/record.json")}
 
 
-def cells_line(answer: Answer) -> str:
-    (line,) = re.findall(r"^\d+ cells?: .*$", answer.out, re.MULTILINE)
+def jobs_line(answer: Answer) -> str:
+    (line,) = re.findall(r"^\d+ jobs?: .*$", answer.out, re.MULTILINE)
     return str(line)
 
 
-def test_failing_cells(command: Command, tmp_path: Path) -> None:
+def test_failing_jobs(command: Command, tmp_path: Path) -> None:
     """The others are made; a failure is a row with its message; what is finished is not made again."""
     asked = ("sweep", *FAILING, "--seeds", "0-1", "--protocol", "quick", *IN_TURN, "--results", tmp_path)
     first = command(*asked)
     assert first.status == 1
-    assert cells_line(first) == "4 cells: 0 done, 4 left"
+    assert jobs_line(first) == "4 jobs: 0 done, 4 pending"
     assert re.search(r"^2 finished, 2 failed$", first.out, re.MULTILINE)
     row = r"^ split_digits quick: tiny \(fault=diverge.* +failed +- +- +- +the loss became nan"
     assert len(re.findall(row, first.out, re.MULTILINE)) == 2
@@ -62,7 +62,7 @@ def test_failing_cells(command: Command, tmp_path: Path) -> None:
     before = written(tmp_path)
     again = command(*asked)
     assert (again.status, written(tmp_path)) == (1, before)
-    assert cells_line(again) == "4 cells: 2 done, 2 failed (with --retry-failed they are run again), 0 left"
+    assert jobs_line(again) == "4 jobs: 2 done, 2 failed (with --retry-failed they are run again), 0 pending"
     assert "started" not in again.err
     assert len(re.findall(row, again.out, re.MULTILINE)) == 2
     retried = command(*asked, "--retry-failed")
@@ -70,11 +70,11 @@ def test_failing_cells(command: Command, tmp_path: Path) -> None:
     changed = {path for path, time in written(tmp_path).items() if time != before[path]}
     assert changed == {path for path in before if read_record(Path(path)).status == "failed"}
     healthy = command(*asked, "-o", "benchmark.stream.validation=0.2", "--dry-run")  # another run
-    assert cells_line(healthy) == "4 cells: 0 done, 4 left"
+    assert jobs_line(healthy) == "4 jobs: 0 done, 4 pending"
 
 
 def test_equal_to_single_runs(command: Command, tmp_path: Path) -> None:
-    """A cell's record is that of ``run``; once more there is nothing to do, and the status is 0."""
+    """A job's record is that of ``run``; once more there is nothing to do, and the status is 0."""
     common = ("--protocol", "smoke", "-o", "epochs=1", "--device", "cpu")
     asked = ("sweep", "--strategy", "tiny,naive", "--seeds", "0,3", *common, *IN_TURN, "--results", tmp_path / "a")
     answer = command(*asked, "--log", "tensorboard", "--log-option", f"tensorboard.folder={tmp_path / 'events'}")
@@ -90,7 +90,7 @@ def test_equal_to_single_runs(command: Command, tmp_path: Path) -> None:
         assert record.without_times() == single[run_id].without_times()
     # Both are one sweep's, wherever they were made; smoke runs are in no leaderboard.
     done = command(*asked[:-1], tmp_path / "b")
-    assert (done.status, done.err, cells_line(done)) == (0, "", "4 cells: 4 done, 0 left")
+    assert (done.status, done.err, jobs_line(done)) == (0, "", "4 jobs: 4 done, 0 pending")
     assert done.out.endswith("4 finished\n")
     assert not (tmp_path / "b" / "leaderboards").exists()
 
@@ -107,7 +107,7 @@ def test_merged_by_copying(command: Command, tmp_path: Path) -> None:
     assert read_seeds(board) == [3]
     board.unlink()
     both = command("sweep", *asked, "--seeds", "0-2", "--results", tmp_path / "a")
-    assert (both.status, cells_line(both), read_seeds(board)) == (0, "3 cells: 3 done, 0 left", [3])
+    assert (both.status, jobs_line(both), read_seeds(board)) == (0, "3 jobs: 3 done, 0 pending", [3])
 
 
 def read_seeds(board: Path) -> list[int]:
@@ -120,11 +120,11 @@ def test_held_by_another(command: Command, tmp_path: Path) -> None:
     """A run that another process makes is looked at last, and a row says who has it."""
     asked = ("sweep", "--strategy", "tiny", "--seeds", "0-1", "--protocol", "smoke", *IN_TURN, "--results", tmp_path)
     spec = make_spec({"strategy": "tiny", "seeds": "0-1", "protocol": "smoke", "results": tmp_path})
-    first, second = plan_sweep(Registry(), spec).cells
+    first, second = plan_sweep(Registry(), spec).jobs
     with RunLock(tmp_path / "runs" / first.run_id):
         answer = command(*asked)
     assert answer.status == 1
-    assert cells_line(answer) == "2 cells: 0 done, 1 running elsewhere (looked at last), 2 left"
+    assert jobs_line(answer) == "2 jobs: 0 done, 1 running elsewhere (looked at last), 2 pending"
     assert re.search(r"1 finished, 1 held by another process|1 held by another process, 1 finished", answer.out)
     assert "is held by process" in answer.out
     assert answer.err.index(f"seed {second.seed}: started") < answer.err.index(f"seed {first.seed}: started")
@@ -138,15 +138,15 @@ def test_from_python(tmp_path: Path) -> None:
         executor="in_turn", results=tmp_path,
     )  # fmt: skip
     (record,) = result.records
-    assert (record.status, record.metrics["acc"] is not None, result.status) == ("finished", True, 1)
-    (failed,) = result.having("failed")
+    assert (record.status, record.metrics["acc"] is not None, result.exit_code) == ("finished", True, 1)
+    (failed,) = result.select("failed")
     assert failed.message.startswith("the loss became nan in stage 'training' of task 1, epoch 1")
     assert (tmp_path / "leaderboards").is_dir()
     assert kept_spec(tmp_path).options == {"fault": ("none", "diverge"), "epochs": (1,)}  # --attach goes on with it
     again = seu_bench.sweep(
         strategy="tiny", options={"epochs": 1}, executor="in_turn", results=tmp_path, protocol="quick"
     )
-    assert ([cell.made for cell in again.cells], again.status) == ([False], 0)
+    assert ([job.made for job in again.jobs], again.exit_code) == ([False], 0)
 
 
 def test_unknown_executor(command: Command, tmp_path: Path) -> None:

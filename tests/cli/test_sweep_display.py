@@ -1,4 +1,4 @@
-"""What a sweep shows: the plan, bars on a terminal, lines elsewhere, a row for each cell; all of it literally."""
+"""What a sweep shows: the plan, bars on a terminal, lines elsewhere, a row for each job; all of it literally."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rich.text import Text
 from seu_bench.cli.sweep_display import SweepDisplay, plan_lines, result_table, result_words
 from seu_bench.plugin.executors import Progressed
 from seu_bench.results.record import StageRecord, write_record
-from seu_bench.sweeps.driver import CellResult, SweepResult
+from seu_bench.sweeps.driver import JobResult, SweepResult
 from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
-from seu_bench.sweeps.plan import PlannedCell, SweepPlan
+from seu_bench.sweeps.plan import PlannedJob, SweepPlan
 from tests.sweeps.test_plan import plan, record_of
 
 #: Markup, a terminal's escape and a tabulator.
@@ -31,9 +31,17 @@ def printed(*things: object, width: int = 160) -> str:
     return page.getvalue()
 
 
-def progress(cell: PlannedCell, passed: int, left: float | None) -> Progressed:
+def progress(job: PlannedJob, passed: int, remaining: float | None) -> Progressed:
     return Progressed(
-        run_id=cell.run_id, task=1, tasks=5, stage="training", epoch=2, epochs=8, passed=passed, planned=100, left=left
+        run_id=job.run_id,
+        task=1,
+        tasks=5,
+        stage="training",
+        epoch=2,
+        epochs=8,
+        passed=passed,
+        planned=100,
+        remaining=remaining,
     )
 
 
@@ -47,20 +55,20 @@ def test_plan(tmp_path: Path) -> None:
     """A row per configuration: how many, where they stand, what they will take; then the same in words."""
     asked = {"results": tmp_path, "strategy": "naive,ewc", "seeds": "0-3"}
     stages = (StageRecord(name="training", task=0, epochs=1, seconds=1.0, image_passes=100),)
-    for cell in plan(**asked).cells:
-        if cell.configuration.label == "naive" and cell.seed < 3:
-            status = ("finished", "failed", "interrupted")[cell.seed]
-            made = record_of(cell, status=status, stages=stages if status == "finished" else (), seconds=30.0)
+    for job in plan(**asked).jobs:
+        if job.configuration.label == "naive" and job.seed < 3:
+            status = ("finished", "failed", "interrupted")[job.seed]
+            made = record_of(job, status=status, stages=stages if status == "finished" else (), seconds=30.0)
             write_record(tmp_path, made)
     found = plan(**asked)
     lines = printed(*plan_lines(found, estimate_plan(found), 3))
     assert re.search(r"^ split_digits +smoke +naive +4 +1 +1 +1 +2 +1:00 *$", lines, re.MULTILINE)
     assert re.search(r"^ split_digits +smoke +ewc +4 +0 +0 +0 +4 +- *$", lines, re.MULTILINE)
-    words = "8 cells: 1 done, 1 interrupted (will go on), 1 failed (with --retry-failed they are run again), 6 left\n"
-    assert f"{words}estimated time: not known yet, 3 cells at once\n" in lines
+    words = "8 jobs: 1 done, 1 interrupted (will go on), 1 failed (with --retry-failed they are run again), 6 pending\n"
+    assert f"{words}estimated time: not known yet, 3 jobs at once\n" in lines
     known = plan(results=tmp_path, strategy="naive", seeds="0-3", retry_failed=True)
     lines = printed(*plan_lines(known, estimate_plan(known), 2))
-    assert "1 failed (will be run again), 3 left\nestimated time: about 0:45, 2 cells at once\n" in lines
+    assert "1 failed (will be run again), 3 pending\nestimated time: about 0:45, 2 jobs at once\n" in lines
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -73,18 +81,18 @@ def test_narrow(width: int) -> None:
 
 
 def test_lines() -> None:
-    """Without a terminal: a line when a cell begins, when it has something to say, when it ends; how many are over."""
+    """Without a terminal: a line when a job begins, when it has something to say, when it ends; how many are over."""
     display, page, found = shown(terminal=False)
-    first, second, third, _ = found.cells
+    first, second, third, _ = found.jobs
     display.begin(found)
     display.started(first, "cuda 1")
     display.started(second, "")
     display.progressed(first, progress(first, 50, 60.0))
     display.noticed(first, EVIL)
-    display.ended(CellResult(first, "finished", "", record_of(first, metrics={"acc": 0.5}, seconds=65.0)))
-    display.ended(CellResult(second, "lost", EVIL))
+    display.ended(JobResult(first, "finished", "", record_of(first, metrics={"acc": 0.5}, seconds=65.0)))
+    display.ended(JobResult(second, "lost", EVIL))
     display.stopping("interrupted by SIGINT")
-    display.ended(CellResult(third, "left", made=False))
+    display.ended(JobResult(third, "pending", made=False))
     display.end()
     label = "split_digits smoke: naive (epochs=2), seed"
     assert page.getvalue().splitlines() == [
@@ -93,14 +101,14 @@ def test_lines() -> None:
         f"{label} 0: it [red]broke[/red] [2J in two",
         f"[1/4] {label} 0: finished in 1:05, accuracy 50.00 %",
         f"[2/4] {label} 1: lost: it [red]broke[/red] [2J in two",
-        "interrupted by SIGINT: cells that run write their checkpoints; once more stops at once",
+        "interrupted by SIGINT: jobs that run write their checkpoints; once more stops at once",
     ]
 
 
 def test_bars() -> None:
-    """On a terminal: one bar for all, with the time left, and one for each cell that runs."""
+    """On a terminal: one bar for all, with the time left, and one for each job that runs."""
     display, page, found = shown(terminal=True)
-    first, second, *_ = found.cells
+    first, second, *_ = found.jobs
     display.begin(found)
     bars = display._bars
     assert bars is not None
@@ -110,16 +118,16 @@ def test_bars() -> None:
     display.progressed(first, progress(first, 50, 60.0))
     display.estimated(125.0)
     tasks = {task.description: task for task in bars.tasks}
-    assert list(tasks) == ["sweep", *[Text(cell.label).plain for cell in (first, second)]]
+    assert list(tasks) == ["sweep", *[Text(job.label).plain for job in (first, second)]]
     assert tasks["sweep"].percentage == pytest.approx(12.5)
-    assert tasks["sweep"].fields["note"] == "0/4 cells, about 2:05 left"
+    assert tasks["sweep"].fields["note"] == "0/4 jobs, about 2:05 left"
     assert (tasks[first.label].completed, tasks[first.label].total) == (50, 100)
     assert tasks[first.label].fields["note"] == "task 2/5 training 3/8, 1:00 left"
-    display.ended(CellResult(first, "finished", "", record_of(first, metrics={"acc": None})))
+    display.ended(JobResult(first, "finished", "", record_of(first, metrics={"acc": None})))
     display.estimated(None)
     assert [task.description for task in bars.tasks] == ["sweep", second.label]
     assert bars.tasks[0].percentage == pytest.approx(25)
-    assert bars.tasks[0].fields["note"] == "1/4 cells, time not known yet"
+    assert bars.tasks[0].fields["note"] == "1/4 jobs, time not known yet"
     bars.refresh()
     display.end()
     assert "[1/4] split_digits smoke: naive (epochs=2), seed 0: finished, accuracy -" in page.getvalue()
@@ -128,7 +136,7 @@ def test_bars() -> None:
 def test_bars_show_labels_literally() -> None:
     """An option's brackets are no markup."""
     display, page, found = shown(terminal=True)
-    odd = replace(found.cells[0], configuration=replace(found.cells[0].configuration, label="x (sizes=[red])"))
+    odd = replace(found.jobs[0], configuration=replace(found.jobs[0].configuration, label="x (sizes=[red])"))
     display.begin(found)
     display.started(odd, "")
     assert display._bars is not None
@@ -139,26 +147,26 @@ def test_bars_show_labels_literally() -> None:
 
 def test_result() -> None:
     """What was made, failed or was not begun is a row; what was finished before is only counted."""
-    first, second, third, fourth = plan(strategy="naive", seeds="0-3").cells
+    first, second, third, fourth = plan(strategy="naive", seeds="0-3").jobs
     result = SweepResult(
         (
-            CellResult(first, "finished", "", record_of(first), made=False),
-            CellResult(second, "finished", "", record_of(second, metrics={"acc": 0.5}, seconds=65.0)),
-            CellResult(
+            JobResult(first, "finished", "", record_of(first), made=False),
+            JobResult(second, "finished", "", record_of(second, metrics={"acc": 0.5}, seconds=65.0)),
+            JobResult(
                 third,
                 "failed",
                 EVIL + "\nto do: nothing",
                 record_of(third, status="failed", metrics={"acc": 0.9}),
                 made=False,
             ),
-            CellResult(fourth, "left", made=False),
+            JobResult(fourth, "pending", made=False),
         )
     )
     lines = printed(result_table(result))
     assert "seed 0" not in lines
     assert re.search(r"^ split_digits smoke: naive, seed 1 +finished +50.00 % +- +1 min 05 s *$", lines, re.MULTILINE)
     assert re.search(r"seed 2 +failed +- +- +- +it \[red\]broke\[/red\] \[2J in two *$", lines, re.MULTILINE)
-    assert re.search(r"seed 3 +left +- +- +- *$", lines, re.MULTILINE)
-    assert (result_words(result), result.status) == ("2 finished, 1 failed, 1 not begun", 1)
-    assert result_table(SweepResult(result.cells[:1])) is None
-    assert SweepResult(result.cells[:2]).status == 0
+    assert re.search(r"seed 3 +pending +- +- +- *$", lines, re.MULTILINE)
+    assert (result_words(result), result.exit_code) == ("2 finished, 1 failed, 1 not started", 1)
+    assert result_table(SweepResult(result.jobs[:1])) is None
+    assert SweepResult(result.jobs[:2]).exit_code == 0

@@ -12,7 +12,7 @@ from support.commands import Command, Install
 from support.engines import TINY, finished, maker, run_ids, same_as_local, stands_at_the_gate, stranger, sweep
 
 from seu_bench.engine.environment import installed_versions
-from tests.sweeps.test_local import cells, within
+from tests.sweeps.test_local import jobs, within
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.cluster
@@ -26,7 +26,7 @@ def _stranger(install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_worker_that_is_killed(command: Command, tmp_path: Path) -> None:
-    """Twelve cells, one of whose workers is killed in the middle of it: all records are those that are made here."""
+    """Twelve jobs, one of whose workers is killed in the middle of it: all records are those that are made here."""
     results, local = tmp_path / "ray", tmp_path / "local"
     first = run_ids(results, "0")[0]
     (tmp_path / "seed0").touch()
@@ -38,7 +38,7 @@ def test_worker_that_is_killed(command: Command, tmp_path: Path) -> None:
         (tmp_path / "seed0").unlink()
         out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
-    assert "its worker is gone (WorkerCrashedError); the cell is begun again" in err
+    assert "its worker is gone (WorkerCrashedError); the job is begun again" in err
     assert out.rstrip().endswith("12 finished")
     assert command("sweep", *TINY, "--seeds", "0-11", "--executor", "in_turn", "--results", local).status == 0
     assert same_as_local(results, local) == []
@@ -62,7 +62,7 @@ def test_driver_that_is_killed(tmp_path: Path) -> None:
     with sweep(results, "0-3", *ON_RAY) as process:
         out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
-    assert "3 done, 1 interrupted (will go on), 1 left" in out
+    assert "3 done, 1 interrupted (will go on), 1 pending" in out
     assert before.items() <= finished(results).items()
     assert len(finished(results)) == 4
 
@@ -73,7 +73,7 @@ def test_driver_that_is_killed(tmp_path: Path) -> None:
         (("--ray-address", "127.0.0.1:9"), "nobody answers at 127.0.0.1:9", "ray start --head"),
         (("--ray-address", "nonsense"), "'nonsense' is no address of a Ray", "HOST:PORT"),
         (("--ray-address", "auto"), "Ray cannot be used", "ray start --head"),
-        (("-o", "executor.cpus=1000"), "no machine of this Ray has room for a cell of 1000 cores", "executor.cpus=N"),
+        (("-o", "executor.cpus=1000"), "no machine of this Ray has room for a job of 1000 cores", "executor.cpus=N"),
         (("--gpus", "8"), "no machine of this Ray has room", "executor.gpus=N"),
     ],
 )
@@ -87,15 +87,15 @@ def test_refused(tmp_path: Path, asked: tuple[str, ...], message: str, remedy: s
 
 
 def test_workers_that_differ(tmp_path: Path) -> None:
-    """Other versions, or a results folder that is not the driver's: the cell is not made there."""
+    """Other versions, or a results folder that is not the driver's: the job is not made there."""
     from seu_bench_ray.work import Asked, fault_here
 
-    (cell,) = cells(tmp_path, "0")
+    (job,) = jobs(tmp_path, "0")
     mark = tmp_path / "mark"
     mark.touch()
-    asked = Asked(cell.to_json(), installed_versions(), str(mark), 1)
-    assert fault_here(asked, cell) is None
+    asked = Asked(job.to_json(), installed_versions(), str(mark), 1)
+    assert fault_here(asked, job) is None
     other = replace(asked, versions=asked.versions | {"torch": "0.0"})
-    assert "has other versions than the sweep's own process: torch" in str(fault_here(other, cell))
+    assert "has other versions than the sweep's own process: torch" in str(fault_here(other, job))
     mark.unlink()
-    assert "is not shared with" in str(fault_here(asked, cell))
+    assert "is not shared with" in str(fault_here(asked, job))

@@ -16,7 +16,7 @@ from support.engines import TINY, finished, run_ids, same_as_local, stands_at_th
 from support.slurm_cluster import missing, slurm
 
 from seu_bench.plugin.executors import Ended, Noticed, Started
-from tests.sweeps.test_local import cells, within
+from tests.sweeps.test_local import jobs, within
 
 pytest.importorskip("submitit")
 pytestmark = [
@@ -49,7 +49,7 @@ def _stranger(
 
 
 def test_cancelled_and_out_of_time(command: Command, tmp_path: Path) -> None:
-    """Six cells in an array, one job cancelled, one whose time is over: all records are those that are made here."""
+    """Six jobs in an array, one job cancelled, one whose time is over: all records are those that are made here."""
     results, local = tmp_path / "slurm", tmp_path / "local"
     cancelled, late = run_ids(results, "0-1")
     for seed in (0, 1):
@@ -60,7 +60,7 @@ def test_cancelled_and_out_of_time(command: Command, tmp_path: Path) -> None:
         assert within(300, lambda: held() or process.poll() is not None)
         began = time.monotonic()
         assert held(), process.communicate()
-        job = (results / "slurm" / "cells" / f"{cancelled}.json").read_text().split('"')[3]
+        job = (results / "slurm" / "notes" / f"{cancelled}.json").read_text().split('"')[3]
         subprocess.run(["scancel", job], check=True)
         (tmp_path / "seed0").unlink()
         assert within(60, lambda: job not in queue())
@@ -69,7 +69,7 @@ def test_cancelled_and_out_of_time(command: Command, tmp_path: Path) -> None:
         out, err = process.communicate(timeout=400)
     assert process.returncode == 0, err
     assert out.rstrip().endswith("6 finished")
-    assert f"its job {job} is gone; the cell is submitted again" in err
+    assert f"its job {job} is gone; the job is submitted again" in err
     assert "its job's time is over; it is queued again, and goes on from its checkpoint" in err
     assert command("sweep", *TINY, "--seeds", "0-5", "--executor", "in_turn", "--results", local).status == 0
     assert same_as_local(results, local) == []
@@ -85,7 +85,7 @@ def test_driver_that_leaves(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "seu-bench sweep --attach looks at cells that go on" in err
+    assert "seu-bench sweep --attach looks at jobs that go on" in err
     assert out.rstrip().endswith("1 running, 1 finished") or out.rstrip().endswith("1 finished, 1 running")
     assert within(60, lambda: len(queue()) == 1)  # the other one was just ending
     jobs, before = queue(), finished(results)
@@ -93,7 +93,7 @@ def test_driver_that_leaves(tmp_path: Path) -> None:
     with sweep_attached(results) as process:
         out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
-    assert "1 done, 1 running elsewhere (looked at last), 1 left" in out or "2 done, 0 left" in out
+    assert "1 done, 1 running elsewhere (looked at last), 1 pending" in out or "2 done, 0 pending" in out
     assert before.items() <= finished(results).items() and len(finished(results)) == 2
     assert queue() <= jobs
 
@@ -136,10 +136,10 @@ def test_jobs_that_are_lost_for_good(tmp_path: Path) -> None:
     from seu_bench_slurm import SlurmOptions
     from seu_bench_slurm.executor import SlurmExecutor
 
-    (cell,) = cells(tmp_path / "results", "0")
+    (job,) = jobs(tmp_path / "results", "0")
     (tmp_path / "seed0").touch()
     executor = SlurmExecutor(SlurmOptions(retries=1, time=5), "cpu")
-    executor.submit([cell])
+    executor.submit([job])
     told = []
 
     def lost() -> bool:

@@ -1,4 +1,4 @@
-"""What the tests of Ray and Slurm share: cells of the stranger's strategy, and what must come out of them."""
+"""What the tests of Ray and Slurm share: jobs of the stranger's strategy, and what must come out of them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from seu_bench.results.record import Record, read_record, read_records
 from seu_bench.sweeps.file import make_spec
 from seu_bench.sweeps.plan import plan_sweep
 
-#: Cells that take a second, with a checkpoint after each epoch.
+#: Jobs that take a second, with a checkpoint after each epoch.
 TINY = ("--strategy", "tiny", "--protocol", "smoke", "--device", "cpu", "--checkpoint-every", "0")
 #: What is only true of the process that made a record.
 _OF_PROCESS = ("process", "threads", "card")
 
 
 def stranger(install: Install, patch: pytest.MonkeyPatch, gate: Path) -> None:
-    """The stranger's package, found by other processes too; cells wait at files ``seed0``, ... in the folder."""
+    """The stranger's package, found by other processes too; jobs wait at files ``seed0``, ... in the folder."""
     folder = install("a-stranger", POINTS, MODULES)
     patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
     patch.setenv("GATE", str(gate))
@@ -38,13 +38,13 @@ def sweep(results: Path, seeds: str, *more: str) -> subprocess.Popen[str]:
 
 
 def run_ids(results: Path, seeds: str) -> list[str]:
-    """Of the sweep's cells, by seed."""
+    """Of the sweep's jobs, by seed."""
     spec = make_spec({"strategy": "tiny", "seeds": seeds, "protocol": "smoke", "results": results})
-    return [cell.run_id for cell in plan_sweep(Registry(), spec).cells]
+    return [job.run_id for job in plan_sweep(Registry(), spec).jobs]
 
 
 def stands_at_the_gate(results: Path, run_id: str) -> bool:
-    """Whether a cell has learned its first task, after which it waits."""
+    """Whether a job has learned its first task, after which it waits."""
     path = results / "runs" / run_id / "record.json"
     if not path.exists():
         return False
@@ -53,7 +53,7 @@ def stands_at_the_gate(results: Path, run_id: str) -> bool:
 
 
 def maker(results: Path, run_id: str) -> int | None:
-    """The process that makes a cell."""
+    """The process that makes a job."""
     state = find_state(results, run_id)
     return state.holder.pid if state is not None and state.holder is not None else None
 

@@ -11,7 +11,7 @@ import seu_bench
 
 ROOT = Path(seu_bench.__file__).parent.parent
 
-#: Metrics that say what a cell's process was given; and a gate: in the folder ``GATE`` a file ``seed0`` keeps the run
+#: Metrics that say what a job's process was given; and a gate: in the folder ``GATE`` a file ``seed0`` keeps the run
 #: of that seed from going on after its first task.
 GIVEN = """
 import os
@@ -55,7 +55,7 @@ class Process:
 
 
 def in_turn() -> str:
-    """The executor of the guide, which makes cells in this process."""
+    """The executor of the guide, which makes jobs in this process."""
     text = (ROOT / "docs" / "reference" / "hooks.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"^`in_turn.py`\n\n```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return str(source)
@@ -65,5 +65,5 @@ def in_turn() -> str:
 POINTS = {"tiny": "tiny_plugin", "given": "given_plugin", "in_turn": "in_turn"}
 MODULES = {"tiny_plugin": TINY, "given_plugin": GIVEN, "in_turn": in_turn()}
 
-#: Cells that take a fraction of a second, of which every second one fails, in the second task.
+#: Jobs that take a fraction of a second, of which every second one fails, in the second task.
 FAILING = ("--strategy", "tiny", "-o", "fault=none,diverge", "-o", "epochs=1")

@@ -17,7 +17,7 @@ from seu_bench.errors import Interruption, PluginError
 from seu_bench.plugin.executors import Ended, Event, Job, Progressed, Started, event_from_json
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
-from seu_bench.sweeps.driver import CellResult, GuardedExecutor, SweepResult, SweepWatcher, run_sweep
+from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepResult, SweepWatcher, run_sweep
 from seu_bench.sweeps.estimate import SweepEstimate
 from seu_bench.sweeps.file import make_spec
 from seu_bench.sweeps.plan import plan_sweep
@@ -44,7 +44,7 @@ class Scripted:
     def build(self, options: Any, device: str) -> Scripted:
         return self
 
-    def submit(self, cells: Sequence[Job]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         self.called.append("submit")
 
     def wait(self, seconds: float) -> Sequence[Event]:
@@ -72,7 +72,7 @@ class Scripting:
 
 
 def driven(executor: Scripted, results: Path, stop: StopRequest | None = None) -> tuple[SweepResult, list[str]]:
-    """A sweep of two cells with an executor of a stranger, and what the watcher was told."""
+    """A sweep of two jobs with an executor of a stranger, and what the watcher was told."""
     manager = load_plugins()
     manager.register(Scripting(executor), name="scripting")
     registry = Registry(manager)
@@ -83,8 +83,8 @@ def driven(executor: Scripted, results: Path, stop: StopRequest | None = None) -
     told: list[str] = []
 
     class Watcher(SweepWatcher):
-        def ended(self, result: CellResult) -> None:
-            told.append(result.fate)
+        def ended(self, result: JobResult) -> None:
+            told.append(result.status)
 
         def end(self) -> None:
             told.append("end")
@@ -95,11 +95,11 @@ def driven(executor: Scripted, results: Path, stop: StopRequest | None = None) -
 
 def ids(results: Path) -> list[str]:
     spec = make_spec({"strategy": "tiny", "seeds": "0-1", "protocol": "smoke", "results": results})
-    return [cell.run_id for cell in plan_sweep(Registry(), spec).cells]
+    return [job.run_id for job in plan_sweep(Registry(), spec).jobs]
 
 
 def test_what_executors_tell(tmp_path: Path) -> None:
-    """Events of strangers' cells and after an end are nothing; what has no finished record is not finished."""
+    """Events of strangers' jobs and after an end are nothing; what has no finished record is not finished."""
     first, second = ids(tmp_path)
     executor = Scripted(
         [Started(run_id=first), Started(run_id="a stranger's"), Ended(run_id="a stranger's", status="finished")],
@@ -108,15 +108,15 @@ def test_what_executors_tell(tmp_path: Path) -> None:
         Ended(run_id=second, status="finished"),
     )
     found, told = driven(executor, tmp_path)
-    assert [(cell.fate, cell.message[:35]) for cell in found.cells] == [
+    assert [(job.status, job.message[:35]) for job in found.jobs] == [
         ("lost", "killed"),
         ("failed", "it was finished, but its record is "),
     ]
-    assert (told, executor.called, found.status) == (["lost", "failed", "end"], ["submit", "close"], 1)
+    assert (told, executor.called, found.exit_code) == (["lost", "failed", "end"], ["submit", "close"], 1)
 
 
 def test_told_to_stop(tmp_path: Path) -> None:
-    """Cells are told once; what they say of their end is still heard; the status is the signal's."""
+    """Jobs are told once; what they say of their end is still heard; the status is the signal's."""
     first, second = ids(tmp_path)
     stop = StopRequest()
     stop.ask(Interruption("interrupted by SIGTERM", 143))
@@ -126,18 +126,22 @@ def test_told_to_stop(tmp_path: Path) -> None:
         Ended(run_id=first, status="interrupted", message="stopped"),
     )
     found, told = driven(executor, tmp_path, stop=stop)
-    assert [cell.fate for cell in found.cells] == ["interrupted", "left"]
-    assert (executor.called, found.status, told) == (["submit", "cancel", "close"], 143, ["left", "interrupted", "end"])
+    assert [job.status for job in found.jobs] == ["interrupted", "pending"]
+    assert (executor.called, found.exit_code, told) == (
+        ["submit", "cancel", "close"],
+        143,
+        ["pending", "interrupted", "end"],
+    )
 
 
-def test_executor_whose_cells_go_on(tmp_path: Path) -> None:
+def test_executor_whose_jobs_go_on(tmp_path: Path) -> None:
     """One that outlives its driver is not cancelled: the same command attaches to what runs."""
     stop = StopRequest()
     stop.ask(Interruption("interrupted by SIGINT", 130))
     executor = Scripted()
     executor.detaches = True
     found, _ = driven(executor, tmp_path, stop=stop)
-    assert (executor.called, found.status) == (["submit", "close"], 130)
+    assert (executor.called, found.exit_code) == (["submit", "close"], 130)
 
 
 def test_stopped_at_once(tmp_path: Path) -> None:
@@ -153,7 +157,7 @@ def test_stopped_at_once(tmp_path: Path) -> None:
 
     executor = Impatient(Started(run_id=first))
     found, _ = driven(executor, tmp_path, stop=stop)
-    assert ([cell.fate for cell in found.cells], found.status) == (["interrupted", "left"], 130)
+    assert ([job.status for job in found.jobs], found.exit_code) == (["interrupted", "pending"], 130)
     assert executor.called == ["submit", "close"]
 
 
@@ -171,7 +175,7 @@ def test_events_as_json() -> None:
     """They come back as they were; anything else is refused."""
     events: list[Event] = [
         Started(run_id="a", where="cuda 1"),
-        Progressed(run_id="a", task=0, tasks=2, stage="search", epoch=1, epochs=3, passed=5, planned=9, left=None),
+        Progressed(run_id="a", task=0, tasks=2, stage="search", epoch=1, epochs=3, passed=5, planned=9, remaining=None),
         Ended(run_id="a", status="held", message="by\n\x1b[2J"),
     ]
     for event in events:

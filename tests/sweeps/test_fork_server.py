@@ -32,16 +32,16 @@ def errors() -> Iterator[IO[bytes]]:
         yield file
 
 
-def started(server: ForkServer, cell: bytes, errors: IO[bytes], **variables: str) -> Copy:
+def started(server: ForkServer, job: bytes, errors: IO[bytes], **variables: str) -> Copy:
     """A copy that is given a line, and no more than that."""
     with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as given:
-        given.write(cell)
+        given.write(job)
         given.seek(0)
         return server.start(variables, given.fileno(), told.fileno(), errors.fileno())
 
 
 def waiting(server: ForkServer, errors: IO[bytes]) -> tuple[Copy, int]:
-    """A copy that waits for its cell, and the end of the pipe on which it does."""
+    """A copy that waits for its job, and the end of the pipe on which it does."""
     theirs, ours = os.pipe()
     with tempfile.TemporaryFile() as told:
         copy = server.start({}, theirs, told.fileno(), errors.fileno())
@@ -50,9 +50,9 @@ def waiting(server: ForkServer, errors: IO[bytes]) -> tuple[Copy, int]:
 
 
 def test_ends_are_told(server: ForkServer, errors: IO[bytes]) -> None:
-    """What is no cell ends in a traceback and status 1, in that copy alone; the next one is made as if nothing was."""
+    """What is no job ends in a traceback and status 1, in that copy alone; the next one is made as if nothing was."""
     for _ in range(2):
-        assert started(server, b'{"no": "cell"}\n', errors).wait() == 1
+        assert started(server, b'{"no": "job"}\n', errors).wait() == 1
     errors.seek(0)
     said = errors.read().decode()
     assert said.count("Traceback") == said.count("KeyError: 'run_id'") == 2
@@ -66,7 +66,7 @@ def test_killed(server: ForkServer, errors: IO[bytes]) -> None:
     assert copy.wait() == -signal.SIGKILL
     assert not other._over.is_set()
     os.close(pipe)
-    assert other.wait() == 1  # no cell came
+    assert other.wait() == 1  # no job came
     os.close(end)
 
 

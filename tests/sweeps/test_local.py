@@ -1,4 +1,4 @@
-"""Cells in processes of this machine: what each is given, what becomes of those that are stopped, or whose sweep is."""
+"""Jobs in processes of this machine: what each is given, what becomes of those that are stopped, or whose sweep is."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def gate(install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> P
     return tmp_path / "seed0"
 
 
-def cells(results: Path, seeds: str) -> list[Job]:
+def jobs(results: Path, seeds: str) -> list[Job]:
     spec = make_spec({"strategy": "tiny", "seeds": seeds, "protocol": "smoke", "results": results})
     plan = plan_sweep(Registry(), spec)
-    return [plan.to_make(cell) for cell in plan.left]
+    return [plan.to_job(job) for job in plan.pending]
 
 
 def within(seconds: float, holds: Callable[[], bool]) -> bool:
@@ -55,9 +55,9 @@ def within(seconds: float, holds: Callable[[], bool]) -> bool:
 
 
 def test_processes(tmp_path: Path) -> None:
-    """One for each cell, two at once, with its threads and its card; one that is killed takes no other with it."""
-    (long,) = cells(tmp_path, "0")
-    short = cells(tmp_path, "1-2")
+    """One for each job, two at once, with its threads and its card; one that is killed takes no other with it."""
+    (long,) = jobs(tmp_path, "0")
+    short = jobs(tmp_path, "1-2")
     executor = LocalExecutor(jobs=2, threads=3, cards=["5", "7"])
     executor.submit([long, *short])
     told: list[Event] = []
@@ -78,14 +78,14 @@ def test_processes(tmp_path: Path) -> None:
         executor.close()
     assert endings[long.run_id].status == "lost"
     assert endings[long.run_id].message == "its process was killed by SIGKILL; perhaps memory was short"
-    records = [read_record(tmp_path / "runs" / cell.run_id) for cell in short]
-    assert [endings[cell.run_id].status for cell in short] == [record.status for record in records]
+    records = [read_record(tmp_path / "runs" / job.run_id) for job in short]
+    assert [endings[job.run_id].status for job in short] == [record.status for record in records]
     assert {record.status for record in records} == {"finished"}
     assert {record.metrics["threads"] for record in records} == {3}
     places = {event.run_id: event.where for event in told if isinstance(event, Started)}
-    assert {places[cell.run_id] for cell in (long, short[0])} == {"cuda 5", "cuda 7"}
-    for cell, record in zip(short, records, strict=True):
-        assert places[cell.run_id] == f"cuda {record.metrics['card']:.0f}"
+    assert {places[job.run_id] for job in (long, short[0])} == {"cuda 5", "cuda 7"}
+    for job, record in zip(short, records, strict=True):
+        assert places[job.run_id] == f"cuda {record.metrics['card']:.0f}"
     assert len({record.metrics["process"] for record in records} | {os.getpid()}) == 3
     for run_id in endings:
         kinds = [type(event) for event in told if event.run_id == run_id and not isinstance(event, Noticed)]
@@ -94,12 +94,12 @@ def test_processes(tmp_path: Path) -> None:
     last = [event for event in told if isinstance(event, Progressed) and event.run_id == short[0].run_id][-1]
     assert (last.task, last.tasks, last.stage, last.passed - last.planned) == (4, 5, "evaluation", 0)
     # The next sweep goes on with the one that was killed.
-    assert [cell.run_id for cell in cells(tmp_path, "0-2")] == [long.run_id]
+    assert [job.run_id for job in jobs(tmp_path, "0-2")] == [long.run_id]
 
 
 @pytest.mark.long
 def test_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Records name the code that was imported, even where the checkout is changed between cells."""
+    """Records name the code that was imported, even where the checkout is changed between jobs."""
     checkout = tmp_path / "checkout"
     shutil.copytree(
         Path(seu_bench.__file__).parent, checkout / "seu_bench", ignore=shutil.ignore_patterns("__pycache__")
@@ -110,7 +110,7 @@ def test_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked = subprocess.run((*git, "rev-parse", "HEAD"), check=True, capture_output=True, text=True)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(checkout), os.environ["PYTHONPATH"]]))
     monkeypatch.delenv("SEU_BENCH_REVISION", raising=False)
-    made = cells(tmp_path, "1-2")
+    made = jobs(tmp_path, "1-2")
     executor = LocalExecutor(jobs=1, threads=1)
     executor.submit(made)
     left = len(made)
@@ -118,18 +118,18 @@ def test_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         while left:
             ended = sum(isinstance(event, Ended) for event in executor.wait(1.0))
             if ended:
-                with (checkout / "seu_bench" / "runner.py").open("a") as code:
+                with (checkout / "seu_bench" / "engine" / "runner.py").open("a") as code:
                     code.write("# changed\n")
             left -= ended
     finally:
         executor.close()
-    records = [read_record(tmp_path / "runs" / cell.run_id) for cell in made]
+    records = [read_record(tmp_path / "runs" / job.run_id) for job in made]
     assert [record.environment.git_revision for record in records] == [asked.stdout.strip()] * 2
 
 
 @pytest.mark.long
 def test_stopped(command: Command, gate: Path, tmp_path: Path) -> None:
-    """Killed, a sweep's cells notice and stop; told to stop, they are listened to; the same command finishes."""
+    """Killed, a sweep's jobs notice and stop; told to stop, they are listened to; the same command finishes."""
     asked = [
         "--strategy",
         "tiny",
@@ -153,7 +153,7 @@ def test_stopped(command: Command, gate: Path, tmp_path: Path) -> None:
         "--results",
         str(tmp_path / "a"),
     ]
-    (first, second) = [tmp_path / "a" / "runs" / cell.run_id for cell in cells(tmp_path / "a", "0-1")]
+    (first, second) = [tmp_path / "a" / "runs" / job.run_id for job in jobs(tmp_path / "a", "0-1")]
 
     def status() -> str | None:
         return read_record(first).status if (first / "record.json").exists() else None
@@ -174,10 +174,10 @@ def test_stopped(command: Command, gate: Path, tmp_path: Path) -> None:
     answer = command(*arguments[3:])
     interrupting.join()
     assert answer.status == 130, answer.err
-    assert "interrupted by SIGINT: cells that run write their checkpoints; once more stops at once\n" in answer.err
+    assert "interrupted by SIGINT: jobs that run write their checkpoints; once more stops at once\n" in answer.err
     assert answer.err.endswith("interrupted by SIGINT; the same command goes on with the sweep\n")
-    assert answer.out.endswith("1 interrupted, 1 not begun\n")
-    assert "2 cells: 0 done, 1 interrupted (will go on), 2 left\n" in answer.out
+    assert answer.out.endswith("1 interrupted, 1 not started\n")
+    assert "2 jobs: 0 done, 1 interrupted (will go on), 2 pending\n" in answer.out
     assert (status(), second.exists()) == ("interrupted", False)
     gate.unlink()
     done = command("sweep", *asked, "--executor", "in_turn", "--results", tmp_path / "a")
@@ -195,20 +195,20 @@ def same(record: Record) -> dict[str, object]:
 
 
 def test_another_run_elsewhere(tmp_path: Path) -> None:
-    """A cell that resolves to another run id is not made: its driver would wait for a record that never comes."""
-    (cell,) = cells(tmp_path, "0")
+    """A job that resolves to another run id is not made: its driver would wait for a record that never comes."""
+    (job,) = jobs(tmp_path, "0")
     told: list[Event] = []
-    ended = run_job(replace(cell, run_id="split_digits-smoke-tiny-seed0-0000000000"), told.append)
+    ended = run_job(replace(job, run_id="split_digits-smoke-tiny-seed0-0000000000"), told.append)
     assert (ended.status, told) == ("failed", [])
-    assert f"here this cell is another run, {cell.run_id}" in ended.message
+    assert f"here this job is another run, {job.run_id}" in ended.message
     assert not (tmp_path / "runs").exists()
 
 
-def test_refused_cell(tmp_path: Path) -> None:
+def test_refused_job(tmp_path: Path) -> None:
     """What the run refuses is told as by ``run``, and so is a defect."""
-    (cell,) = cells(tmp_path, "0")
+    (job,) = jobs(tmp_path, "0")
     (tmp_path / "file").write_text("")
-    ended = run_job(replace(cell, execution=replace(cell.execution, results=tmp_path / "file")), lambda event: None)
+    ended = run_job(replace(job, execution=replace(job.execution, results=tmp_path / "file")), lambda event: None)
     assert (ended.status, "cannot write results" in ended.message) == ("failed", True)
 
 
@@ -232,13 +232,13 @@ def test_places() -> None:
 
 
 def test_memory_is_shared_out(tmp_path: Path) -> None:
-    """Cells that run beside each other do not each take half of what is free; what the user says stays."""
-    (cell,) = cells(tmp_path, "0")
-    assert with_share(cell, 1) == cell
-    share = with_share(cell, 4).execution.feature_cache
+    """Jobs that run beside each other do not each take half of what is free; what the user says stays."""
+    (job,) = jobs(tmp_path, "0")
+    assert with_share(job, 1) == job
+    share = with_share(job, 4).execution.feature_cache
     assert share is not None
     assert 0 < share < free_host_memory() / 4
-    mine = replace(cell, execution=replace(cell.execution, feature_cache=5))
+    mine = replace(job, execution=replace(job.execution, feature_cache=5))
     assert with_share(mine, 4) == mine
 
 

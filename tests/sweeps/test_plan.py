@@ -1,4 +1,4 @@
-"""The grid: which cells there are, in which order, what is refused before anything runs, and how long it will take."""
+"""The grid: which jobs there are, in which order, what is refused before anything runs, and how long it will take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seu_bench.plugin.executors import Progressed
 from seu_bench.results.record import Environment, Record, StageRecord, write_record
 from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
 from seu_bench.sweeps.file import make_spec
-from seu_bench.sweeps.plan import PlannedCell, SweepPlan, plan_sweep
+from seu_bench.sweeps.plan import PlannedJob, SweepPlan, plan_sweep
 
 NOWHERE = Path("/nonexistent/results")
 
@@ -30,19 +30,19 @@ def plan(results: Path = NOWHERE, **asked: Any) -> SweepPlan:
 
 def requests(found: SweepPlan) -> list[tuple[Any, ...]]:
     """Who, with what, on what, of which seed."""
-    made = [cell.configuration.request for cell in found.cells]
+    made = [job.configuration.request for job in found.jobs]
     return [
-        (request.benchmark, request.strategy, request.searcher, request.creator, dict(request.options), cell.seed)
-        for request, cell in zip(made, found.cells, strict=True)
+        (request.benchmark, request.strategy, request.searcher, request.creator, dict(request.options), job.seed)
+        for request, job in zip(made, found.jobs, strict=True)
     ]
 
 
-def record_of(cell: PlannedCell, **more: Any) -> Record:
-    """A record of that cell, as if it had been made."""
-    spec = cell.configuration.at(cell.seed).spec
+def record_of(job: PlannedJob, **more: Any) -> Record:
+    """A record of that job, as if it had been made."""
+    spec = job.configuration.at(job.seed).spec
     known = {
-        "run_id": cell.run_id, "status": "finished", "strategy": spec.strategy, "searcher": spec.searcher,
-        "creator": spec.creator, "benchmark": spec.benchmark.name, "benchmark_version": 1, "seed": cell.seed,
+        "run_id": job.run_id, "status": "finished", "strategy": spec.strategy, "searcher": spec.searcher,
+        "creator": spec.creator, "benchmark": spec.benchmark.name, "benchmark_version": 1, "seed": job.seed,
         "protocol": spec.protocol_name, "task_names": ("a",), "environment": Environment(device="cpu (x86_64)"),
     }  # fmt: skip
     return Record(**(known | more))
@@ -62,10 +62,10 @@ def test_grid(strategies: list[str], benchmarks: list[str], seeds: list[int], ep
     got = [(who, what, seed, options["epochs"]) for what, who, _, _, options, seed in requests(found)]
     assert (len(got), set(got)) == (len(wanted), wanted)
     assert [seed for seed, _ in itertools.groupby(seed for _, _, seed, _ in got)] == list(dict.fromkeys(seeds))
-    for cell in found.cells:
-        request = found.to_make(cell).request
-        assert resolve(registry(), request).spec.run_id == cell.run_id
-        assert request.seed == cell.seed
+    for job in found.jobs:
+        request = found.to_job(job).request
+        assert resolve(registry(), request).spec.run_id == job.run_id
+        assert request.seed == job.seed
 
 
 def test_what_a_strategy_does_not_take() -> None:
@@ -88,19 +88,19 @@ def test_what_a_strategy_does_not_take() -> None:
     )  # fmt: skip
     assert all(options["benchmark.stream.validation"] == 0.1 for _, _, _, _, options, _ in requests(found))
     assert found.notes == (
-        "seu takes no ewc_lambda: its cells are planned without",
-        "naive takes no searcher, no ewc_lambda, no searcher.epochs: its cells are planned without",
-        "ewc takes no searcher, no searcher.epochs: its cells are planned without",
+        "seu takes no ewc_lambda: its jobs are planned without",
+        "naive takes no searcher, no ewc_lambda, no searcher.epochs: its jobs are planned without",
+        "ewc takes no searcher, no searcher.epochs: its jobs are planned without",
     )
 
 
-def test_equal_cells_once() -> None:
+def test_equal_jobs_once() -> None:
     """A default that is also named is the same run."""
     both = plan(strategy="seu", searcher="mdl,random")
     default = plan(strategy="seu")
-    assert default.cells[0].run_id in {cell.run_id for cell in both.cells}
-    assert len(plan(strategy="naive", options={"restore": ["best_valid", "last"]}, seeds="0,0-1").cells) == 4
-    assert len(plan(strategy="naive", options={"momentum": [0.5, 0.50]}).cells) == 1
+    assert default.jobs[0].run_id in {job.run_id for job in both.jobs}
+    assert len(plan(strategy="naive", options={"restore": ["best_valid", "last"]}, seeds="0,0-1").jobs) == 4
+    assert len(plan(strategy="naive", options={"momentum": [0.5, 0.50]}).jobs) == 1
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_equal_cells_once() -> None:
     ],
 )
 def test_refused(asked: dict[str, Any], error: type[Exception], message: str) -> None:
-    """What cannot be run, with the cells that it concerns."""
+    """What cannot be run, with the jobs that it concerns."""
     with pytest.raises(error) as refused:
         plan(**asked)
     assert message in str(refused.value)
@@ -146,34 +146,34 @@ def test_refused(asked: dict[str, Any], error: type[Exception], message: str) ->
 def test_states(tmp_path: Path) -> None:
     """What is finished is not made, what failed only on demand, what was left goes on."""
     seeds = {"finished": 0, "failed": 1, "interrupted": 2, "running": 3}
-    for cell in plan(strategy="naive", seeds="0-5").cells:
+    for job in plan(strategy="naive", seeds="0-5").jobs:
         for status, seed in seeds.items():
-            if cell.seed == seed:
-                write_record(tmp_path, record_of(cell, status=status, error="why"))
-        if cell.seed == 4:
-            folder = write_record(tmp_path, record_of(cell, run_id=f"{cell.run_id}-of-another")).parent
-            folder.rename(tmp_path / "runs" / cell.run_id)
-        if cell.seed == 5:
-            (tmp_path / "runs" / cell.run_id).mkdir(parents=True)
-            (tmp_path / "runs" / cell.run_id / "record.json").write_text("{")
+            if job.seed == seed:
+                write_record(tmp_path, record_of(job, status=status, error="why"))
+        if job.seed == 4:
+            folder = write_record(tmp_path, record_of(job, run_id=f"{job.run_id}-of-another")).parent
+            folder.rename(tmp_path / "runs" / job.run_id)
+        if job.seed == 5:
+            (tmp_path / "runs" / job.run_id).mkdir(parents=True)
+            (tmp_path / "runs" / job.run_id / "record.json").write_text("{")
     asked = {"results": tmp_path, "strategy": "naive", "seeds": "0-6"}
     found = plan(**asked)
-    states = [cell.state for cell in found.cells]
+    states = [job.state for job in found.jobs]
     # Nobody holds the lock of the one that says that it is running: its process was killed.
     assert states == ["finished", "failed", "interrupted", "interrupted", "new", "new", "new"]
-    assert [cell.seed for cell in found.left] == [2, 3, 4, 5, 6]
-    assert [cell.seed for cell in plan(**asked, retry_failed=True).left] == [1, 2, 3, 4, 5, 6]
+    assert [job.seed for job in found.pending] == [2, 3, 4, 5, 6]
+    assert [job.seed for job in plan(**asked, retry_failed=True).pending] == [1, 2, 3, 4, 5, 6]
 
 
 def test_paths_for_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They do not depend on the working folder; a cell is the same after its way as JSON."""
+    """They do not depend on the working folder; a job is the same after its way as JSON."""
     monkeypatch.chdir(tmp_path)
     benchmark = registry().benchmarks["split_digits"].factory.path
     (tmp_path / "own.toml").write_text(benchmark.read_text())
     asked = {"benchmark": "own.toml", "strategy": "naive", "data_root": "data"}
     logged = {"log": "tensorboard", "log_options": {"tensorboard.folder": "events"}}
     found = plan_sweep(registry(), make_spec(asked | logged))
-    made = found.to_make(found.cells[0])
+    made = found.to_job(found.jobs[0])
     assert made.request.benchmark == str(tmp_path / "own.toml")
     assert (made.execution.results, made.execution.data_root) == (tmp_path / "results", tmp_path / "data")
     assert (made.log, made.log_options) == (("tensorboard",), {"tensorboard.folder": "events"})
@@ -189,53 +189,55 @@ class TestEstimate:
     def test_nothing_is_known(self) -> None:
         """Without a finished run there is no speed."""
         found = plan(strategy="naive")
-        assert estimate_plan(found).of_all(found.left, {}, 2) is None
+        assert estimate_plan(found).of_all(found.pending, {}, 2) is None
 
     def test_speed_of_finished_runs(self, tmp_path: Path) -> None:
-        """The sweep's own; 1,000 passes took 10 s, one of two cells left was half done."""
+        """The sweep's own; 1,000 passes took 10 s, one of two jobs left was half done."""
         asked = {"results": tmp_path, "strategy": "naive", "seeds": "0-2", "options": {"epochs": 3}}
-        done, half, _ = plan(**asked).cells
+        done, half, _ = plan(**asked).jobs
         write_record(tmp_path, record_of(done, stages=self.stages(1000), seconds=10.0))
         write_record(tmp_path, record_of(half, status="interrupted", stages=self.stages(500), seconds=5.0))
         found = plan(**asked)
         estimate = estimate_plan(found)
-        assert [estimate.of_cell(cell) for cell in found.left] == [pytest.approx(5), pytest.approx(10)]
-        assert estimate.of_all(found.left, {}, 1) == pytest.approx(15)
-        assert estimate.of_all(found.left, {}, 2) == pytest.approx(10)  # the longest
-        assert estimate.of_all(found.left, {"x": 7.0}, 2) == pytest.approx(11)
-        assert estimate.of_all(found.left, {"x": None}, 2) is None
-        assert estimate.of_all(found.left, {}, None) is None
+        assert [estimate.of_job(job) for job in found.pending] == [pytest.approx(5), pytest.approx(10)]
+        assert estimate.of_all(found.pending, {}, 1) == pytest.approx(15)
+        assert estimate.of_all(found.pending, {}, 2) == pytest.approx(10)  # the longest
+        assert estimate.of_all(found.pending, {"x": 7.0}, 2) == pytest.approx(11)
+        assert estimate.of_all(found.pending, {"x": None}, 2) is None
+        assert estimate.of_all(found.pending, {}, None) is None
 
     def test_speed_of_others(self, tmp_path: Path) -> None:
         """A run with other options, of the same kind, gives a speed; the passes are those that ``cost`` tells."""
-        (other,) = plan(strategy="naive", options={"epochs": 7}).cells
+        (other,) = plan(strategy="naive", options={"epochs": 7}).jobs
         write_record(tmp_path, record_of(other, stages=self.stages(1000), seconds=10.0))
         found = plan(tmp_path, strategy="naive,ewc", seeds="5")
         estimate = estimate_plan(found)
-        run = found.cells[0].configuration.run
+        run = found.jobs[0].configuration.run
         passes = run.strategy.cost(run.context(run.plan(None))).all_passes
-        assert [estimate.of_cell(cell) for cell in found.cells] == [pytest.approx(passes / 100), None]
-        assert estimate.of_all(found.left, {}, 2) is None
+        assert [estimate.of_job(job) for job in found.jobs] == [pytest.approx(passes / 100), None]
+        assert estimate.of_all(found.pending, {}, 2) is None
 
     def test_other_devices(self, tmp_path: Path) -> None:
         """The speed of a card is none of a CPU's."""
-        done, _ = plan(strategy="naive", seeds="0,1").cells
+        done, _ = plan(strategy="naive", seeds="0,1").jobs
         made = record_of(done, stages=self.stages(9), seconds=1.0, environment=Environment(device="cuda (a card)"))
         write_record(tmp_path, made)
         found = plan(tmp_path, strategy="naive", seeds="0,1")
-        assert estimate_plan(found).of_all(found.left, {}, 1) is None
+        assert estimate_plan(found).of_all(found.pending, {}, 1) is None
 
     def test_learned_on_the_way(self) -> None:
-        """From a cell that runs, then from one that is finished, which knows better."""
-        first, second = plan(strategy="naive", seeds="0,1").cells
+        """From a job that runs, then from one that is finished, which knows better."""
+        first, second = plan(strategy="naive", seeds="0,1").jobs
         estimate = SweepEstimate()
         where = {"task": 0, "tasks": 1, "stage": "training", "epoch": 1, "epochs": 2}
         estimate.see(first.configuration, Progressed(run_id=first.run_id, passed=0, planned=1000, **where))
-        assert estimate.of_cell(second) is None
-        estimate.see(first.configuration, Progressed(run_id=first.run_id, passed=500, planned=1000, left=5, **where))
-        assert estimate.of_cell(second) == pytest.approx(10)
+        assert estimate.of_job(second) is None
+        estimate.see(
+            first.configuration, Progressed(run_id=first.run_id, passed=500, planned=1000, remaining=5, **where)
+        )
+        assert estimate.of_job(second) == pytest.approx(10)
         estimate.learn(first.configuration, record_of(first, stages=self.stages(1000), seconds=20.0))
-        assert estimate.of_cell(second) == pytest.approx(20)
+        assert estimate.of_job(second) == pytest.approx(20)
         estimate.see_start(3.0)
         estimate.see_start(5.0)
         assert estimate.of_all([first, second], {"x": 10.0}, 1) == pytest.approx(2 * (20 + 4) + 10)
@@ -247,6 +249,6 @@ def test_dry_run(command: Command, install: Install, tmp_path: Path) -> None:
     asked = ("--strategy", "tiny,naive", "-o", "fault=none,raise", "--seeds", "0-1", "--protocol", "smoke")
     answer = command("sweep", *asked, "--dry-run", "--jobs", 3, "--results", tmp_path / "results")
     assert (answer.status, answer.err) == (0, "")
-    assert "6 cells: 0 done, 6 left\nestimated time: not known yet, 3 cells at once\n" in answer.out
-    assert "note: naive takes no fault: its cells are planned without" in answer.out
+    assert "6 jobs: 0 done, 6 pending\nestimated time: not known yet, 3 jobs at once\n" in answer.out
+    assert "note: naive takes no fault: its jobs are planned without" in answer.out
     assert list(tmp_path.glob("results*")) == []

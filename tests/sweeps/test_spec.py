@@ -207,7 +207,7 @@ def test_every_fault_of_a_file(command: Command, tmp_path: Path) -> None:
         ({"options": {"k": []}}, "'k' has no value"),
         ({"options": {"executor.threads": [1, 2]}}, "a sweep has one executor"),
         ({"jobs": 2, "options": {"executor.jobs": 3}}, "jobs is given twice"),
-        ({"seeds": "0-99999", "options": {"k": [1, 2]}}, "200,000 cells"),
+        ({"seeds": "0-99999", "options": {"k": [1, 2]}}, "200,000 jobs"),
     ],
 )
 def test_faults(given: dict[str, Any], fault: str) -> None:

@@ -1,4 +1,4 @@
-"""What runs in a job: one cell, which is queued again when its time is over before it is finished."""
+"""What runs in a job: one job, which is queued again when its time is over before it is finished."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ _TO_BE_ENDED: Final = 300.0
 
 
 @dataclass(frozen=True)
-class CellJob:
+class JobTask:
     """The function that submitit calls.
 
     Attributes:
-        cell: as JSON.
+        job: as JSON.
         events: where events go, a line of JSON each.
         seconds: until the run must have stopped and the job is queued again.
         threads: to compute with.
     """
 
-    cell: str
+    job: str
     events: str
     seconds: float
     threads: int
 
     def __call__(self) -> str:
-        """Make the cell; how it ended."""
+        """Make the job; how it ended."""
         stop = StopRequest(self.seconds)
 
         def nearly_over(_number: int, _frame: FrameType | None) -> None:
             stop.ask(Interruption("the time of its job is nearly over", OUT_OF_TIME))
 
-        # In place of submitit's own, which would give up the cell at once. Slurm sends it before a job's time is over.
+        # In place of submitit's own, which would give up the job at once. Slurm sends it before a job's time is over.
         signal.signal(WARNING, nearly_over)
         import torch
 
         from seu_bench.sweeps.worker import run_job
 
         torch.set_num_threads(self.threads)
-        cell = Job.from_json(self.cell)
-        self.tell(Started(run_id=cell.run_id, where=socket.gethostname()))
+        job = Job.from_json(self.job)
+        self.tell(Started(run_id=job.run_id, where=socket.gethostname()))
         with stop.on_signals():  # Slurm ends jobs by SIGTERM, and kills them a little later
-            ended = run_job(cell, self.tell, stop)
+            ended = run_job(job, self.tell, stop)
         due = stop.due()
         if ended.status == "interrupted" and due is not None and due.status == OUT_OF_TIME:
-            self._queue_again(cell)
+            self._queue_again(job)
         self.tell(ended)
         return ended.status
 
@@ -67,8 +67,8 @@ class CellJob:
         with Path(self.events).open("ab", buffering=0) as file:
             file.write(event.model_dump_json().encode() + b"\n")
 
-    def _queue_again(self, cell: Job) -> None:
+    def _queue_again(self, job: Job) -> None:
         told = "its job's time is over; it is queued again, and goes on from its checkpoint"
-        self.tell(Noticed(run_id=cell.run_id, message=told))
+        self.tell(Noticed(run_id=job.run_id, message=told))
         subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=60)
         time.sleep(_TO_BE_ENDED)  # Slurm ends this process; going on would tell of an end that is none
