@@ -26,7 +26,8 @@ from typing import Any, Final
 import psutil
 
 from seu_bench.engine.environment import describe_environment
-from seu_bench.results.record import Record, read_records
+from seu_bench.results.record import Record
+from seu_bench.results.record_files import read_records
 from seu_bench.utils.files import write_atomic
 
 PUBLISHED: Final = Path(__file__).resolve().parent.parent / "results" / "published" / "engines.json"

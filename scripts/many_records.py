@@ -20,7 +20,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from seu_bench.results.record import Record, read_records, record_path
+from seu_bench.results.record import Record, record_path
+from seu_bench.results.record_files import PACKED_NAME, read_records
 from seu_bench.results.record_metrics import compute_metrics
 from seu_bench.utils.files import write_atomic
 
@@ -35,7 +36,7 @@ def make(folder: Path, number: int) -> None:
     """Write ``number`` records below ``folder``, the same ones in each call."""
     found = {
         record.run_id: record
-        for source in sorted(path.parent for path in PUBLISHED.glob("*/runs"))
+        for source in sorted(path.parent for path in PUBLISHED.glob(f"*/{PACKED_NAME}"))
         for record in read_records(source)
         if isinstance(record, Record) and record.seed == 0
     }

@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.text import Text
 from selenium import webdriver
 
+from seu_bench import load_records
 from seu_bench.results.report.writing import write_report
 
 #: Columns of the terminal; width and height of the browser's window.
@@ -90,9 +91,9 @@ def main() -> None:
     given.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
-        shutil.copytree(given.results / "runs", results / "runs")
+        shutil.copytree(given.results, results)
         commands = [["seu-bench", "leaderboard", "--benchmark", BENCHMARK]]
-        runs = sorted(path.name for path in (results / "runs").glob(f"{BENCHMARK}-*-naive-seed0-*"))
+        runs = load_records(results).query("benchmark == @BENCHMARK and strategy == 'naive' and seed == 0")["run_id"]
         commands += [["seu-bench", "show", run_id, "--plot"] for run_id in runs[:1]]
         programs = Path(sys.executable).parent
         shown = [

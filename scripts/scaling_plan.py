@@ -13,13 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, read_records
+from seu_bench.results.record import Record
+from seu_bench.results.record_files import read_records
 
 PUBLISHED: Final = Path(__file__).resolve().parent.parent / "results" / "published"
 STRATEGIES: Final = ("naive", "ewc", "pnn", "ltg", "seu")
@@ -62,9 +64,9 @@ def measured_speeds() -> dict[str, float]:
     return {cells[0]: cells[place] * 1e9 for cells in table["rows"]}
 
 
-def record_bytes() -> float:
-    """Of a record, as published ones are."""
-    return statistics.mean(path.stat().st_size for path in PUBLISHED.glob("sweep/runs/*/record.json"))
+def record_bytes(records: Sequence[Record]) -> float:
+    """Mean bytes of the file of one record."""
+    return statistics.mean(len(record.model_dump_json(indent=1)) for record in records)
 
 
 def main() -> None:
@@ -88,9 +90,10 @@ def main() -> None:
             total = {key: total[key] + found[key] for key in total}
             print(_line(benchmark, strategy, seeds, found))
     print(_line("**all**", "", seeds * len(STRATEGIES) * len(BENCHMARKS), total))
-    kept = [item for item in read_records(PUBLISHED / "sweep") if isinstance(item, Record)]
-    print(f"\nA record takes {record_bytes() / 1024:.0f} KiB (mean of the {len(kept)} of the published sweep): 10,000")
-    print(f"of them {10_000 * record_bytes() / 2**20:,.0f} MiB.")
+    records = [item for item in read_records(PUBLISHED / "sweep") if isinstance(item, Record)]
+    size = record_bytes(records)
+    print(f"\nA record takes {size / 1024:.0f} KiB (mean of the {len(records)} of the published sweep): 10,000")
+    print(f"of them {10_000 * size / 2**20:,.0f} MiB.")
 
 
 def _line(benchmark: str, strategy: str, cells: int, found: dict[str, float]) -> str:

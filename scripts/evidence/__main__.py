@@ -9,7 +9,6 @@ from pathlib import Path
 
 from scripts.evidence.page import CONFIGURATIONS, FIGURES, PAGE, rendered
 from scripts.evidence.runs import EVIDENCE
-from seu_bench.results.leaderboard import write_leaderboards
 from seu_bench.results.report.plan import Limits
 from seu_bench.results.report.writing import write_report
 
@@ -19,12 +18,12 @@ def make_figures() -> None:
     shutil.rmtree(EVIDENCE / "figures", ignore_errors=True)
     for name, kinds in FIGURES.items():
         folder = EVIDENCE / "figures" / name
-        if not (EVIDENCE / name / "runs").is_dir():
+        if not (EVIDENCE / name).is_dir():
             continue
         folder.mkdir(parents=True)
         with tempfile.TemporaryDirectory() as scratch:
             # A report leaves far more figures than the page shows.
-            shutil.copytree(EVIDENCE / name / "runs", Path(scratch) / "runs")
+            shutil.copytree(EVIDENCE / name, scratch, dirs_exist_ok=True)
             written = write_report(Path(scratch), limits=Limits(configurations=CONFIGURATIONS))
             for figure in written.figures:
                 if figure.suffix == ".png" and figure.stem.endswith(kinds):
@@ -32,12 +31,10 @@ def make_figures() -> None:
 
 
 def main() -> None:
-    """Leaderboards of each sweep, figures, then the page, which shows those that are there."""
+    """Make the figures, then the page, which shows those that are there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-figures", action="store_true", help="leave the figures as they are")
     without_figures = parser.parse_args().no_figures
-    for runs in sorted(EVIDENCE.glob("*/runs")):
-        write_leaderboards(runs.parent)
     if not without_figures:
         make_figures()
     PAGE.write_text(rendered(), encoding="utf-8")

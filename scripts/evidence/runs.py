@@ -18,8 +18,8 @@ STRATEGIES = ("naive", "ewc", "ltg", "pnn", "seu")
 
 
 def finished(folder: Path) -> pandas.DataFrame:
-    """Every finished run of a results folder; none where there is no such folder yet."""
-    if not (folder / "runs").is_dir():
+    """Finished runs of a results folder; none where there is no such folder yet."""
+    if not folder.is_dir():
         return pandas.DataFrame()
     records = seu_bench.load_records(folder)
     return records[records["status"] == "finished"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seu_bench.cli.options import results_option
-from seu_bench.errors import RequestError, ResultsError
+from seu_bench.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def show(run_name: str, plot: bool, results: Path) -> None:
     """
     from seu_bench.cli.plots import accuracy_plots
     from seu_bench.cli.tables import record_summary, wide_console
-    from seu_bench.results.record import find_record
+    from seu_bench.results.record_files import find_record
 
     record = find_record(results, run_name)
     wide_console().print(accuracy_plots(record) if plot else record_summary(record))
@@ -46,7 +46,7 @@ def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
     from seu_bench.cli.comparison import comparison_tables
     from seu_bench.cli.tables import wide_console
     from seu_bench.results.comparison import compare as compared
-    from seu_bench.results.record import find_record
+    from seu_bench.results.record_files import find_record
 
     if len(run_names) < 2:
         raise RequestError("there is one run, and nothing to compare it with", remedy="name two runs or more")
@@ -99,13 +99,11 @@ def leaderboard(
     """
     from seu_bench.results.leaderboard import make_leaderboards
     from seu_bench.results.leaderboard.views import pareto_front, parse_axes, parse_budgets, within_budget
+    from seu_bench.results.record_files import require_records
 
     limits = parse_budgets(budgets)
     dimensions = parse_axes(axes) if axes is not None else ()
-    if not (results / "runs").is_dir():
-        raise ResultsError(
-            "there are no records yet", where=str(results), remedy="make some with seu-bench run, or give --results"
-        )
+    require_records(results)
     made = make_leaderboards(results)
     boards = [within_budget(board, limits) for board in made.boards if benchmark in (None, board.benchmark)]
     if dimensions:

@@ -1,30 +1,23 @@
 """The record of a run: one JSON file from which leaderboards and reports are made, and can be made again.
 
-It lies in ``<results>/runs/<run_id>/record.json`` and is always whole: it is written to a temporary file, flushed to
-disk and renamed.
+It lies in ``<results>/runs/<run_id>/record.json`` and is always complete: it is written to a temporary file, flushed to
+disk and renamed. :mod:`~seu_bench.results.record_files` reads those of a results folder.
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import json
-import os
-import stat
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from seu_bench.config.run import Precision
 from seu_bench.errors import ResultsError
 from seu_bench.results.schema import SCHEMA_VERSION, parsed
-from seu_bench.utils.files import refuse_link, write_atomic
+from seu_bench.utils.files import write_atomic
 
 RECORD_NAME = "record.json"
-#: Records of a folder that are read before the first of them is handed on.
-_AT_ONCE: Final = 256
 
 Status: TypeAlias = Literal["running", "finished", "failed", "interrupted"]
 Matrix: TypeAlias = tuple[tuple[float | None, ...], ...]
@@ -193,130 +186,14 @@ def read_record(path: Path) -> Record:
         file = path / RECORD_NAME if path.is_dir() else path
         text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     return parsed(Record, text, str(file))
 
 
-def read_records(results: Path) -> Iterator[Record | ResultsError]:
-    """Every record below a results folder in the order of run ids; what cannot be read comes as its error.
-
-    Other processes may add and remove runs meanwhile.
-    """
-    try:
-        with os.scandir(runs_folder(results)) as entries:
-            folders = sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return
-    for first in range(0, len(folders), _AT_ONCE):
-        with collection_paused():
-            found = [_found_in(entry) for entry in folders[first : first + _AT_ONCE]]
-        yield from (item for item in found if item is not None)
-
-
-def _found_in(folder: os.DirEntry[str]) -> Record | ResultsError | None:
-    """The record of a run's folder, or why it cannot be read; ``None`` where there is none."""
-    name = f"{folder.path}{os.sep}{RECORD_NAME}"
-    try:
-        if not folder.is_symlink() and (text := _plain_text(name)) is not None:
-            return parsed(Record, text, name)
-        file = Path(name)  # making one for each of thousands of records takes longer than opening them
-        if not file.is_file():
-            return None
-        _refuse_links(file.parent)
-        return read_record(file)
-    except OSError as error:
-        return _unreadable(Path(name), error)
-    except ResultsError as error:
-        return error if _is_there(Path(name)) else None  # somebody removed it just now
-
-
-def _plain_text(name: str) -> str | None:
-    """What is in a plain file; ``None`` where there is none such, and a closer look is needed."""
-    try:
-        if not stat.S_ISREG(os.lstat(name).st_mode):
-            return None
-        with open(name, encoding="utf-8") as file:  # noqa: PTH123
-            return file.read()
-    except (OSError, ValueError):
-        return None
-
-
-@contextlib.contextmanager
-def collection_paused() -> Iterator[None]:
-    """No search for reference cycles inside a ``with`` block that makes many objects and no cycle.
-
-    It takes nearly half of the time of reading thousands of records. Several threads may do this at once: each only
-    ever switches on again what it saw switched on.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-def find_record(results: Path, name: str) -> Record:
-    """The record that ``name`` means: a run id, a unique beginning of one, or a run's folder.
-
-    Raises:
-        ResultsError: none or several fit.
-    """
-    return read_record(find_run(results, name))
-
-
-def find_run(results: Path, name: str) -> Path:
-    """The folder of the run that ``name`` means: a run id, a unique beginning of one, or a run's folder.
-
-    Raises:
-        ResultsError: none or several fit.
-    """
-    as_path = Path(name)
-    if _is_there(as_path / RECORD_NAME):
-        return as_path
-    if as_path.name == RECORD_NAME and _is_there(as_path):
-        return as_path.parent
-    folder = runs_folder(results)
-    known = sorted(path.parent.name for path in folder.glob(f"*/{RECORD_NAME}")) if folder.is_dir() else []
-    fitting = [run_id for run_id in known if run_id == name] or [run_id for run_id in known if run_id.startswith(name)]
-    if len(fitting) == 1:
-        _refuse_links(folder / fitting[0])
-        return folder / fitting[0]
-    if fitting:
-        raise ResultsError(
-            f"{name!r} is the beginning of {len(fitting)} runs: {', '.join(fitting[:5])}",
-            where=str(folder),
-            remedy="give more of the run id",
-        )
-    raise ResultsError(
-        f"no run is called {name!r}",
-        where=str(folder),
-        remedy="see which there are in that folder, or give another one with --results",
-    )
-
-
-def _unreadable(file: Path, error: OSError | ValueError) -> ResultsError:
+def unreadable(file: Path | str, error: OSError | ValueError) -> ResultsError:
+    """The error of a record that cannot be read."""
     return ResultsError(
         f"the record cannot be read: {error}",
         where=str(file),
         remedy="see that the file is there and may be read by you",
     )
-
-
-def _refuse_links(folder: Path) -> None:
-    """A run's folder may come from a stranger: what is read and written there must lie there.
-
-    Raises:
-        ResultsError: the folder or its record is a link.
-    """
-    for path in (folder, folder / RECORD_NAME):
-        refuse_link(path, "put the run's folder itself there, or name the folder that it leads to")
-
-
-def _is_there(file: Path) -> bool:
-    """Whether there is such a file; no, where it may not be asked or cannot be a path."""
-    try:
-        return file.is_file()
-    except (OSError, ValueError):
-        return False

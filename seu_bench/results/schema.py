@@ -59,7 +59,7 @@ def parsed(model: type[ModelT], text: str, where: str) -> ModelT:
     raise ResultsError(
         "this is not a whole record: " + "; ".join(faults[:5]),
         where=where,
-        remedy="remove the run's folder and run it again",
+        remedy="remove this record and make the run again",
     )
 
 

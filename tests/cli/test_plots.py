@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from support.commands import Command
 
 from seu_bench.cli.plots import HEIGHT, WIDTH, accuracy_plots, heat_map, line_plot
+from seu_bench.results.record_files import find_record
 from tests.cli.test_tables import ODD, a_record, rendered
 
 BASELINES = Path(__file__).resolve().parents[2] / "results" / "published" / "baselines"
@@ -123,11 +123,10 @@ class TestCommand:
         answer = command("show", name, "--plot", "--results", BASELINES)
         assert (answer.status, answer.err) == (0, "")
         assert "\x1b" not in answer.out and max(map(len, answer.out.splitlines())) <= 80
-        (path,) = BASELINES.glob(f"runs/{name}-*/record.json")
-        document = json.loads(path.read_text())
-        last = [f"{100 * value:.0f}" for value in document["accuracy_matrix"][-1]]
+        record = find_record(BASELINES, name)
+        last = [f"{100 * value:.0f}" for value in record.accuracy_matrix[-1] if value is not None]
         assert [line.split()[3:] for line in answer.out.splitlines() if line.startswith("4 classes")] == [last]
-        assert document["run_id"] in answer.out and "naive, seed 0, finished" in answer.out
+        assert record.run_id in answer.out and "naive, seed 0, finished" in answer.out
 
     def test_whatever_a_record_holds(self) -> None:
         odd = a_record(3, accuracy_matrix=MATRIX, strategy="c\x1b[2J", task_names=(ODD, "a\x1b[31mb", "日本語" * 9))

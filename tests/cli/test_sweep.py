@@ -13,7 +13,8 @@ from support.sweeping import FAILING, MODULES, POINTS
 import seu_bench
 from seu_bench.errors import UnknownNameError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, read_record, read_records
+from seu_bench.results.record import Record, read_record
+from seu_bench.results.record_files import read_records
 from seu_bench.sweeps.file import kept_spec, make_spec
 from seu_bench.sweeps.plan import plan_sweep
 from seu_bench.utils.locks import RunLock

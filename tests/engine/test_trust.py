@@ -19,7 +19,8 @@ from seu_bench.data.sources.torchvision_class import TorchvisionClassSource
 from seu_bench.errors import DataCorruptError, PluginError, ResultsError, SpecError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.leaderboard import build_leaderboards, write_leaderboards
-from seu_bench.results.record import Record, find_record, read_record, read_records, write_record
+from seu_bench.results.record import Record, read_record, write_record
+from seu_bench.results.record_files import find_record, read_records
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from seu_bench.results.leaderboard import build_leaderboards
-from seu_bench.results.record import Record, read_records
+from seu_bench.results.record import Record
+from seu_bench.results.record_files import read_records
 from seu_bench.results.record_metrics import compute_metrics
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "many_records.py"

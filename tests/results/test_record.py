@@ -1,4 +1,4 @@
-"""Records: written whole or not at all, read as they were written, found by what a user would call them."""
+"""Records: written whole or not at all, and read as they were written."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ import pytest
 from support.records import FULL, a_record
 
 from seu_bench.errors import ResultsError
-from seu_bench.results.record import (
-    Record,
-    StageRecord,
-    find_record,
-    read_record,
-    read_records,
-    record_path,
-    write_record,
-)
+from seu_bench.results.record import Record, StageRecord, read_record, record_path, write_record
 from seu_bench.utils.files import write_atomic
 
 
@@ -134,50 +126,6 @@ class TestRead:
     def test_absent(self, tmp_path: Path) -> None:
         with pytest.raises(ResultsError, match="cannot be read"):
             read_record(tmp_path)
-
-    def test_all_of_a_folder(self, tmp_path: Path) -> None:
-        write_record(tmp_path, a_record("b"))
-        write_record(tmp_path, a_record("a"))
-        (tmp_path / "runs" / "aa").mkdir()
-        (tmp_path / "runs" / "aa" / "record.json").write_text("{", encoding="utf-8")
-        (tmp_path / "runs" / "no-record-yet").mkdir()
-        (tmp_path / "runs" / "a-file").write_text("", encoding="utf-8")
-        found = list(read_records(tmp_path))
-        assert [item.run_id if isinstance(item, Record) else type(item) for item in found] == ["a", ResultsError, "b"]
-        assert list(read_records(tmp_path / "nowhere")) == []
-
-
-class TestFind:
-    def test_by_id_prefix_and_folder(self, tmp_path: Path) -> None:
-        path = write_record(tmp_path, a_record("cifar10-a"))
-        write_record(tmp_path, a_record("cifar10-bb"))
-        for name in ("cifar10-a", str(path), str(path.parent)):
-            assert find_record(tmp_path, name).run_id == "cifar10-a"
-        assert find_record(tmp_path, "cifar10-b").run_id == "cifar10-bb"
-
-    def test_whole_id_wins_over_longer_ones(self, tmp_path: Path) -> None:
-        write_record(tmp_path, a_record("run"))
-        write_record(tmp_path, a_record("run-2"))
-        assert find_record(tmp_path, "run").run_id == "run"
-
-    def test_ambiguous(self, tmp_path: Path) -> None:
-        for run_id in ("run-1", "run-2"):
-            write_record(tmp_path, a_record(run_id))
-        with pytest.raises(ResultsError, match="beginning of 2 runs: run-1, run-2"):
-            find_record(tmp_path, "run")
-
-    @pytest.mark.parametrize("exists", [True, False])
-    def test_none(self, tmp_path: Path, exists: bool) -> None:
-        if exists:
-            write_record(tmp_path, a_record("run-1"))
-        with pytest.raises(ResultsError, match="no run is called 'other'"):
-            find_record(tmp_path, "other")
-
-    def test_damaged_one_is_told_as_damaged(self, tmp_path: Path) -> None:
-        path = write_record(tmp_path, a_record("run-1"))
-        path.write_text("{", encoding="utf-8")
-        with pytest.raises(ResultsError, match="not a whole record"):
-            find_record(tmp_path, "run-1")
 
 
 class TestMeaning:

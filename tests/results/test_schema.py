@@ -14,7 +14,8 @@ from support.commands import Command
 from seu_bench.engine.run_states import list_runs
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.leaderboard import build_leaderboards, load_records
-from seu_bench.results.record import Record, find_record, read_record
+from seu_bench.results.record import Record, read_record
+from seu_bench.results.record_files import find_record
 from seu_bench.results.record_metrics import compute_metrics
 from seu_bench.results.schema import SCHEMA_VERSION, STEPS, upgraded
 

@@ -14,7 +14,8 @@ from support.sweeping import MODULES, POINTS
 
 from seu_bench.engine.run_states import find_state
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, read_record, read_records
+from seu_bench.results.record import Record, read_record
+from seu_bench.results.record_files import read_records
 from seu_bench.sweeps.file import make_spec
 from seu_bench.sweeps.plan import plan_sweep
 

@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from seu_bench.results.record import Record, read_record, write_record
+from seu_bench.results.record import Record, write_record
+from seu_bench.results.record_files import find_record
 
-PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "baselines" / "runs"
+PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "baselines"
 #: The paper's strategies, and the upper reference.
 STRATEGIES = ("ewc", "joint", "ltg", "naive", "pnn", "seu")
 SEEDS = (0, 1, 2)
@@ -20,8 +21,7 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)> $\\frac{1}{
 @cache
 def published(strategy: str, seed: int) -> Record:
     """A record of ``split_digits``, protocol ``quick``."""
-    (folder,) = PUBLISHED.glob(f"split_digits-quick-{strategy}-seed{seed}-*")
-    return read_record(folder)
+    return find_record(PUBLISHED, f"split_digits-quick-{strategy}-seed{seed}-")
 
 
 def runs(strategy: str, seeds: Sequence[int] = SEEDS) -> tuple[Record, ...]:

@@ -15,7 +15,8 @@ from support.commands import TINY, Command, write_package
 from support.records import a_record
 
 from seu_bench.results.leaderboard import build_leaderboards, write_leaderboards
-from seu_bench.results.record import Record, read_records, record_path, write_record
+from seu_bench.results.record import Record, record_path, write_record
+from seu_bench.results.record_files import read_records
 from seu_bench.utils.locks import alone_in
 from tests.utils.test_locks import held
 

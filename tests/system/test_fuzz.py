@@ -28,7 +28,8 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.comparison import compare
 from seu_bench.results.leaderboard import build_leaderboards, left_out, load_records, write_leaderboards
 from seu_bench.results.leaderboard.views import pareto_front, within_budget
-from seu_bench.results.record import find_record, read_record, read_records, write_record
+from seu_bench.results.record import read_record, write_record
+from seu_bench.results.record_files import find_record, read_records
 from seu_bench.training.state import pack
 
 WHOLE = FULL.model_dump(mode="json") | {

@@ -18,7 +18,8 @@ from seu_bench.engine.saved_model.file import MAKE_AGAIN, ModelFile, parse_weigh
 from seu_bench.errors import RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, find_run, read_record
+from seu_bench.results.record import Record, read_record
+from seu_bench.results.record_files import find_run
 from seu_bench.training.interfaces import Component, StrategyContext
 
 

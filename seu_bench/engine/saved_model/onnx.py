@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from seu_bench.engine.saved_model.load import LearnedModel, load_model
 from seu_bench.errors import RequestError, ResultsError
-from seu_bench.results.record import find_run
+from seu_bench.results.record_files import find_run
 from seu_bench.utils.files import write_atomic
 from seu_bench.utils.progress import bar
 

@@ -18,7 +18,8 @@ from seu_bench.engine.saved_model.load import LearnedModel, build_model, learned
 from seu_bench.errors import RequestError, ResultsError, SeuBenchError
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import RECORD_NAME, Record, find_run, read_record
+from seu_bench.results.record import RECORD_NAME, Record, read_record
+from seu_bench.results.record_files import find_run
 from seu_bench.results.record_metrics import KnownMetric, compute_metrics
 from seu_bench.utils.progress import tracked
 

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.labels import CanonicalTexts, protocol_settings, why_not_ranked
-from seu_bench.results.record import Environment, Record, collection_paused, read_records
+from seu_bench.results.record import RECORD_NAME, Environment, Record
+from seu_bench.results.record_files import collection_paused, read_records
 from seu_bench.results.reference import compare_with_joint
 from seu_bench.utils.text import printable
 
@@ -114,7 +115,9 @@ def collect(results: Path, *, details: bool = False) -> Collection:
                 records.append(item if details else item.model_copy(update=_DETAILS))
             else:
                 reason = _LATER if isinstance(item, NewerRecordError) else _UNREADABLE
-                unread[reason].append(Path(item.where or "?").parent.name)
+                place = Path(item.where or "?")
+                unread[reason].append(place.parent.name if place.name == RECORD_NAME else place.name)
+        records.sort(key=lambda record: record.run_id)
         return Collection(compare_with_joint(records), unread)
 
 

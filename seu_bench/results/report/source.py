@@ -15,7 +15,8 @@ from seu_bench.results.leaderboard import COLUMNS, Leaderboard
 from seu_bench.results.leaderboard.boards import LEGEND
 from seu_bench.results.leaderboard.building import boards_of
 from seu_bench.results.leaderboard.grouping import collect
-from seu_bench.results.record import Record, read_record, read_records, record_path
+from seu_bench.results.record import Record, read_record, record_path
+from seu_bench.results.record_files import read_records, require_records
 from seu_bench.results.report.picture import Configuration
 from seu_bench.results.report.styles import styles_of
 from seu_bench.utils.text import printable
@@ -94,10 +95,7 @@ def read_groups(
     Raises:
         ResultsError: there are no records, or none of this benchmark and protocol that can be ranked.
     """
-    if not (results / "runs").is_dir():
-        raise ResultsError(
-            "there are no records yet", where=str(results), remedy="make some with seu-bench run, or give --results"
-        )
+    require_records(results)
     boards, outside = _boards(results, benchmark)
     found = [board for board in boards if protocol in (None, board.protocol)]
     if not found and (benchmark or protocol):

@@ -1,0 +1,293 @@
+"""Records of a results folder: read, found by name, and packed into one file.
+
+A results folder holds records in ``runs/<run id>/record.json``, in ``records.jsonl``, or in both. The latter has one
+compact record per line and is made by :func:`pack_records`, for publishing records without their runs' folders.
+Where both have a run, its folder wins: somebody ran it again below published records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import stat
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+from seu_bench.errors import ResultsError
+from seu_bench.results.record import (
+    RECORD_NAME,
+    Record,
+    read_record,
+    record_path,
+    runs_folder,
+    unreadable,
+    write_record,
+)
+from seu_bench.results.schema import parsed
+from seu_bench.utils.files import refuse_link, write_atomic
+
+PACKED_NAME: Final = "records.jsonl"
+#: Records of a folder that are read before the first of them is handed on.
+_AT_ONCE: Final = 256
+
+
+def require_records(results: Path) -> None:
+    """Refuse a results folder without records.
+
+    Raises:
+        ResultsError: it has neither ``runs`` nor ``records.jsonl``.
+    """
+    if not (runs_folder(results).is_dir() or (results / PACKED_NAME).is_file()):
+        raise ResultsError(
+            "there are no records yet", where=str(results), remedy="make some with seu-bench run, or give --results"
+        )
+
+
+def read_records(results: Path) -> Iterator[Record | ResultsError]:
+    """Read every record of a results folder; what cannot be read comes as its error.
+
+    Runs' folders come first, in the order of their names, then the lines of ``records.jsonl``. Other processes may add
+    and remove runs meanwhile.
+    """
+    seen = set()
+    for name, item in _in_folders(results):
+        seen.add(item.run_id if isinstance(item, Record) else name)
+        yield item
+    for item in _packed(results):
+        if not isinstance(item, Record) or item.run_id not in seen:
+            yield item
+
+
+def pack_records(results: Path) -> Path:
+    """Write all records of a results folder to its ``records.jsonl``, in the order of run ids.
+
+    Runs' folders stay as they are: what else they hold is not packed. Records that the file has already stay in it.
+
+    Args:
+        results: the results folder.
+
+    Returns:
+        The file.
+
+    Raises:
+        ResultsError: a record cannot be read, or the file cannot be written. Nothing was changed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> pack_records(Path("results/published/baselines"))  # doctest: +SKIP
+        PosixPath('results/published/baselines/records.jsonl')
+    """
+    for item in read_records(results):
+        if isinstance(item, ResultsError):
+            raise item
+    texts = [text for _, text in _packed_lines(results) if isinstance(text, str)]
+    texts += [path.read_text(encoding="utf-8") for path in sorted(runs_folder(results).glob(f"*/{RECORD_NAME}"))]
+    # Documents stay what they are: a record of an older version is not rewritten as one of this version.
+    documents = {document["run_id"]: document for document in map(json.loads, texts)}
+    lines = [json.dumps(documents[run_id], ensure_ascii=False, separators=(",", ":")) for run_id in sorted(documents)]
+    path = results / PACKED_NAME
+    write_atomic(path, "".join(f"{line}\n" for line in lines))
+    return path
+
+
+def unpack_records(results: Path) -> None:
+    """Write each record of ``records.jsonl`` to a run's folder, and remove the file.
+
+    Runs that are complete are then skipped by ``seu-bench run`` and ``seu-bench sweep``. A run that has a folder keeps
+    the record there.
+
+    Args:
+        results: the results folder; one without ``records.jsonl`` stays as it is.
+
+    Raises:
+        ResultsError: a line cannot be read, or a folder cannot be written. The file stays.
+    """
+    for item in list(_packed(results)):
+        if isinstance(item, ResultsError):
+            raise item
+        if not record_path(results, item.run_id).exists():
+            write_record(results, item)
+    (results / PACKED_NAME).unlink(missing_ok=True)
+
+
+def find_record(results: Path, name: str) -> Record:
+    """Find the record that ``name`` means: a run id, a unique beginning of one, or a run's folder.
+
+    Raises:
+        ResultsError: none or several fit.
+    """
+    own = _own_folder(name)
+    if own is not None:
+        return read_record(own)
+    packed = {item.run_id: item for item in _packed(results) if isinstance(item, Record)}
+    folders = _run_names(results)
+    run_id = _match(results, name, {*folders, *packed})
+    return read_record(_checked(results, run_id)) if run_id in folders else packed[run_id]
+
+
+def find_run(results: Path, name: str) -> Path:
+    """Find the folder of the run that ``name`` means: a run id, a unique beginning of one, or a run's folder.
+
+    Raises:
+        ResultsError: none or several fit.
+    """
+    return _own_folder(name) or _checked(results, _match(results, name, _run_names(results)))
+
+
+@contextlib.contextmanager
+def collection_paused() -> Iterator[None]:
+    """Suspend the search for reference cycles in a ``with`` block that makes many objects and no cycle.
+
+    It takes nearly half of the time of reading thousands of records. Several threads may do this at once: each only
+    ever switches on again what it saw switched on.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _in_folders(results: Path) -> Iterator[tuple[str, Record | ResultsError]]:
+    """Each run's folder that has a record: its name, and the record or why it cannot be read."""
+    try:
+        with os.scandir(runs_folder(results)) as entries:
+            folders = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for first in range(0, len(folders), _AT_ONCE):
+        with collection_paused():
+            found = [(entry.name, _found_in(entry)) for entry in folders[first : first + _AT_ONCE]]
+        yield from ((name, item) for name, item in found if item is not None)
+
+
+def _found_in(folder: os.DirEntry[str]) -> Record | ResultsError | None:
+    """The record of a run's folder, or why it cannot be read; ``None`` where there is none."""
+    name = f"{folder.path}{os.sep}{RECORD_NAME}"
+    try:
+        if not folder.is_symlink() and (text := _plain_text(name)) is not None:
+            return parsed(Record, text, name)
+        file = Path(name)  # making one for each of thousands of records takes longer than opening them
+        if not file.is_file():
+            return None
+        _refuse_links(file.parent)
+        return read_record(file)
+    except OSError as error:
+        return unreadable(Path(name), error)
+    except ResultsError as error:
+        return error if _is_there(Path(name)) else None  # somebody removed it just now
+
+
+def _plain_text(name: str) -> str | None:
+    """What is in a plain file; ``None`` where there is none such, and a closer look is needed."""
+    try:
+        if not stat.S_ISREG(os.lstat(name).st_mode):
+            return None
+        with open(name, encoding="utf-8") as file:  # noqa: PTH123
+            return file.read()
+    except (OSError, ValueError):
+        return None
+
+
+def _packed(results: Path) -> Iterator[Record | ResultsError]:
+    """The records of ``records.jsonl``, each line that cannot be read as its error."""
+    lines: dict[str, str] = {}
+    for where, text in _packed_lines(results):
+        try:
+            if isinstance(text, ResultsError):
+                raise text
+            record = parsed(Record, text, where)
+            if record.run_id in lines:
+                raise ResultsError(
+                    f"the record of run {record.run_id} stands on an earlier line too",
+                    where=where,
+                    remedy=f"remove this line or the other one: {lines[record.run_id]}",
+                )
+            lines[record.run_id] = where
+            yield record
+        except ResultsError as error:
+            yield error
+
+
+def _packed_lines(results: Path) -> Iterator[tuple[str, str | ResultsError]]:
+    """The lines of ``records.jsonl`` that are not empty, each with its place for messages; or why it has none."""
+    path = results / PACKED_NAME
+    try:
+        if not path.is_file():
+            return
+        refuse_link(path, "put the file itself there, or name the folder that it lies in")
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                where = f"{path}, line {number}"
+                try:
+                    text: str | ResultsError = line.decode("utf-8").strip()
+                except UnicodeDecodeError as error:
+                    text = unreadable(where, error)
+                if text:
+                    yield where, text
+    except OSError as error:
+        yield str(path), unreadable(path, error)
+    except ResultsError as error:
+        yield str(path), error
+
+
+def _own_folder(name: str) -> Path | None:
+    """The run's folder that ``name`` is the path of, or of whose record it is; ``None``: it is no such path."""
+    path = Path(name)
+    if _is_there(path / RECORD_NAME):
+        return path
+    return path.parent if path.name == RECORD_NAME and _is_there(path) else None
+
+
+def _run_names(results: Path) -> list[str]:
+    """Names of the runs' folders that have a record."""
+    folder = runs_folder(results)
+    return [path.parent.name for path in folder.glob(f"*/{RECORD_NAME}")] if folder.is_dir() else []
+
+
+def _match(results: Path, name: str, known: Collection[str]) -> str:
+    """The run id that ``name`` is, or is the beginning of."""
+    fitting = [name] if name in known else sorted(run_id for run_id in known if run_id.startswith(name))
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise ResultsError(
+            f"{name!r} is the beginning of {len(fitting)} runs: {', '.join(fitting[:5])}",
+            where=str(runs_folder(results)),
+            remedy="give more of the run id",
+        )
+    raise ResultsError(
+        f"no run is called {name!r}",
+        where=str(runs_folder(results)),
+        remedy="see which there are in that folder, or give another one with --results",
+    )
+
+
+def _checked(results: Path, run_id: str) -> Path:
+    """The folder of a run of a results folder, which is no link."""
+    folder = runs_folder(results) / run_id
+    _refuse_links(folder)
+    return folder
+
+
+def _refuse_links(folder: Path) -> None:
+    """A run's folder may come from a stranger: what is read and written there must lie there.
+
+    Raises:
+        ResultsError: the folder or its record is a link.
+    """
+    for path in (folder, folder / RECORD_NAME):
+        refuse_link(path, "put the run's folder itself there, or name the folder that it leads to")
+
+
+def _is_there(file: Path) -> bool:
+    """Whether there is such a file; no, where it may not be asked or cannot be a path."""
+    try:
+        return file.is_file()
+    except (OSError, ValueError):
+        return False
