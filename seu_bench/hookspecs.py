@@ -15,6 +15,7 @@ import pluggy
 if TYPE_CHECKING:
     from seu_bench.config.benchmark import BenchmarkSource
     from seu_bench.data.dataset import DatasetSource
+    from seu_bench.plugin.commands import CommandFactory
     from seu_bench.plugin.executors import ExecutorFactory
     from seu_bench.plugin.loggers import LoggerFactory
     from seu_bench.plugin.registration import Register
@@ -73,6 +74,11 @@ def register_executors(register: Register[ExecutorFactory]) -> None:
 @hookspec
 def register_loggers(register: Register[LoggerFactory]) -> None:
     """Offer loggers: who writes a run down for another program (:class:`~seu_bench.plugin.loggers.LoggerFactory`)."""
+
+
+@hookspec
+def register_commands(register: Register[CommandFactory]) -> None:
+    """Offer commands: ``seu-bench NAME ...`` (:class:`~seu_bench.plugin.commands.CommandFactory`)."""
 
 
 @hookspec

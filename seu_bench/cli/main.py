@@ -1,51 +1,157 @@
-"""The command line: parse, call, print. Nothing is imported before a command needs it."""
+"""The command line: parse, call, print.
+
+A command of core is one module of this room. It is imported when it runs or its help is shown. Commands of plugins come
+by the hook ``register_commands``; plugins are loaded when ``--help``, or a name that is not core's, asks for them.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 import click
 
 from seu_bench._version import __version__
-from seu_bench.cli.cost import cost
-from seu_bench.cli.data import data
-from seu_bench.cli.models import export, verify
-from seu_bench.cli.plugins import check_plugin, list_
-from seu_bench.cli.report import report
-from seu_bench.cli.results import compare, leaderboard, show
-from seu_bench.cli.run import run
-from seu_bench.cli.runs import runs
-from seu_bench.cli.sweep import sweep
-from seu_bench.errors import Interruption, SeuBenchError
+from seu_bench.errors import Interruption, PluginError, SeuBenchError
+from seu_bench.hookspecs import hookimpl
+from seu_bench.plugin.commands import CommandFactory, LazyCommand
+from seu_bench.plugin.entries import Entry, collect
+from seu_bench.plugin.manager import installed_points, load_plugins, packages_of
+from seu_bench.plugin.registration import Register
 from seu_bench.utils import progress as bars
 
 #: Exit status of a request that cannot be met, and of a run that the user interrupted.
 REFUSED = 2
 INTERRUPTED = 130
+#: The package that core is part of; its plugins bring no commands.
+_PACKAGE: Final = "seu-bench"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@dataclass(frozen=True)
+class CoreCommand:
+    """A command of core, as ``package.module:name``; its summary is the first sentence of its help."""
+
+    target: str
+
+    @property
+    def summary(self) -> str:
+        """One line for ``seu-bench --help``."""
+        return self.build().get_short_help_str(100)
+
+    def build(self) -> click.Command:
+        """Import the command."""
+        return LazyCommand(self.target).build()
+
+
+#: Core's commands in the order of ``seu-bench --help``.
+CORE: Final[Mapping[str, CoreCommand]] = {
+    "run": CoreCommand("seu_bench.cli.run:run"),
+    "sweep": CoreCommand("seu_bench.cli.sweep:sweep"),
+    "cost": CoreCommand("seu_bench.cli.cost:cost"),
+    "runs": CoreCommand("seu_bench.cli.runs:runs"),
+    "show": CoreCommand("seu_bench.cli.show:show"),
+    "compare": CoreCommand("seu_bench.cli.compare:compare"),
+    "leaderboard": CoreCommand("seu_bench.cli.leaderboard:leaderboard"),
+    "report": CoreCommand("seu_bench.cli.report:report"),
+    "verify": CoreCommand("seu_bench.cli.verify:verify"),
+    "export": CoreCommand("seu_bench.cli.export:export"),
+    "data": CoreCommand("seu_bench.cli.data:data"),
+    "list": CoreCommand("seu_bench.cli.list:list_"),
+    "check-plugin": CoreCommand("seu_bench.cli.check_plugin:check_plugin"),
+}
+
+
+@hookimpl
+def register_commands(register: Register[CommandFactory]) -> None:
+    """Offer core's commands by the hook that any plugin uses, so that no plugin can take their names."""
+    for name, command in CORE.items():
+        register(name, command)
+
+
+class CommandGroup(click.Group):
+    """Core's commands first, then those of plugins, which are loaded only where they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every name."""
+        return [*CORE, *plugin_commands()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command.
+
+        Raises:
+            PluginError: a plugin cannot be loaded, or its command cannot be built.
+        """
+        if cmd_name in CORE:
+            return CORE[cmd_name].build()
+        entry = plugin_commands().get(cmd_name)
+        if entry is None:
+            return None
+        try:
+            return entry.factory.build()
+        except Exception as error:
+            raise _failure(entry, error) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command.
+
+        Raises:
+            PluginError: a plugin's command failed in another way than by a refusal.
+        """
+        try:
+            return super().invoke(ctx)
+        except (SeuBenchError, click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if ctx.invoked_subcommand is None or ctx.invoked_subcommand in CORE:
+                raise
+            raise _failure(plugin_commands()[ctx.invoked_subcommand], error) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands of core, then those of plugins with the package of each."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in CORE.items()])
+        try:
+            found = plugin_commands()
+        except PluginError as error:  # the help of everything else is shown all the same
+            with formatter.section("Commands of plugins"):
+                formatter.write_text(str(error).partition("\n")[0])
+            return
+        if found:
+            with formatter.section("Commands of plugins"):
+                formatter.write_dl([(entry.name, f"{entry.summary} ({entry.package})") for entry in found.values()])
+
+
+def plugin_commands() -> dict[str, Entry[CommandFactory]]:
+    """Load the plugins of other packages and collect their commands.
+
+    Raises:
+        PluginError: a plugin cannot be loaded, or registers a name that is taken.
+    """
+    installed = list(installed_points())
+    packages = dict(zip([point.name for point in installed], packages_of(installed), strict=True))
+    manager = load_plugins([point for point in installed if packages[point.name] != _PACKAGE])
+    ours = {name: Entry(name, command, "cli", _PACKAGE) for name, command in CORE.items()}
+    kind = collect(manager, lambda plugin: packages.get(plugin, plugin), "command", "commands", ours)
+    return {name: entry for name, entry in kind.items() if name not in CORE}
+
+
+def _failure(entry: Entry[CommandFactory], error: Exception) -> PluginError:
+    return PluginError(
+        f"the command {entry.name!r} of plugin {entry.plugin!r} of package {entry.package} failed: "
+        f"{type(error).__name__}: {error}",
+        remedy=f"repair or uninstall it: pip uninstall {entry.package}",
+    )
+
+
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="seu-bench")
 def cli() -> None:
     """Benchmark lifelong learning: accuracy, forgetting and size together.
 
     Begin with: seu-bench run --strategy seu --benchmark split_digits
     """
-
-
-cli.add_command(run)
-cli.add_command(cost)
-cli.add_command(data)
-cli.add_command(list_)
-cli.add_command(check_plugin)
-cli.add_command(show)
-cli.add_command(compare)
-cli.add_command(leaderboard)
-cli.add_command(runs)
-cli.add_command(sweep)
-cli.add_command(report)
-cli.add_command(verify)
-cli.add_command(export)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The command that makes the report."""
+"""``seu-bench report``: one HTML page and its figures, made from records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that lists runs."""
+"""``seu-bench runs``: the runs of a results folder and their states."""
 
 from __future__ import annotations
 

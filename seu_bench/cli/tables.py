@@ -28,13 +28,18 @@ if TYPE_CHECKING:
 
 #: Test tasks beside each other in a matrix; more go below.
 TASKS_ABREAST: Final = 10
+#: Background from 0 to 100 %: anchors of matplotlib's map cividis, which readers see alike who see colours otherwise.
+_COLOURS: Final = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
+#: From this anchor on, black letters are easier to read than white ones.
+_LIGHT: Final = 3
 
 
 def matrix_table(record: Record) -> RenderableType:
-    """The accuracy matrix in percent: a row after each task learned, a column per task tested; ``-``: not measured.
+    """Accuracy matrix in percent: a row after each task learned, a column per task tested; ``-``: not measured.
 
-    More than :data:`TASKS_ABREAST` tasks are several tables, one below the other. Rows in which nothing was measured
-    are left out: ``joint`` has but the last one, an interrupted run none of the tasks that it did not learn.
+    On a terminal with colours cells are shaded, the lighter the better. More than :data:`TASKS_ABREAST` tasks are
+    several tables, one below the other. Rows without a measurement are left out: those of an interrupted run's
+    pending tasks, and all but the last of a strategy that is trained on the whole stream at once.
     """
     from rich.console import Group
 
@@ -52,10 +57,27 @@ def matrix_table(record: Record) -> RenderableType:
             values = matrix[row]
             name = f" {record.task_names[row]}" if row < len(record.task_names) else ""
             cells = [values[task] if task < len(values) else None for task in columns]
-            shown = ["-" if value is None else f"{100 * value:.1f}" for value in cells]
-            table.add_row(literal(f"{row}{name}"), *shown)
+            table.add_row(literal(f"{row}{name}"), *map(_accuracy_cell, cells))
         tables.append(table)
     return Group(*(tables if measured else ["no accuracy was measured"]))
+
+
+def _accuracy_cell(value: float | None) -> Text:
+    from rich.text import Text
+
+    if value is None or not 0 <= value <= 1:
+        return Text("-" if value is None else f"{100 * value:.1f}")
+    anchor = round(value * (len(_COLOURS) - 1))
+    letters = "#000000" if anchor >= _LIGHT else "#ffffff"
+    return Text(f"{100 * value:5.1f}", style=f"{letters} on {_COLOURS[anchor]}")
+
+
+def accuracy_summary(record: Record) -> RenderableType:
+    """Which run it is, and its accuracy matrix."""
+    from rich.console import Group
+
+    title = f"{record.benchmark}, protocol {record.protocol}: {record.strategy}, seed {record.seed}, {record.status}"
+    return Group(literal(record.run_id), literal(title), "", matrix_table(record))
 
 
 def metrics_table(record: Record) -> Table:

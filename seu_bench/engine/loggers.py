@@ -18,7 +18,8 @@ from seu_bench.utils.progress import bar
 from seu_bench.utils.text import printable
 
 if TYPE_CHECKING:
-    from seu_bench.plugin.registry import Entry, Registry
+    from seu_bench.plugin.entries import Entry
+    from seu_bench.plugin.registry import Registry
     from seu_bench.results.record import Record
     from seu_bench.training.interfaces import Cost
     from seu_bench.training.stage import StageProgress

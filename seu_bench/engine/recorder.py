@@ -15,7 +15,8 @@ import torch
 from seu_bench.engine.environment import describe_environment
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
-from seu_bench.plugin.registry import Entry, Registry
+from seu_bench.plugin.entries import Entry
+from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, StageRecord, write_record
 from seu_bench.results.record_metrics import KnownMetric, MetricFunction, compute_metrics
 from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes

@@ -24,7 +24,8 @@ from seu_bench.data.dataset import DatasetSource
 from seu_bench.data.planning import StreamPlan, dataset_names, plan_stream
 from seu_bench.data.sources import checksum_of_definition, definition_source
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
-from seu_bench.plugin.registry import Entry, Registry
+from seu_bench.plugin.entries import Entry
+from seu_bench.plugin.registry import Registry
 from seu_bench.training.interfaces import BackboneFactory, Component, StrategyContext, StrategyFactory
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ this loop names the plugin and the package in both cases.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 
 import pluggy
@@ -20,11 +20,11 @@ def installed_points() -> EntryPoints:
     return entry_points(group=hookspecs.GROUP)
 
 
-def load_plugins(points: EntryPoints | None = None) -> pluggy.PluginManager:
+def load_plugins(points: Iterable[EntryPoint] | None = None) -> pluggy.PluginManager:
     """Load every installed plugin of the entry-point group ``seu_bench``.
 
     Args:
-        points: what :func:`installed_points` has found.
+        points: the entry points of the plugins to load, all of :func:`installed_points` by default.
 
     Raises:
         PluginError: a plugin cannot be imported, two share a name, or one implements a hook that does not exist.

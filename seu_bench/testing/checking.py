@@ -16,7 +16,8 @@ import pytest
 
 from seu_bench.config.options import did_you_mean
 from seu_bench.errors import OptionError, UnknownNameError
-from seu_bench.plugin.registry import Entry, Registry
+from seu_bench.plugin.entries import Entry
+from seu_bench.plugin.registry import Registry
 from seu_bench.utils.progress import Bar, bar, hidden
 
 #: Which contract belongs to which kind of name.

@@ -17,8 +17,8 @@ from seu_bench.config.protocol import CreationSchedule, ImageLimits, SearchSched
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.hookspecs import hookimpl
+from seu_bench.plugin.entries import Entry
 from seu_bench.plugin.registration import Register
-from seu_bench.plugin.registry import Entry
 from seu_bench.results.record import Record
 from seu_bench.search_space import SearchSpace
 from seu_bench.testing.streams import TINY, TinyBenchmark, TinyData

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from seu_bench.cli.tables import leaderboard_table, matrix_table, metrics_table, record_summary
+from seu_bench.cli.tables import accuracy_summary, leaderboard_table, matrix_table, metrics_table, record_summary
 from seu_bench.config.options import format_option
 from seu_bench.metrics import METRIC_DEFINITIONS
 from seu_bench.results.labels import configuration_label, why_not_ranked
@@ -107,6 +108,30 @@ class TestMatrix:
     def test_nothing_measured(self, matrix: tuple[tuple[float | None, ...], ...]) -> None:
         text = rendered(matrix_table(a_record(accuracy_matrix=matrix, task_names=(), metrics={})))
         assert text == "no accuracy was measured\n"
+
+    def test_colours_say_the_same(self) -> None:
+        """The lighter the better, and letters that can be read on it; none where nothing was measured."""
+        values = tuple(task / 10 for task in range(11))
+        record = a_record(11, accuracy_matrix=((),) * 10 + (values,))
+        text = rendered(matrix_table(record), force_terminal=True, color_system="truecolor")
+        cells = re.findall(r"\x1b\[38;2;(\d+);\d+;\d+;48;2;(\d+);(\d+);(\d+)m *(\d+)\.0\x1b", text)
+        assert [int(cell[4]) for cell in cells] == [10 * task for task in range(11)]
+        light = [0.2126 * int(red) + 0.7152 * int(green) + 0.0722 * int(blue) for _, red, green, blue, _ in cells]
+        assert light == sorted(light)
+        letters = [int(cell[0]) for cell in cells]
+        assert all(abs(letter - background) > 90 for letter, background in zip(letters, light, strict=True))
+        assert re.sub(r"\x1b\[[\d;]*m", "", text) == rendered(matrix_table(record))
+
+    def test_what_is_no_accuracy_has_no_colour(self) -> None:
+        odd = ((float("nan"), 2.0), (-1.0, float("inf")))
+        text = rendered(matrix_table(a_record(2, accuracy_matrix=odd, metrics={})), force_terminal=True)
+        assert "48;" not in text and "200.0" in text and "-100.0" in text
+
+    def test_alone(self) -> None:
+        odd = a_record(strategy="c\x1b[2J", task_names=(ODD, "a\x1b[31mb", "日本語" * 9))
+        text = rendered(accuracy_summary(odd))
+        assert "\x1b" not in text and "<script>" in text and "c[2J, seed 7, finished" in text.replace("c [", "c[")
+        assert text.endswith(rendered(matrix_table(odd)))
 
 
 class TestMetrics:

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from support.records import FULL
 
 from seu_bench.cli.comparison import comparison_tables
-from seu_bench.cli.plots import accuracy_plots
-from seu_bench.cli.tables import leaderboard_table, record_summary
+from seu_bench.cli.tables import accuracy_summary, leaderboard_table, record_summary
 from seu_bench.config.benchmark_file import BenchmarkFile
 from seu_bench.config.run import Request
 from seu_bench.engine.checkpoint import Position, read_checkpoint, read_header, write_checkpoint
@@ -143,7 +142,7 @@ def read_in_every_way(results: Path, content: bytes) -> None:
     only_ours(
         lambda: read_record(run),
         lambda: shown(record_summary(find_record(results, "strange"))),
-        lambda: shown(accuracy_plots(find_record(results, "strange"))),
+        lambda: shown(accuracy_summary(find_record(results, "strange"))),
         lambda: shown(comparison_tables(compare(find_record(results, "strange"), find_record(results, "strange")))),
         lambda: shown(comparison_tables(compare(find_record(results, "whole"), find_record(results, "strange")))),
         lambda: list(read_records(results)),

@@ -1,4 +1,4 @@
-"""Commands about what is installed: ``list`` and ``check-plugin``."""
+"""``seu-bench list``: what is installed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import click
 def list_(kind: str | None, form: str) -> None:
     """Show what is installed, and what is not available and why.
 
-    KIND is strategies, backbones, searchers, creators, benchmarks, datasets, metrics, executors or loggers; with it,
-    the options of each are shown too. `...` is an option that is not set: mostly, the benchmark's protocol says.
+    KIND is strategies, backbones, searchers, creators, benchmarks, datasets, metrics, executors, loggers or commands;
+    with it, the options of each are shown too. `...` marks an option without a default of its own: mostly, the
+    benchmark's protocol has it.
     """
     from seu_bench.config.options import option_lines
     from seu_bench.plugin.registry import Registry
@@ -61,42 +62,3 @@ def list_(kind: str | None, form: str) -> None:
             if kind is not None and name in table and hasattr(table[name].factory, "options"):
                 for line in option_lines(table[name].factory.options):
                     click.echo(f"      {line}")
-
-
-@click.command(name="check-plugin")
-@click.argument("name")
-@click.option(
-    "-o",
-    "--option",
-    "assignments",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="An option for the trial, without a prefix; may be repeated.",
-)
-def check_plugin(name: str, assignments: tuple[str, ...]) -> None:
-    """Run the contract on an installed plugin and print what failed.
-
-    NAME is a strategy, a searcher or a creator, or a plugin that offers some. Ends with status 1 if anything fails.
-    """
-    from seu_bench.config.options import parse_assignments
-    from seu_bench.plugin.registry import Registry
-
-    registry, options = Registry(), parse_assignments(assignments)
-    try:
-        from seu_bench.testing.checking import check, failures, subjects
-    except ImportError as error:
-        from seu_bench.errors import RequestError
-
-        raise RequestError(str(error), remedy="pip install pytest") from error
-    failed = 0
-    for subject in subjects(registry, name):
-        click.secho(str(subject), bold=True)
-        checks = list(check(subject, options))
-        for found in checks:
-            click.echo(f"  {'ok    ' if found.passed else 'FAILED'}  {found.name}")
-            if found.message:
-                click.echo("\n".join(f"          {line}" for line in found.message.splitlines()))
-        failed += failures(checks)
-        click.echo(f"{len(checks) - failures(checks)} of {len(checks)} checks hold")
-    if failed:
-        raise SystemExit(1)

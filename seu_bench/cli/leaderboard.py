@@ -1,4 +1,4 @@
-"""The commands that read results: records shown and compared, leaderboards made."""
+"""``seu-bench leaderboard``: leaderboards made from records."""
 
 from __future__ import annotations
 
@@ -9,57 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from seu_bench.cli.options import results_option
-from seu_bench.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seu_bench.results.leaderboard import Leaderboard
-
-
-@click.command()
-@click.argument("run_name", metavar="RUN")
-@click.option("--plot", is_flag=True, help="Draw the accuracies instead of listing everything.")
-@results_option
-def show(run_name: str, plot: bool, results: Path) -> None:
-    """Show a record.
-
-    RUN is a run id, a unique beginning of one, or its folder.
-    """
-    from seu_bench.cli.plots import accuracy_plots
-    from seu_bench.cli.tables import record_summary, wide_console
-    from seu_bench.results.record_files import find_record
-
-    record = find_record(results, run_name)
-    wide_console().print(accuracy_plots(record) if plot else record_summary(record))
-
-
-@click.command()
-@click.argument("run_names", metavar="RUN RUN...", nargs=-1, required=True)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@results_option
-def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
-    """Compare runs of one benchmark task by task.
-
-    The first run is compared with each of the others. RUN is a run id, a unique beginning of one, or its folder.
-    """
-    from seu_bench.cli.comparison import comparison_tables
-    from seu_bench.cli.tables import wide_console
-    from seu_bench.results.comparison import compare as compared
-    from seu_bench.results.record_files import find_record
-
-    if len(run_names) < 2:
-        raise RequestError("there is one run, and nothing to compare it with", remedy="name two runs or more")
-    first, *others = [find_record(results, name) for name in run_names]
-    comparisons = [compared(first, other) for other in others]
-    if form == "json":
-        click.echo(json.dumps([comparison.document() for comparison in comparisons], indent=1))
-        return
-    console = wide_console()
-    for index, comparison in enumerate(comparisons):
-        if index:
-            console.print()
-        console.print(comparison_tables(comparison))
 
 
 @click.command()

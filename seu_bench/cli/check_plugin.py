@@ -1,0 +1,44 @@
+"""``seu-bench check-plugin``: the contract run on an installed plugin."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(name="check-plugin")
+@click.argument("name")
+@click.option(
+    "-o",
+    "--option",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option for the trial, without a prefix; may be repeated.",
+)
+def check_plugin(name: str, assignments: tuple[str, ...]) -> None:
+    """Run the contract on an installed plugin and print what failed.
+
+    NAME is a strategy, a searcher or a creator, or a plugin that offers some. Ends with status 1 if anything fails.
+    """
+    from seu_bench.config.options import parse_assignments
+    from seu_bench.plugin.registry import Registry
+
+    registry, options = Registry(), parse_assignments(assignments)
+    try:
+        from seu_bench.testing.checking import check, failures, subjects
+    except ImportError as error:
+        from seu_bench.errors import RequestError
+
+        raise RequestError(str(error), remedy="pip install pytest") from error
+    failed = 0
+    for subject in subjects(registry, name):
+        click.secho(str(subject), bold=True)
+        checks = list(check(subject, options))
+        for found in checks:
+            click.echo(f"  {'ok    ' if found.passed else 'FAILED'}  {found.name}")
+            if found.message:
+                click.echo("\n".join(f"          {line}" for line in found.message.splitlines()))
+        failed += failures(checks)
+        click.echo(f"{len(checks) - failures(checks)} of {len(checks)} checks hold")
+    if failed:
+        raise SystemExit(1)

@@ -1,0 +1,39 @@
+"""``seu-bench compare``: runs of one benchmark, task by task."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from seu_bench.cli.options import results_option
+from seu_bench.errors import RequestError
+
+
+@click.command()
+@click.argument("run_names", metavar="RUN RUN...", nargs=-1, required=True)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@results_option
+def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
+    """Compare runs of one benchmark task by task.
+
+    The first run is compared with each of the others. RUN is a run id, a unique beginning of one, or its folder.
+    """
+    from seu_bench.cli.comparison import comparison_tables
+    from seu_bench.cli.tables import wide_console
+    from seu_bench.results.comparison import compare as compared
+    from seu_bench.results.record_files import find_record
+
+    if len(run_names) < 2:
+        raise RequestError("there is one run, and nothing to compare it with", remedy="name two runs or more")
+    first, *others = [find_record(results, name) for name in run_names]
+    comparisons = [compared(first, other) for other in others]
+    if form == "json":
+        click.echo(json.dumps([comparison.document() for comparison in comparisons], indent=1))
+        return
+    console = wide_console()
+    for index, comparison in enumerate(comparisons):
+        if index:
+            console.print()
+        console.print(comparison_tables(comparison))

@@ -1,0 +1,25 @@
+"""``seu-bench show``: one record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from seu_bench.cli.options import results_option
+
+
+@click.command()
+@click.argument("run_name", metavar="RUN")
+@click.option("--plot", is_flag=True, help="Show the accuracy matrix alone.")
+@results_option
+def show(run_name: str, plot: bool, results: Path) -> None:
+    """Show a record.
+
+    RUN is a run id, a unique beginning of one, or its folder.
+    """
+    from seu_bench.cli.tables import accuracy_summary, record_summary, wide_console
+    from seu_bench.results.record_files import find_record
+
+    record = find_record(results, run_name)
+    wide_console().print(accuracy_summary(record) if plot else record_summary(record))

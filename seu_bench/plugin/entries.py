@@ -1,0 +1,146 @@
+"""Names that plugins register, with the plugin and the package that each came from. Light: no value is imported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import pluggy
+
+from seu_bench.errors import PluginError, UnknownNameError
+from seu_bench.plugin.registration import Unavailable
+
+Factory = TypeVar("Factory")
+
+#: Names are typed on the command line and become parts of files' names.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,59}")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[Factory]):
+    """One registered name."""
+
+    name: str
+    factory: Factory
+    plugin: str
+    package: str
+
+    @property
+    def summary(self) -> str:
+        """One line that says what it is."""
+        return str(getattr(self.factory, "summary", "") or "")
+
+
+class Kind(Mapping[str, Entry[Factory]]):
+    """All names of one kind, e.g. every strategy.
+
+    Attributes:
+        unavailable: names that cannot be used, with an
+            :class:`~seu_bench.plugin.registration.Unavailable` that says why.
+    """
+
+    def __init__(self, singular: str, plural: str, entries: Mapping[str, Entry[Any]]) -> None:
+        self.singular = singular
+        self.plural = plural
+        named = dict(sorted(entries.items()))
+        self.unavailable: dict[str, Entry[Unavailable]] = {
+            name: entry for name, entry in named.items() if isinstance(entry.factory, Unavailable)
+        }
+        self._entries: dict[str, Entry[Factory]] = {
+            name: entry for name, entry in named.items() if name not in self.unavailable
+        }
+
+    def __getitem__(self, name: str) -> Entry[Factory]:
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, name: str) -> Entry[Factory]:
+        """The entry of ``name``.
+
+        Raises:
+            UnknownNameError: nobody registered it, or it cannot be used; the message says what there is.
+        """
+        if name in self.unavailable:
+            missing = self.unavailable[name].factory
+            raise UnknownNameError(
+                f"the {self.singular} {name!r} cannot be used: {missing.reason}",
+                remedy=missing.remedy
+                or f"the {self.plural} are: {', '.join(self._entries)} (seu-bench list {self.plural})",
+            )
+        if name not in self._entries:
+            from seu_bench.config.options import did_you_mean  # imports pydantic, which --help does without
+
+            raise UnknownNameError(
+                f"no {self.singular} is called {name!r}{did_you_mean(name, self._entries)}",
+                remedy=f"the {self.plural} are: {', '.join(self._entries) or 'none'} (seu-bench list {self.plural})",
+            )
+        return self._entries[name]
+
+
+def collect(
+    manager: pluggy.PluginManager,
+    package_of: Callable[[str], str],
+    singular: str,
+    plural: str,
+    ours: Mapping[str, Entry[Any]] | None = None,
+    adapt: Callable[[Any], Any] = lambda factory: factory,
+) -> Kind[Any]:
+    """Collect every name of one kind.
+
+    The hook ``register_<plural>`` of each plugin is called by itself, so that the owner of each name is known.
+
+    Args:
+        package_of: package of a plugin by the plugin's name.
+        ours: entries of core; no plugin can take their names.
+        adapt: applied to each factory of a plugin.
+
+    Raises:
+        PluginError: a plugin fails in the hook, registers a name that is taken, or one that is not plain.
+    """
+    hook = f"register_{plural}"
+    entries: dict[str, Entry[Any]] = dict(ours or {})
+    for owner, plugin in manager.list_name_plugin():
+        if plugin is None:
+            continue
+        others = [other for other in manager.get_plugins() if other is not plugin]
+        package = package_of(owner)
+        register = _collector(entries, singular, owner, package, adapt)
+        try:
+            manager.subset_hook_caller(hook, others)(register=register)
+        except PluginError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"plugin {owner!r} of package {package} failed in {hook}: {type(error).__name__}: {error}",
+                remedy=f"repair or uninstall it: pip uninstall {package}",
+            ) from error
+    return Kind(singular, plural, entries)
+
+
+def _collector(
+    entries: dict[str, Entry[Any]], singular: str, plugin: str, package: str, adapt: Callable[[Any], Any]
+) -> Callable[[str, Any], None]:
+    def register(name: str, factory: Any) -> None:
+        if not isinstance(name, str) or not _PLAIN.fullmatch(name):
+            raise PluginError(
+                f"plugin {plugin!r} of package {package} registers the {singular} {name!r:.100}, which is no plain name"
+                ": letters, digits, '_', '.', '+' and '-', 60 at the most, the first a letter or a digit",
+                remedy=f"repair or uninstall it: pip uninstall {package}",
+            )
+        if name in entries:
+            other = entries[name]
+            raise PluginError(
+                f"the {singular} {name!r} is registered twice: by {other.package} and by {package}",
+                remedy=f"uninstall one of them: pip uninstall {package}",
+            )
+        adapted = factory if isinstance(factory, Unavailable) else adapt(factory)
+        entries[name] = Entry(name, adapted, plugin, package)
+
+    return register

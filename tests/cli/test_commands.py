@@ -1,0 +1,181 @@
+"""Commands that plugins bring: found, shown with their package, run; broken ones are named and break nothing else."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support.commands import Command, Install, write_package
+
+from seu_bench.cli.main import CORE
+from seu_bench.errors import PluginError
+from seu_bench.plugin.registry import Registry
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs" / "reference" / "hooks.md"
+PUBLISHED = ROOT / "results" / "published" / "baselines"
+
+#: The outer module: no torch, not even click.
+OUTER = """
+from seu_bench import hookimpl
+from seu_bench.plugin.commands import LazyCommand
+
+
+@hookimpl
+def register_commands(register):
+    register("count", LazyCommand("stranger_inner:count", "count records"))
+"""
+
+INNER = """
+import click
+
+from seu_bench.errors import ResultsError
+
+
+@click.command()
+@click.argument("number", type=int)
+@click.option("--results", default="results", help="Folder of records.")
+def count(number, results):
+    \"\"\"Count records once more.\"\"\"
+    if number == 0:
+        raise ResultsError("nothing to count", where=results, remedy="count more")
+    if number < 0:
+        1 / 0
+    if number > 9:
+        raise SystemExit(3)
+    click.echo(f"{number} in {results}")
+"""
+
+
+def offering(inner: str = INNER, outer: str = OUTER) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
+    return "a-stranger", {"counter": "stranger_outer"}, {"stranger_outer": outer, "stranger_inner": inner}
+
+
+def test_command_of_a_stranger(command: Command, install: Install) -> None:
+    """It is in the help with its package, has a help of its own, parses its arguments, and is listed."""
+    install(*offering())
+    out = command("--help").out
+    own, _, others = out.partition("Commands of plugins:\n")
+    assert others.split() == ["count", "count", "records", "(a-stranger)"]
+    assert "count" not in own and all(f"\n  {name} " in own for name in CORE)
+    shown = command("count", "--help")
+    assert shown.status == 0 and "Count records once more." in shown.out and "--results" in shown.out
+    assert command("count", "3", "--results", "here").out == "3 in here\n"
+    entry = Registry().commands["count"]
+    assert (entry.plugin, entry.package, entry.summary) == ("counter", "a-stranger", "count records")
+    assert any(line.split() == ["count", "a-stranger", "count", "records"] for line in command("list").out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [
+        ("0", 2, ("error: nothing to count", "where: results", "to do: count more")),
+        ("many", 2, ("'many' is not a valid integer",)),
+        ("-1", 2, ("the command 'count' of plugin 'counter' of package a-stranger failed: ZeroDivisionError", "pip")),
+        ("10", 3, ()),
+    ],
+)
+def test_how_it_ends(command: Command, install: Install, number: str, status: int, said: tuple[str, ...]) -> None:
+    """A refusal is printed as core's are, a defect names the plugin, an exit status of its own is kept."""
+    install(*offering())
+    answer = command("count", "--", number)
+    assert (answer.status, answer.out) == (status, "")
+    assert all(part in answer.err for part in said) and "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("inner", "said"),
+    [
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("", "AttributeError: module 'stranger_inner' has no attribute 'count'"),
+        ("count = 7", "TypeError: stranger_inner:count is not a click command"),
+    ],
+)
+def test_command_that_cannot_be_built(command: Command, install: Install, inner: str, said: str) -> None:
+    """The help is whole, since it imports no command of a plugin; the command itself is refused."""
+    install(*offering(inner))
+    assert "count records (a-stranger)" in command("--help").out
+    for arguments in (["count", "1"], ["count", "--help"]):
+        answer = command(*arguments)
+        assert answer.status == 2 and answer.out == ""
+        assert f"the command 'count' of plugin 'counter' of package a-stranger failed: {said}" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("outer", "said"),
+    [
+        ("1 / 0", "plugin 'counter' of package a-stranger cannot be imported: ZeroDivisionError"),
+        (OUTER + "    1 / 0\n", "plugin 'counter' of package a-stranger failed in register_commands: ZeroDivision"),
+        (OUTER.replace('"count"', '"run"'), "the command 'run' is registered twice: by seu-bench and by a-stranger"),
+        (OUTER.replace('"count"', '"a b"'), "registers the command 'a b', which is no plain name"),
+    ],
+)
+def test_broken_plugin(command: Command, install: Install, outer: str, said: str) -> None:
+    """Help and commands of core go on; whoever asks for a plugin's command is told what is broken."""
+    install(*offering(outer=outer))
+    answer = command("--help")
+    assert answer.status == 0 and all(f"\n  {name} " in answer.out for name in CORE)
+    assert said in " ".join(answer.out.partition("Commands of plugins:")[2].split())
+    assert command("run", "--help").status == 0
+    answer = command("count", "1")
+    assert answer.status == 2 and said in answer.err and "pip uninstall a-stranger" in answer.err
+    with pytest.raises(PluginError):
+        Registry()
+
+
+def test_two_packages_with_one_name(command: Command, install: Install) -> None:
+    """Neither of them wins."""
+    install(*offering())
+    install("another", {"other": "another_outer"}, {"another_outer": OUTER})
+    answer = command("count", "1")
+    assert answer.status == 2
+    assert "the command 'count' is registered twice: by a-stranger and by another" in answer.err
+
+
+def test_example_of_the_guide(command: Command, install: Install) -> None:
+    """Both files of the guide's section are a plugin as they stand."""
+    section = GUIDE.read_text(encoding="utf-8").partition("### `register_commands`")[2].partition("\n## ")[0]
+    _, outer, inner = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    install("guide", {"mine": "my_plugin"}, {"my_plugin": outer, "my_best": inner})
+    assert "best  print the best accuracy of all records (guide)" in " ".join(command("--help").out.split(" "))
+    assert re.fullmatch(r"split_digits-\S+: 0\.\d{3}\n", command("best", "--results", PUBLISHED).out)
+
+
+def test_unknown_command(command: Command) -> None:
+    """It is refused as click does."""
+    answer = command("counts")
+    assert answer.status == 2 and "No such command 'counts'" in answer.err
+
+
+def test_core_offers_its_commands_by_the_same_hook() -> None:
+    """They are registered by this package, and no other plugin of it brings any, which ``--help`` counts on."""
+    commands = Registry().commands
+    assert set(commands) == set(CORE)
+    assert {(entry.plugin, entry.package) for entry in commands.values()} == {("cli", "seu-bench")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "imported"),
+    [(["--help"], ["stranger_outer"]), (["count", "1"], ["stranger_inner", "stranger_outer"]), (["show", "-h"], [])],
+)
+def test_imports_no_more_than_it_needs(tmp_path: Path, arguments: list[str], imported: list[str]) -> None:
+    """Help imports a plugin's outer module, its command the inner one; a command of core imports none of them."""
+    package, points, modules = offering()
+    site = write_package(tmp_path / "site", package, points, modules)
+    code = (
+        "import atexit, sys; from seu_bench.cli.main import main; sys.argv = ['seu-bench', *sys.argv[1:]];"
+        "names = lambda: sorted(m for m in sys.modules if m.startswith(('stranger', 'seu_bench_', 'torch', 'numpy')));"
+        "atexit.register(lambda: print(names(), file=sys.stderr)); main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(site)},
+    )
+    assert done.stderr == f"{imported}\n"
