@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from seu_bench.errors import PluginError
 from seu_bench.plugin.registry import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = ROOT / "docs" / "reference" / "hooks.md"
+EXAMPLE = ROOT / "examples" / "my_seu_plugin" / "my_seu_plugin"
 PUBLISHED = ROOT / "results" / "published" / "baselines"
 
 #: The outer module: no torch, not even click.
@@ -136,11 +137,10 @@ def test_two_packages_with_one_name(command: Command, install: Install) -> None:
     assert "the command 'count' is registered twice: by a-stranger and by another" in answer.err
 
 
-def test_example_of_the_guide(command: Command, install: Install) -> None:
-    """Both files of the guide's section are a plugin as they stand."""
-    section = GUIDE.read_text(encoding="utf-8").partition("### `register_commands`")[2].partition("\n## ")[0]
-    _, outer, inner = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    install("guide", {"mine": "my_plugin"}, {"my_plugin": outer, "my_best": inner})
+def test_example(command: Command, install: Install) -> None:
+    """The command of the example package, as it stands."""
+    folder = install("guide", {"mine": "my_seu_plugin"}, {})
+    shutil.copytree(EXAMPLE, folder / "my_seu_plugin")
     assert "best  print the best accuracy of all records (guide)" in " ".join(command("--help").out.split(" "))
     assert re.fullmatch(r"split_digits-\S+: 0\.\d{3}\n", command("best", "--results", PUBLISHED).out)
 

@@ -246,7 +246,8 @@ def test_path_that_cannot_be_one(tmp_path: Path, path: str) -> None:
 
 
 def test_examples_of_the_documentation_load(tmp_path: Path) -> None:
-    text = (FOLDER.parent / "docs" / "reference" / "benchmarks.md").read_text(encoding="utf-8")
+    docs = FOLDER.parent / "docs"
+    text = "".join((docs / page).read_text("utf-8") for page in ("reference/benchmarks.md", "guides/own_data.md"))
     examples = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     kinds = set()
     for example in examples:

@@ -1,8 +1,7 @@
-"""What the tests of sweeps share: a stranger's strategy that can fail, and the executor of the guide for plugins."""
+"""What the tests of sweeps share: a stranger's strategy that can fail, and the example of an executor."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from support.commands import TINY
@@ -55,10 +54,8 @@ class Process:
 
 
 def in_turn() -> str:
-    """The executor of the guide, which makes jobs in this process."""
-    text = (ROOT / "docs" / "reference" / "hooks.md").read_text(encoding="utf-8")
-    (source,) = re.findall(r"^`in_turn.py`\n\n```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    return str(source)
+    """The example of an executor, which runs jobs in this process."""
+    return (ROOT / "examples" / "in_turn.py").read_text(encoding="utf-8")
 
 
 #: Entry points and modules of a package that has all of it.

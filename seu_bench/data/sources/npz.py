@@ -118,7 +118,7 @@ class NpzSource(OwnFiles):
         raise DataCorruptError(
             f"data set {self.name!r} is not usable: {detail}",
             where=str(self.path),
-            remedy="docs/reference/benchmarks.md says what the .npz must hold",
+            remedy="docs/guides/own_data.md says what the .npz must hold",
         ) from cause
 
 

@@ -134,7 +134,7 @@ class TorchvisionClassSource:
             raise SpecError(
                 f"torchvision.datasets.{name} would run code that lies beside the images",
                 where=f"data set {self.name!r}",
-                remedy="make a folder of images or an .npz file of it; docs/reference/benchmarks.md describes both",
+                remedy="make a folder of images or an .npz file of it; docs/guides/own_data.md describes both",
             )
         return getattr(torchvision.datasets, name)
 

@@ -1,0 +1,25 @@
+"""Strategy ``wrapped``: a plugin of Avalanche as it is, in a strategy of seu-bench."""
+
+from typing import Any
+
+from anchored import AnchoredFactory
+
+from seu_bench import hookimpl
+from seu_bench.training.interfaces import StrategyContext
+
+
+class WrappedFactory(AnchoredFactory):
+    summary = "Avalanche's EWC plugin, as it is"
+
+    def build(self, context: StrategyContext) -> Any:
+        from avalanche.training.plugins import EWCPlugin
+
+        from seu_bench.training.backbone import backbone_model
+        from seu_bench.training.strategy import StagedStrategy
+
+        return StagedStrategy.of(context, model=backbone_model(context), plugins=[EWCPlugin(ewc_lambda=10.0)])
+
+
+@hookimpl
+def register_strategies(register: Any) -> None:
+    register("wrapped", WrappedFactory())

@@ -1,0 +1,182 @@
+"""One of everything that a plugin can bring. This module imports no torch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from seu_bench import hookimpl
+from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.common_options import BackboneOptions
+from seu_bench.config.options import Options
+from seu_bench.plugin.commands import LazyCommand
+
+if TYPE_CHECKING:
+    from seu_bench.config.benchmark import BenchmarkSource
+    from seu_bench.config.protocol import CreationSchedule, SearchSchedule
+    from seu_bench.data.dataset import DatasetSource
+    from seu_bench.plugin.commands import CommandFactory
+    from seu_bench.plugin.registration import Register
+    from seu_bench.results.record import Record
+    from seu_bench.results.record_metrics import MetricFunction
+    from seu_bench.search_space import Genotype
+    from seu_bench.training.interfaces import (
+        Cost,
+        CreationTask,
+        CreatorFactory,
+        SearcherFactory,
+        SearchTask,
+        StrategyContext,
+        StrategyFactory,
+    )
+    from seu_bench.training.stage import Stage, StageProgress
+    from seu_bench.training.strategy import StagedStrategy
+
+# ------------------------------------------------------------------ a strategy
+
+
+class HeadsOnlyOptions(BackboneOptions):
+    """The schedule's options (epochs, batch_size, ...), the backbone's, and one of our own."""
+
+    freeze_after: int = Field(1, ge=1, description="tasks that train the whole network")
+
+
+class HeadsOnlyFactory:
+    """The network learns on the first tasks; after that only heads do."""
+
+    summary = "the backbone is frozen after the first tasks; later ones train a head"
+    options: type[Options] = HeadsOnlyOptions
+    components: Mapping[str, str] = {}
+    presets: Mapping[str, Mapping[str, object]] = {}
+
+    def build(self, context: StrategyContext) -> StagedStrategy:
+        """The Avalanche strategy."""
+        from my_seu_plugin.learning import build_heads_only
+
+        return build_heads_only(context)
+
+    def cost(self, context: StrategyContext) -> Cost:
+        """Estimate of a run's cost."""
+        from my_seu_plugin.learning import heads_only_cost
+
+        return heads_only_cost(context)
+
+
+# ------------------------------------------------------------------ a searcher and a creator
+
+
+class NoOptions(Options):
+    """No options."""
+
+
+class RandomFactory:
+    """A genotype at random: a control for any search."""
+
+    summary = "a random genotype; trains nothing"
+    options: type[Options] = NoOptions
+
+    def build(self, options: NoOptions, task: SearchTask) -> Stage[Genotype]:
+        """The search stage of a task."""
+        from my_seu_plugin.learning import RandomSearch
+
+        return RandomSearch(task)
+
+    def estimate_passes(self, options: NoOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+        """Images passed forward to train and to evaluate: none."""
+        return 0, 0
+
+
+class NewestFactory:
+    """Every task takes the new unit in each layer."""
+
+    summary = "takes the new unit in every layer; reuses nothing"
+    options: type[Options] = NoOptions
+
+    def build(self, options: NoOptions, task: CreationTask) -> Stage[tuple[int, ...]]:
+        """The creation stage of a task."""
+        from my_seu_plugin.learning import NewestCreation
+
+        return NewestCreation(task)
+
+    def estimate_passes(self, options: NoOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
+        """Images passed forward to train and to evaluate: none."""
+        return 0, 0
+
+
+# ------------------------------------------------------------------ a metric
+
+
+class ParametersPerTask:
+    """Parameters stored, divided by the number of tasks."""
+
+    summary = "parameters stored after the last task, per task"
+
+    def __call__(self, record: Record) -> float | None:
+        """The metric's value."""
+        return record.params_total[-1] / len(record.task_names) if record.params_total else None
+
+
+# ------------------------------------------------------------------ what seu-bench calls
+
+
+@hookimpl
+def register_strategies(register: Register[StrategyFactory]) -> None:
+    """Offer ``heads_only``."""
+    register("heads_only", HeadsOnlyFactory())
+
+
+@hookimpl
+def register_searchers(register: Register[SearcherFactory]) -> None:
+    """Offer ``my_random``."""
+    register("my_random", RandomFactory())
+
+
+@hookimpl
+def register_creators(register: Register[CreatorFactory]) -> None:
+    """Offer ``newest``."""
+    register("newest", NewestFactory())
+
+
+@hookimpl
+def register_datasets(register: Register[DatasetSource]) -> None:
+    """Offer ``stripes``."""
+    from my_seu_plugin.stripes import Stripes
+
+    register("stripes", Stripes())
+
+
+@hookimpl
+def register_benchmarks(register: Register[BenchmarkSource]) -> None:
+    """Offer ``split_stripes``."""
+    register("split_stripes", BenchmarkFile(Path(__file__).with_name("split_stripes.toml")))
+
+
+@hookimpl
+def register_metrics(register: Register[MetricFunction]) -> None:
+    """Offer ``params_per_task``."""
+    register("params_per_task", ParametersPerTask())
+
+
+@hookimpl
+def register_commands(register: Register[CommandFactory]) -> None:
+    """Offer ``seu-bench best``."""
+    register("best", LazyCommand("my_seu_plugin.commands:best", "print the best accuracy of all records"))
+
+
+# ------------------------------------------------------------------ watching a run
+
+
+@hookimpl
+def task_learned(record: Record, task: int) -> None:
+    """Say what is known after each task."""
+    row = record.accuracy_matrix[task][: task + 1]
+    print(f"after {record.task_names[task]}: {row}", file=sys.stderr)
+
+
+@hookimpl
+def stage_progress(progress: StageProgress) -> None:
+    """Called often: be quick."""

@@ -1,0 +1,202 @@
+"""Documentation that cannot go stale unseen: links, code, commands, options, names and paths of every page."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shlex
+import textwrap
+from pathlib import Path
+
+import click
+import pytest
+
+from seu_bench.cli.main import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+        ROOT / "results" / "README.md",
+        ROOT / "results" / "published" / "README.md",
+    ]
+)
+#: The changelog tells of commands and names as they were.
+PRESENT = [path for path in PAGES if path.name != "CHANGELOG.md"]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+BLOCK = re.compile(
+    r"(?:<!-- include: (?P<source>\S+) -->\n)?^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
+)
+INLINE = re.compile(r"`([^`\n]+)`")
+#: Tags of a run in MLflow.
+TAGS = {"seu_bench.attempt", "seu_bench.status"}
+#: Options of other programs that pages name.
+FOREIGN = {
+    "--durations",
+    "--logdir",
+    "--backend-store-uri",
+    "--name",
+    "--editable",
+    "--number",
+    "--seeds",
+    "--unpack",
+}
+
+
+def each(paths: list[Path]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("page", paths, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def slugs(text: str) -> set[str]:
+    """Anchors of the headings of a page, as forges make them."""
+    plain = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", plain, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def commands(text: str) -> list[str]:
+    """Every command line that begins with ``seu-bench``, in blocks and within sentences."""
+    joined = text.replace("\\\n", " ")
+    lines = re.findall(r"^    (?:.*; do |[A-Z_]+=\S+ )?(seu-bench [^;#|>&\n]+)", joined, re.MULTILINE)
+    inline = [code for code in INLINE.findall(joined) if code.startswith("seu-bench ")]
+    return [line.strip() for line in [*lines, *inline]]
+
+
+def problem(line: str) -> str:
+    """Why click would refuse the words of a command; empty: it would not."""
+    words = [word for word in shlex.split(line)[1:] if word != "..."]
+    command: click.Command = cli
+    context = click.Context(cli, info_name="seu-bench")
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        found = command.get_command(context, words[0])
+        if words[0] in {"NAME", "best"}:  # any command, and the example's
+            return ""
+        if found is None:
+            return f"no command {words[0]!r}"
+        command, context = found, click.Context(found, parent=context, info_name=words.pop(0))
+    try:
+        command.make_parser(context).parse_args(args=words)
+    except click.UsageError as error:
+        return error.format_message()
+    return ""
+
+
+def options() -> set[str]:
+    """Every option of every command."""
+    found: set[str] = set()
+    waiting: list[click.Command] = [cli]
+    while waiting:
+        command = waiting.pop()
+        found |= {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            waiting += [made for name in command.list_commands(context) if (made := command.get_command(context, name))]
+    return found | {"--help"}
+
+
+@each(PAGES)
+def test_links_resolve(page: Path) -> None:
+    """Files are there, and so are the headings that anchors name."""
+    for link in LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8"))):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        place, _, anchor = link.partition("#")
+        target = (page.parent / place).resolve() if place else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in slugs(target.read_text(encoding="utf-8")), link
+
+
+@each(PRESENT)
+def test_code_is_included_and_compiles(page: Path) -> None:
+    """A block with the marker ``include`` stands word by word in that file; every block of Python is Python."""
+    text = page.read_text(encoding="utf-8")
+    for found in BLOCK.finditer(text):
+        source, kind, code = found["source"], found["kind"], found["code"]
+        if source:
+            assert code in (ROOT / source).read_text(encoding="utf-8"), code
+        if kind == "python" and "hooks.md" not in page.name:  # signatures, compared with the hooks by another test
+            ast.parse(textwrap.dedent(code))
+    assert text.count("<!-- include: ") == sum(1 for found in BLOCK.finditer(text) if found["source"])
+
+
+@each(sorted((ROOT / "docs" / "tutorials").glob("*.md")))
+def test_tutorials_copy_nothing_by_hand(page: Path) -> None:
+    """All of their code comes from ``examples/``."""
+    found = list(BLOCK.finditer(page.read_text(encoding="utf-8")))
+    assert len(found) >= 5
+    assert all((one["source"] or "").startswith("examples/") for one in found if one["kind"])
+
+
+@each(PRESENT)
+def test_commands_parse(page: Path) -> None:
+    """Commands and options are those of the command line."""
+    for line in commands(page.read_text(encoding="utf-8")):
+        assert problem(line) == "", line
+
+
+def test_commands_that_would_be_refused() -> None:
+    """The check above sees an unknown command, an unknown option and an option without its value."""
+    assert problem("seu-bench fly") and problem("seu-bench run --patiently 3") and problem("seu-bench run --seed")
+    assert problem("seu-bench run --seed 3 -o epochs=2") == problem("seu-bench data fetch mnist") == ""
+
+
+@each(PRESENT)
+def test_options_exist(page: Path) -> None:
+    """Every option that a sentence names is one of some command."""
+    known = options() | FOREIGN
+    named = {
+        option
+        for code in INLINE.findall(page.read_text(encoding="utf-8"))
+        if not code.startswith(("pip ", "scancel ", "tensorboard ", "mlflow ", "python ", "pytest ", ".venv/"))
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", code)
+    }
+    assert named - known == set()
+
+
+@each(PRESENT)
+def test_names_and_paths_exist(page: Path) -> None:
+    """Dotted names can be imported, and paths of the repository are there."""
+    for code in INLINE.findall(page.read_text(encoding="utf-8")):
+        for name in re.findall(r"^(seu_bench(?:\.\w+)+)", code):
+            if name in TAGS:
+                continue
+            module, rest = name, list[str]()
+            while True:
+                try:
+                    value = importlib.import_module(module)
+                    break
+                except ModuleNotFoundError:
+                    module, _, attribute = module.rpartition(".")
+                    rest.insert(0, attribute)
+                    assert module, name
+            for attribute in rest:
+                value = getattr(value, attribute)
+        if re.fullmatch(r"(?:seu_bench|plugins|tests|scripts|examples|benchmarks|docs)/[\w./-]+", code):
+            assert (ROOT / code).exists(), code
+
+
+def test_table_of_contents_has_every_page() -> None:
+    contents = ROOT / "docs" / "README.md"
+    linked = {
+        (contents.parent / link.partition("#")[0]).resolve() for link in LINK.findall(contents.read_text("utf-8"))
+    }
+    pages = {path for path in (ROOT / "docs").rglob("*.md") if path != contents}
+    assert pages <= linked
+
+
+def test_readme_has_every_command() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 200
+    for name in cli.list_commands(click.Context(cli)):
+        assert f"`seu-bench {name}" in text, name
+
+
+def test_targets_of_make_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for page in PRESENT:
+        named = re.findall(r"(?:^    |`)make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(named) <= targets, page
