@@ -1,9 +1,7 @@
-"""What a run shows while it goes on: bars on a terminal, plain lines elsewhere, a word if it will take long."""
+"""Progress of a run: bars on a terminal, plain lines elsewhere, a notice if it will take long."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -12,14 +10,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from seu_bench.engine.forecast import Forecast
 from seu_bench.hookspecs import hookimpl
-from seu_bench.utils.text import printable
 
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
     from seu_bench.training.interfaces import Cost
     from seu_bench.training.stage import StageProgress
 
-#: A run longer than this is worth a word, in seconds; and it is said after so many seconds of measuring.
+#: Seconds: longer runs give a notice, after so many seconds of measuring.
 LONG_RUN = 3600.0
 MEASURE_FOR = 5.0
 
@@ -34,11 +31,11 @@ def duration(seconds: float | None) -> str:
 
 
 class ProgressDisplay:
-    """A plugin that draws a run's progress.
+    """Plugin that draws a run's progress.
 
     Args:
-        console: where; standard error by default, so that standard output holds results alone.
-        shorter: name of a shorter protocol to name if the run will be long.
+        console: standard error by default, so that standard output holds results alone.
+        shorter: name of a shorter protocol to recommend if the run will be long.
     """
 
     def __init__(self, console: Console | None = None, shorter: str | None = None) -> None:
@@ -74,7 +71,7 @@ class ProgressDisplay:
 
     @hookimpl
     def stage_progress(self, progress: StageProgress) -> None:
-        """Move the bars; without a terminal, a line per finished stage."""
+        """Update the bars; without a terminal, print a line per finished stage."""
         self.forecast.see(progress)
         self._warn_if_long()
         where = f"task {progress.task + 1}/{self._tasks} {progress.stage}"
@@ -97,7 +94,7 @@ class ProgressDisplay:
 
     @hookimpl
     def run_notice(self, message: str) -> None:
-        """A line of its own."""
+        """Print the message on a line of its own."""
         self.console.print(escape(message))
 
     @hookimpl
@@ -116,28 +113,4 @@ class ProgressDisplay:
         if self.forecast.measured + left > LONG_RUN:
             self._warned = True
             advice = f"; --protocol {self.shorter} is shorter" if self.shorter else ""
-            self.console.print(escape(f"this run will take about {duration(left)} more{advice}; it goes on"))
-
-
-@contextmanager
-def step_bar(name: str, console: Console | None = None) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar of work in steps, on standard error where that is a terminal; nothing elsewhere.
-
-    Yields:
-        a function that is told the steps done, the steps in all (0: not known yet), and what comes next.
-    """
-    console = Console(stderr=True) if console is None else console
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-    )
-    note = TextColumn("{task.fields[note]}", markup=False)
-    with Progress(*columns, note, console=console, transient=True, disable=not console.is_terminal) as bars:
-        bar = bars.add_task(escape(name), total=None, note="")
-
-        def tell(done: int, total: int, what: str) -> None:
-            bars.update(bar, completed=done, total=total or None, note=printable(what)[:60], refresh=True)
-
-        yield tell
+            self.console.print(escape(f"this run will take about {duration(left)} more{advice}"))

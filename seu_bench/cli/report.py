@@ -33,13 +33,11 @@ def report(
 
     It is made from records alone, and can be made again at any time.
     """
-    from seu_bench.cli.progress import step_bar
     from seu_bench.results.report.plan import Limits
     from seu_bench.results.report.writing import write_report
 
     limits = Limits(configurations=top, figures=figures)
-    with step_bar("report") as tell:
-        written = write_report(results, output, benchmark, protocol, limits, tell)
+    written = write_report(results, output, benchmark, protocol, limits)
     click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})")
     if written.figures:
         click.echo(f"figures: {len(written.figures) // 2} in {written.figures[0].parent}, each as PNG and SVG")

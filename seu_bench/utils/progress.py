@@ -1,8 +1,8 @@
-"""Bars for long work that is no run: on a terminal, on standard error, and gone when the work is done.
+"""Progress bars of long work that is not a run: on a terminal, on standard error, removed when the work is done.
 
-Work says how far it is by :func:`tracked` or :func:`bar` wherever it is done. Whether anything is drawn is decided by
-whoever called: inside :func:`shown`, and where standard error is a terminal. Everywhere else nothing is drawn, so a
-library call is silent and a log file stays readable.
+Work reports its progress by :func:`tracked` or :func:`bar`. The caller decides whether anything is drawn: inside
+:func:`shown`, where standard error is a terminal. Elsewhere nothing is drawn, so a library call is silent and a log
+file stays readable.
 """
 
 from __future__ import annotations
@@ -11,114 +11,104 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 Item = TypeVar("Item")
 
-#: Seconds within which nobody needs a bar.
+#: Seconds; work that takes less draws nothing.
 DELAY: Final = 0.3
 
 
 class Bar:
-    """How far a piece of work is."""
+    """Progress of a piece of work.
 
-    def __init__(self, progress: Progress | None = None, task: TaskID | None = None) -> None:
-        self._progress = progress
-        self._task = task
+    Args:
+        update: called with what changes, as of :meth:`rich.progress.Progress.update`; by default nothing is drawn.
+    """
+
+    def __init__(self, update: Callable[..., None] = lambda **_: None) -> None:
+        self._update = update
 
     def advance(self, count: float = 1) -> None:
-        """So much more is done."""
-        if self._progress is not None and self._task is not None:
-            self._progress.advance(self._task, count)
+        """Add ``count`` to what is done."""
+        self._update(advance=count)
 
     def expect(self, total: float) -> None:
-        """So much is to be done in all."""
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, total=total)
+        """Set how much there is to do."""
+        self._update(total=total)
 
 
 class _Display:
-    """The bars of pieces of work that lie in each other, drawn as long as there is one."""
+    """A :class:`rich.progress.Progress` for nested work, drawn as long as there is any."""
 
     def __init__(self, console: Console, delay: float) -> None:
         self._console = console
         self._delay = delay
-        self._open = 0
-        self._lock = threading.Lock()
         self._progress: Progress | None = None
         self._timer: threading.Timer | None = None
 
     @contextlib.contextmanager
     def bar(self, what: str, total: float | None) -> Iterator[Bar]:
-        progress = self._progress or self._begin()
+        progress = self._progress or self._open()
         task = progress.add_task(what, total=total)
-        self._open += 1
         try:
-            yield Bar(progress, task)
+            yield Bar(partial(progress.update, task))
         finally:
-            self._open -= 1
             progress.remove_task(task)
-            if not self._open:
+            if progress is self._progress and not progress.tasks:
                 self.close()
 
-    def _begin(self) -> Progress:
+    def _open(self) -> Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        # What is printed meanwhile must go where it was sent.
-        self._progress = Progress(
+        description = TextColumn("{task.description}", markup=False)
+        columns = (description, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        # Redirected output would be drawn above the bars instead of going where the caller sent it.
+        progress = Progress(
             *columns, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
         )
+        self._progress = progress
         if self._delay > 0:
-            self._timer = threading.Timer(self._delay, self._draw, [self._progress])
+            self._timer = threading.Timer(self._delay, progress.start)
             self._timer.daemon = True
             self._timer.start()
         else:
-            self._progress.start()
-        return self._progress
-
-    def _draw(self, progress: Progress) -> None:
-        with self._lock:
-            if progress is self._progress:  # the work is not done yet
-                progress.start()
+            progress.start()
+        return progress
 
     def close(self) -> None:
-        """Draw no more. Work that was given up in the middle may not have said that it ended."""
+        """Remove the bars, also those of work that was abandoned halfway."""
+        progress, self._progress = self._progress, None
         if self._timer is not None:
             self._timer.cancel()
-        with self._lock:
-            progress, self._progress = self._progress, None
+            self._timer.join()  # it has started the bars, or never will
         if progress is not None:
             progress.stop()
 
 
-_DISPLAY: ContextVar[_Display | None] = ContextVar("seu_bench_bars", default=None)
+_DISPLAY: ContextVar[_Display | None] = ContextVar("seu_bench_progress", default=None)
 
 
 @contextlib.contextmanager
 def shown(console: Console | None = None, delay: float = DELAY) -> Iterator[None]:
-    """Have work inside draw bars.
+    """Draw bars of work inside, if the console is a terminal.
 
     Args:
-        console: where; ``None``: standard error. Nothing is drawn where it is no terminal.
-        delay: work that is done within so many seconds draws nothing.
+        console: standard error by default.
+        delay: seconds after which bars appear.
     """
     with contextlib.ExitStack() as stack:
         if console is None and sys.stderr.isatty():
             from rich.console import Console as NewConsole
 
-            # A file of its own: what is done meanwhile may send standard error elsewhere.
+            # A file of its own: work inside may redirect standard error.
             file = stack.enter_context(os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8"))
             console = NewConsole(file=file)
         display = _Display(console, delay) if console is not None and console.is_terminal else None
@@ -133,7 +123,7 @@ def shown(console: Console | None = None, delay: float = DELAY) -> Iterator[None
 
 @contextlib.contextmanager
 def hidden() -> Iterator[None]:
-    """Have work inside draw nothing, whoever called."""
+    """Draw no bars of work inside, whatever the caller asked for."""
     token = _DISPLAY.set(None)
     try:
         yield
@@ -143,28 +133,25 @@ def hidden() -> Iterator[None]:
 
 @contextlib.contextmanager
 def bar(what: str, total: float | None = None) -> Iterator[Bar]:
-    """A bar for a piece of work.
+    """Draw a bar for a piece of work.
 
     Args:
-        what: the work, in a word or two; shown as it is, without control characters.
-        total: how much is to be done; ``None``: nobody knows.
+        what: description in a word or two; control characters are removed.
+        total: how much there is to do; ``None`` if unknown.
     """
-    display = _DISPLAY.get()
-    if display is None:
-        yield Bar()
-        return
     from seu_bench.utils.text import printable
 
-    with display.bar(printable(what), total) as drawn:
+    display = _DISPLAY.get()
+    with contextlib.nullcontext(Bar()) if display is None else display.bar(printable(what), total) as drawn:
         yield drawn
 
 
 def tracked(items: Iterable[Item], what: str, total: float | None = None) -> Iterator[Item]:
-    """``items`` one after another, with a bar that counts those that are done.
+    """Iterate over ``items`` with a bar that counts those that are done.
 
     Args:
-        what: the work, in a word or two.
-        total: how many there are; where it is left out, their length, if they have one.
+        what: description in a word or two.
+        total: how many there are, ``len(items)`` by default where they have a length.
     """
     if total is None and isinstance(items, Sized):
         total = len(items)

@@ -1,213 +1,167 @@
-"""Bars of long work: drawn on a terminal where the caller wants them, gone afterwards, and nothing anywhere else."""
+"""What a run shows: bars on a terminal, plain lines elsewhere, and an early notice if it will take long."""
 
 from __future__ import annotations
 
-import http.server
-import importlib
-import io
-import os
-import pty
-import subprocess
-import sys
-import threading
-import time
-from pathlib import Path
-from typing import Any
+import re
+from io import StringIO
 
-import numpy as np
 import pytest
-from PIL import Image
 from rich.console import Console
-from support.commands import Command, folder_of_run
 
-from seu_bench.config.benchmark import FolderDefinition
-from seu_bench.data.sources import FolderSource
-from seu_bench.data.sources.common import download_bars
-from seu_bench.engine.run_states import list_runs
-from seu_bench.engine.saved_model.onnx import export_onnx
-from seu_bench.engine.saved_model.verify import verify
-from seu_bench.plugin.registry import Registry
-from seu_bench.testing.checking import check, subjects
-from seu_bench.utils import progress as bars
+from seu_bench.cli import progress as progress_module
+from seu_bench.cli.progress import ProgressDisplay, duration
+from seu_bench.engine.forecast import Forecast
+from seu_bench.results.record import Record
+from seu_bench.training.interfaces import Cost, StageCost
+from seu_bench.training.stage import EpochReport, StageProgress
 
-#: What hides and shows a terminal's cursor.
-HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
-
-
-def page(*, terminal: bool = True) -> tuple[Console, io.StringIO]:
-    text = io.StringIO()
-    return Console(file=text, force_terminal=terminal, width=100, color_system=None), text
-
-
-def test_unasked_nothing_is_drawn(capfd: pytest.CaptureFixture[str]) -> None:
-    """Work that nobody wants to watch is done, and that is all."""
-    assert list(bars.tracked("abc", "spelling")) == ["a", "b", "c"]
-    with bars.bar("working", 3) as drawn:
-        drawn.expect(4)
-        drawn.advance(2)
-    with bars.shown():  # standard error is no terminal here
-        assert list(bars.tracked(iter("abc"), "spelling")) == ["a", "b", "c"]
-    assert capfd.readouterr() == ("", "")
+RECORD = Record(
+    run_id="x",
+    status="running",
+    strategy="naive",
+    benchmark="split_cifar10",
+    benchmark_version=1,
+    protocol="paper",
+    seed=7,
+    task_names=("cats [red]", "dogs"),
+)
 
 
-def test_no_terminal() -> None:
-    """Nothing goes into a file."""
-    console, text = page(terminal=False)
-    with bars.shown(console, delay=0):
-        assert sum(bars.tracked(range(4), "adding")) == 6
-    assert text.getvalue() == ""
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
-def test_short_work_draws_nothing() -> None:
-    """A bar that would only flash is left out."""
-    console, text = page()
-    with bars.shown(console, delay=30):
-        assert sum(bars.tracked(range(4), "adding")) == 6
-    assert text.getvalue() == ""
+def cost(passes: int) -> Cost:
+    return Cost((1, 1), (1, 1), (1, 1), (1, 1), (StageCost("training", 0, passes, 0),))
 
 
-def test_drawn_while_work_lasts() -> None:
-    """Work in other work has a line below; names are shown as they are; in the end the lines are wiped out."""
-    console, text = page()
-    with bars.shown(console, delay=0.01):
-        for _ in bars.tracked(range(2), "outer [red]\x1b[31m"):
-            with bars.bar("inner") as inner:
-                inner.expect(8)
-                inner.advance(3)
-                time.sleep(0.3)
-        drawn = text.getvalue()
-        assert "outer [red] [31m" in drawn
-        assert "inner" in drawn and "3/8" in drawn and "1/2" in drawn
-        assert (drawn.count(HIDE), drawn.count(SHOW)) == (1, 1)
-        assert drawn.endswith("\x1b[2K") or "\x1b[2K" in drawn[drawn.rindex("inner") :]
-        list(bars.tracked(range(2), "later"))
-        time.sleep(0.05)
-    assert "later" not in text.getvalue()
+def report(
+    passes: int, *, task: int = 0, epoch: int = 1, stage: str = "training", done: bool = False, acc: float | None = None
+) -> StageProgress:
+    return StageProgress(stage, task, epoch, 4, EpochReport(0.5, acc), passes, 2.0, done)
 
 
-def test_given_up_in_the_middle() -> None:
-    """The terminal is as it was when work fails, though somebody still holds what was half done."""
-    console, text = page()
-    with pytest.raises(ZeroDivisionError), bars.shown(console, delay=0):
-        half_done = bars.tracked(range(3), "dividing")
-        for number in half_done:
-            1 / (1 - number)
-    assert text.getvalue().count(HIDE) == text.getvalue().count(SHOW) == 1
-    half_done.close()
-    assert text.getvalue().count(SHOW) == 1
+def display(
+    monkeypatch: pytest.MonkeyPatch, *, terminal: bool = False, shorter: str | None = "quick"
+) -> tuple[ProgressDisplay, Clock, StringIO]:
+    """A display on a page of text, with a clock that is set by hand."""
+    clock, page = Clock(), StringIO()
+    console = Console(file=page, force_terminal=terminal, width=200, color_system=None)
+    monkeypatch.setattr(progress_module, "Forecast", lambda planned, before=0: Forecast(planned, clock, before))
+    return ProgressDisplay(console, shorter), clock, page
 
 
-def test_hidden() -> None:
-    """What a piece of work consists of can be kept from drawing."""
-    console, text = page()
-    with bars.shown(console, delay=0), bars.hidden():
-        list(bars.tracked(range(3), "adding"))
-    assert text.getvalue() == ""
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-:--"), (0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3599.6, "1:00:00"), (36_061, "10:01:01")],
+)
+def test_duration(seconds: float | None, text: str) -> None:
+    """Durations read as a clock does."""
+    assert duration(seconds) == text
 
 
-def test_real_terminal() -> None:
-    """On a terminal the bar is on standard error, though that is sent elsewhere meanwhile; standard output is clean."""
-    code = """
-import contextlib, io, time
-from seu_bench.utils import progress as bars
-with bars.shown(), contextlib.redirect_stderr(io.StringIO()):
-    for _ in bars.tracked(range(2), "working"):
-        time.sleep(0.4)
-print("result")
-"""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm"},
-    ) as process:
-        os.close(theirs)
-        seen = b""
-        while True:
-            try:
-                seen += os.read(ours, 4096)
-            except OSError:  # the other side is closed
-                break
-        out = process.stdout.read() if process.stdout else b""
-    os.close(ours)
-    assert (process.returncode, out) == (0, b"result\n")
-    assert b"working" in seen and b"1/2" in seen
-    assert b"\x1b[2K" in seen[seen.rindex(b"working") :] and SHOW.encode() in seen
+def test_long_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first seconds, once, with the protocol that is shorter."""
+    shown, clock, page = display(monkeypatch)
+    shown.run_started(record=RECORD, cost=cost(1_000_000))
+    clock.now += 4
+    shown.stage_progress(progress=report(400))
+    assert "will take" not in page.getvalue()
+    clock.now += 2
+    shown.stage_progress(progress=report(600))
+    assert "this run will take about 2:46:34 more; --protocol quick is shorter\n" in page.getvalue()
+    clock.now += 100
+    shown.stage_progress(progress=report(700))
+    assert page.getvalue().count("will take") == 1
 
 
-# ------------------------------------------------------------------ where they are
+def test_long_run_without_a_shorter_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No protocol is made up."""
+    shown, clock, page = display(monkeypatch, shorter=None)
+    shown.run_started(record=RECORD, cost=cost(1_000_000))
+    clock.now += 6
+    shown.stage_progress(progress=report(600))
+    assert "will take about 2:46:34 more\n" in page.getvalue()
+    assert "--protocol" not in page.getvalue()
 
 
-def drawn_by(work: Any) -> str:
-    console, text = page()
-    with bars.shown(console, delay=0):
-        work()
-    return text.getvalue()
+@pytest.mark.parametrize(("passes", "said"), [(360_000, False), (361_000, True)])
+def test_an_hour_is_the_limit(monkeypatch: pytest.MonkeyPatch, passes: int, said: bool) -> None:
+    """An hour passes without a word; more does not."""
+    shown, clock, page = display(monkeypatch)
+    shown.run_started(record=RECORD, cost=cost(passes))
+    clock.now += 6
+    shown.stage_progress(progress=report(600))
+    assert ("will take" in page.getvalue()) is said
 
 
-def test_decoding(tmp_path: Path) -> None:
-    """A folder of images."""
-    for name in ("cats", "dogs"):
-        (tmp_path / name).mkdir()
-        for index in range(3):
-            Image.fromarray(np.full((4, 4), index, dtype=np.uint8)).save(tmp_path / name / f"{index}.png")
-    definition = FolderDefinition(kind="folder", path=tmp_path, channels=1, size=4)
-    drawn = drawn_by(lambda: FolderSource(definition, "pets").load(None))
-    assert "reading images of pets" in drawn and "0/4" in drawn and "0/2" in drawn
+def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal: a line at the start, one for each stage and one at the end, and no control characters."""
+    shown, clock, page = display(monkeypatch)
+    shown.run_started(record=RECORD, cost=cost(1200))
+    clock.now += 1
+    for passes in (100, 200, 300):
+        shown.stage_progress(progress=report(passes))
+    shown.stage_progress(progress=report(400, epoch=4, done=True, acc=0.875))
+    clock.now += 1
+    shown.stage_progress(progress=report(200, task=1, epoch=1, stage="evaluation", done=True))
+    shown.run_finished(record=RECORD.model_copy(update={"status": "finished", "seconds": 61.0}))
+    assert page.getvalue().splitlines() == [
+        "naive on split_cifar10 (paper), seed 7: 2 tasks, 1,200 image passes",
+        "task 1/2 training: 4 epochs in 2.0 s, accuracy 0.875, about 0:02 left",
+        "task 2/2 evaluation: 1 epoch in 2.0 s, accuracy not measured, about 0:02 left",
+        "finished after 1:01",
+    ]
 
 
-def test_runs_exporting_and_verifying(tiny: Path, tmp_path: Path, command: Command) -> None:
-    """What is made of a run that is there."""
-    folder = folder_of_run(command, "--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
-    assert "reading runs" in drawn_by(lambda: list(list_runs(tmp_path)))
-    assert "writing ONNX" in drawn_by(lambda: export_onnx(folder.name, 0, results=tmp_path))
-    drawn = drawn_by(lambda: verify(Registry(), folder.name, results=tmp_path, device="cpu"))
-    for what in ("reading data sets", "preparing tasks", "evaluating tasks", "counting macs"):
-        assert what in drawn
+def test_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bar for the run with the time left, one for the stage with its epoch and accuracy; closed at the end."""
+    shown, clock, page = display(monkeypatch, terminal=True)
+    shown.run_started(record=RECORD, cost=cost(1000))
+    clock.now += 10
+    shown.stage_progress(progress=report(250, task=1, epoch=2, acc=0.5))
+    assert shown._bars is not None
+    shown._bars.refresh()
+    drawn = page.getvalue()
+    assert re.search(r"run +\S+ +25% \d:\d\d:\d\d ETA 0:30", drawn)
+    assert re.search(r"task 2/2 training, epoch 3/4 +\S+( \S+)? +50% \d:\d\d:\d\d accuracy 0.500", drawn)
+    shown.stage_progress(progress=report(1000, task=1, epoch=4, done=True))
+    shown._bars.refresh()
+    assert "100%" in page.getvalue()
+    assert "task 2/2 training: " not in page.getvalue()  # the lines are for where no bars are
+    shown.run_finished(record=RECORD.model_copy(update={"status": "failed", "seconds": 2.0}))
+    assert shown._bars is None
+    assert page.getvalue().rstrip().endswith("failed after 0:02")
 
 
-@pytest.mark.long
-def test_contracts() -> None:
-    """How many checks are done of how many, and no bars of what the checks do."""
-    registry = Registry()
-    (subject,) = subjects(registry, "all_new")
-    checks: list[Any] = []
-    drawn = drawn_by(lambda: checks.extend(check(subject)))
-    assert "checking creator 'all_new' of package seu-bench" in drawn
-    assert f"/{len(checks)}" in drawn
-    assert "preparing tasks" not in drawn
+def test_the_cursor_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bars hide the terminal's cursor, and show it again when a run ends in any way."""
+    shown, _, page = display(monkeypatch, terminal=True)
+    shown.run_started(record=RECORD, cost=cost(1000))
+    assert page.getvalue().count("\x1b[?25l") == 1
+    shown.run_finished(record=RECORD.model_copy(update={"status": "interrupted"}))
+    assert page.getvalue().count("\x1b[?25h") == 1
 
 
-def test_downloads(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """torchvision's downloads draw our bar, and its own never into a log."""
-    content = bytes(300_000)
+def test_long_run_says_so_above_the_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal too."""
+    shown, clock, page = display(monkeypatch, terminal=True)
+    shown.run_started(record=RECORD, cost=cost(1_000_000))
+    clock.now += 6
+    shown.stage_progress(progress=report(600))
+    shown.run_finished(record=RECORD)
+    assert "this run will take about 2:46:34 more; --protocol quick is shorter" in page.getvalue()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    utils: Any = importlib.import_module("torchvision.datasets.utils")
-    theirs = utils.tqdm
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/set.gz"
-
-        def fetch() -> None:
-            with download_bars("cifar10"):
-                utils.download_url(url, str(tmp_path))
-
-        assert "downloading cifar10 (bytes)" in (drawn := drawn_by(fetch))
-        assert f"0/{len(content)}" in drawn
-        (tmp_path / "set.gz").unlink()
-        fetch()
-        server.shutdown()
-    assert (tmp_path / "set.gz").read_bytes() == content
-    assert utils.tqdm is theirs
-    assert capfd.readouterr() == ("", "")
+def test_standard_error_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard output holds results alone."""
+    ProgressDisplay().run_started(record=RECORD, cost=cost(10))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "naive on split_cifar10 (paper)" in captured.err

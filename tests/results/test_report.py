@@ -353,10 +353,3 @@ def test_no_torch_and_no_pyplot(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
-
-
-def test_progress(tmp_path: Path) -> None:
-    put_all(tmp_path, ["naive"], [0])
-    told: list[tuple[int, int, str]] = []
-    write_report(tmp_path, limits=Limits(figures=2), tell=lambda *what: told.append(what))
-    assert [(done, total) for done, total, _ in told] == [(0, 0), (0, 2), (1, 2), (2, 2)]

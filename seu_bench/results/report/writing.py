@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +10,7 @@ from seu_bench.results.report.picture import Picture
 from seu_bench.results.report.plan import Limits, Plan, make_plans
 from seu_bench.results.report.source import read_groups
 from seu_bench.utils.files import refuse_link, write_atomic
-
-#: Told how many pictures are drawn, of how many, and what comes next.
-Told = Callable[[int, int, str], None]
+from seu_bench.utils.progress import tracked
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,6 @@ def write_report(
     benchmark: str | None = None,
     protocol: str | None = None,
     limits: Limits | None = None,
-    tell: Told | None = None,
 ) -> ReportFiles:
     """Make the report of a results folder anew.
 
@@ -48,35 +44,27 @@ def write_report(
         output: the page; ``<results>/report.html`` by default.
         benchmark, protocol: only groups of these.
         limits: how much is shown.
-        tell: told of the progress: pictures done, pictures in all, what is done next.
 
     Raises:
         ResultsError: there are no records, none of ``benchmark`` and ``protocol``, or nothing can be written there.
     """
     from seu_bench.utils.locks import alone_in
 
-    limits, tell = limits or Limits(), tell or _silent
+    limits = limits or Limits()
     page = output or results / "report.html"
     folder = results / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
-    tell(0, 0, "reading records")
     groups, outside = read_groups(results, benchmark, protocol, limits.configurations, limits.groups)
     plans = make_plans(groups, limits)
     work = [(plan, picture) for plan in plans for picture in plan.pictures]
     finished: dict[int, RenderedFigure] = {}
     paths: list[Path] = []
     with alone_in(folder):
-        for done, (plan, picture) in enumerate(work):
-            tell(done, len(work), picture.heading)
+        for plan, picture in tracked(work, "drawing figures"):
             finished[id(picture)], written = _write(folder, plan, picture)
             paths += written
-        tell(len(work), len(work), "writing the page")
         write_atomic(page, render(plans, finished, outside, limits))
     return ReportFiles(page, tuple(paths), tuple(outside), len(groups))
-
-
-def _silent(_done: int, _total: int, _what: str) -> None:
-    """Nobody watches."""
 
 
 def _write(folder: Path, plan: Plan, picture: Picture) -> tuple[RenderedFigure, list[Path]]:

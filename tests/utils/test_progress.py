@@ -1,0 +1,223 @@
+"""Bars of long work: drawn on a terminal where the caller wants them, gone afterwards, and nothing anywhere else."""
+
+from __future__ import annotations
+
+import http.server
+import importlib
+import io
+import os
+import pty
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+from support.commands import Command, folder_of_run
+from support.report_records import put_all
+
+from seu_bench.config.benchmark import FolderDefinition
+from seu_bench.data.sources import FolderSource
+from seu_bench.data.sources.common import download_bars
+from seu_bench.engine.run_states import list_runs
+from seu_bench.engine.saved_model.onnx import export_onnx
+from seu_bench.engine.saved_model.verify import verify
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.report.plan import Limits
+from seu_bench.results.report.writing import write_report
+from seu_bench.testing.checking import check, subjects
+from seu_bench.utils import progress as bars
+
+#: What hides and shows a terminal's cursor.
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+def page(*, terminal: bool = True) -> tuple[Console, io.StringIO]:
+    text = io.StringIO()
+    return Console(file=text, force_terminal=terminal, width=100, color_system=None), text
+
+
+def test_unasked_nothing_is_drawn(capfd: pytest.CaptureFixture[str]) -> None:
+    """Work that nobody wants to watch is done, and that is all."""
+    assert list(bars.tracked("abc", "spelling")) == ["a", "b", "c"]
+    with bars.bar("working", 3) as drawn:
+        drawn.expect(4)
+        drawn.advance(2)
+    with bars.shown():  # standard error is no terminal here
+        assert list(bars.tracked(iter("abc"), "spelling")) == ["a", "b", "c"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_terminal() -> None:
+    """Nothing goes into a file."""
+    console, text = page(terminal=False)
+    with bars.shown(console, delay=0):
+        assert sum(bars.tracked(range(4), "adding")) == 6
+    assert text.getvalue() == ""
+
+
+def test_short_work_draws_nothing() -> None:
+    """A bar that would only flash is left out."""
+    console, text = page()
+    with bars.shown(console, delay=30):
+        assert sum(bars.tracked(range(4), "adding")) == 6
+    assert text.getvalue() == ""
+
+
+def test_drawn_while_work_lasts() -> None:
+    """Work in other work has a line below; names are shown as they are; in the end the lines are wiped out."""
+    console, text = page()
+    with bars.shown(console, delay=0.01):
+        for _ in bars.tracked(range(2), "outer [red]\x1b[31m"):
+            with bars.bar("inner") as inner:
+                inner.expect(8)
+                inner.advance(3)
+                time.sleep(0.3)
+        drawn = text.getvalue()
+        assert "outer [red] [31m" in drawn
+        assert "inner" in drawn and "3/8" in drawn and "1/2" in drawn
+        assert (drawn.count(HIDE), drawn.count(SHOW)) == (1, 1)
+        assert drawn.endswith("\x1b[2K") or "\x1b[2K" in drawn[drawn.rindex("inner") :]
+        list(bars.tracked(range(2), "later"))
+        time.sleep(0.05)
+    assert "later" not in text.getvalue()
+
+
+def test_given_up_in_the_middle() -> None:
+    """The terminal is as it was when work fails, though somebody still holds what was half done."""
+    console, text = page()
+    with pytest.raises(ZeroDivisionError), bars.shown(console, delay=0):
+        half_done = bars.tracked(range(3), "dividing")
+        for number in half_done:
+            1 / (1 - number)
+    assert text.getvalue().count(HIDE) == text.getvalue().count(SHOW) == 1
+    half_done.close()
+    assert text.getvalue().count(SHOW) == 1
+
+
+def test_hidden() -> None:
+    """What a piece of work consists of can be kept from drawing."""
+    console, text = page()
+    with bars.shown(console, delay=0), bars.hidden():
+        list(bars.tracked(range(3), "adding"))
+    assert text.getvalue() == ""
+
+
+def test_real_terminal() -> None:
+    """On a terminal the bar is on standard error, though that is sent elsewhere meanwhile; standard output is clean."""
+    code = """
+import contextlib, io, time
+from seu_bench.utils import progress as bars
+with bars.shown(), contextlib.redirect_stderr(io.StringIO()):
+    for _ in bars.tracked(range(2), "working"):
+        time.sleep(0.4)
+print("result")
+"""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm"},
+    ) as process:
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                seen += os.read(ours, 4096)
+            except OSError:  # the other side is closed
+                break
+        out = process.stdout.read() if process.stdout else b""
+    os.close(ours)
+    assert (process.returncode, out) == (0, b"result\n")
+    assert b"working" in seen and b"1/2" in seen
+    assert b"\x1b[2K" in seen[seen.rindex(b"working") :] and SHOW.encode() in seen
+
+
+# ------------------------------------------------------------------ where they are
+
+
+def drawn_by(work: Any) -> str:
+    console, text = page()
+    with bars.shown(console, delay=0):
+        work()
+    return text.getvalue()
+
+
+def test_decoding(tmp_path: Path) -> None:
+    """A folder of images."""
+    for name in ("cats", "dogs"):
+        (tmp_path / name).mkdir()
+        for index in range(3):
+            Image.fromarray(np.full((4, 4), index, dtype=np.uint8)).save(tmp_path / name / f"{index}.png")
+    definition = FolderDefinition(kind="folder", path=tmp_path, channels=1, size=4)
+    drawn = drawn_by(lambda: FolderSource(definition, "pets").load(None))
+    assert "reading images of pets" in drawn and "0/4" in drawn and "0/2" in drawn
+
+
+def test_runs_exporting_and_verifying(tiny: Path, tmp_path: Path, command: Command) -> None:
+    """What is made of a run that is there."""
+    folder = folder_of_run(command, "--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
+    assert "reading runs" in drawn_by(lambda: list(list_runs(tmp_path)))
+    assert "writing ONNX" in drawn_by(lambda: export_onnx(folder.name, 0, results=tmp_path))
+    drawn = drawn_by(lambda: verify(Registry(), folder.name, results=tmp_path, device="cpu"))
+    for what in ("reading data sets", "preparing tasks", "evaluating tasks", "counting macs"):
+        assert what in drawn
+
+
+def test_report(tmp_path: Path) -> None:
+    """How many figures are drawn of how many."""
+    put_all(tmp_path, ["naive"], [0])
+    drawn = drawn_by(lambda: write_report(tmp_path, limits=Limits(figures=2)))
+    assert "drawing figures" in drawn and "0/2" in drawn
+
+
+@pytest.mark.long
+def test_contracts() -> None:
+    """How many checks are done of how many, and no bars of what the checks do."""
+    registry = Registry()
+    (subject,) = subjects(registry, "all_new")
+    checks: list[Any] = []
+    drawn = drawn_by(lambda: checks.extend(check(subject)))
+    assert "checking creator 'all_new' of package seu-bench" in drawn
+    assert f"/{len(checks)}" in drawn
+    assert "preparing tasks" not in drawn
+
+
+def test_downloads(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """torchvision's downloads draw our bar, and its own never into a log."""
+    content = bytes(300_000)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    utils: Any = importlib.import_module("torchvision.datasets.utils")
+    theirs = utils.tqdm
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/set.gz"
+
+        def fetch() -> None:
+            with download_bars("cifar10"):
+                utils.download_url(url, str(tmp_path))
+
+        assert "downloading cifar10 (bytes)" in (drawn := drawn_by(fetch))
+        assert f"0/{len(content)}" in drawn
+        (tmp_path / "set.gz").unlink()
+        fetch()
+        server.shutdown()
+    assert (tmp_path / "set.gz").read_bytes() == content
+    assert utils.tqdm is theirs
+    assert capfd.readouterr() == ("", "")
