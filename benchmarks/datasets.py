@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from seu_bench.data.dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset
+    from seu_bench.data.dataset import DatasetSource
 
 
 @dataclass(frozen=True)
@@ -21,6 +20,7 @@ class Official:
         train, test: images per class; a label that never occurs has 0.
         split: the constructor's ``split``, for EMNIST.
         other_sizes: training and test images of other official editions.
+        md5: of the unpacked idx files, by name, where known.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Official:
     test: tuple[int, ...]
     split: str | None = None
     other_sizes: tuple[tuple[int, int], ...] = ()
+    md5: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self) -> DatasetSource:
         """The source that reads it."""
@@ -41,48 +42,42 @@ class Official:
         )
         arguments = {"split": self.split} if self.split else {}
         return TorchvisionSource(
-            f"torchvision.datasets.{self.class_name}", known, self.class_name, arguments, self.other_sizes
+            f"torchvision.datasets.{self.class_name}", known, self.class_name, arguments, self.other_sizes, self.md5
         )
 
 
 def digits() -> DatasetSource:
     """scikit-learn's digits."""
-    from seu_bench.data.sources import DigitsSource
+    from seu_bench.data.sources.digits import DigitsSource
 
     return DigitsSource()
 
 
-@dataclass(frozen=True)
-class LightSource:
+class _LightSource:
     """A data set that builds its real source when it is used, and not to be listed."""
 
-    summary: str
-    build: Callable[[], DatasetSource]
+    def __init__(self, summary: str, build: Callable[[], DatasetSource]) -> None:
+        self.summary = summary
+        self.build = build
 
-    def info(self, root: Path | None) -> DatasetInfo:
-        """See :class:`seu_bench.data.dataset.DatasetSource`."""
-        return self.build().info(root)
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("info", "state", "load", "fetch"):
+            raise AttributeError(name)
+        return getattr(self.build(), name)
 
-    def state(self, root: Path | None) -> DatasetState:
-        """See :class:`seu_bench.data.dataset.DatasetSource`."""
-        return self.build().state(root)
 
-    def load(self, root: Path | None) -> RawDataset:
-        """See :class:`seu_bench.data.dataset.DatasetSource`."""
-        return self.build().load(root)
-
-    def fetch(self, root: Path) -> None:
-        """See :class:`seu_bench.data.dataset.DatasetSource`."""
-        self.build().fetch(root)
+def light(summary: str, build: Callable[[], DatasetSource]) -> DatasetSource:
+    """The source that ``build`` returns, built when anything but its summary is asked for."""
+    return cast("DatasetSource", _LightSource(summary, build))
 
 
 _GREY, _COLOUR = (1, 28, 28), (3, 32, 32)
 _TRAIN, _TEST = (6000,) * 10, (1000,) * 10
 
 #: Every named set.
-DATASETS: dict[str, LightSource] = {
-    "digits": LightSource("1,797 handwritten digits, 8x8 grey, 10 classes; comes with scikit-learn", digits),
-    "mnist": LightSource(
+DATASETS: dict[str, DatasetSource] = {
+    "digits": light("1,797 handwritten digits, 8x8 grey, 10 classes; comes with scikit-learn", digits),
+    "mnist": light(
         "MNIST: 70,000 handwritten digits, 28x28 grey, 10 classes",
         Official(
             "mnist",
@@ -90,19 +85,37 @@ DATASETS: dict[str, LightSource] = {
             _GREY,
             (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
             (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+            md5={
+                "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+                "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+                "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+                "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+            },
         ),
     ),
-    "fashion_mnist": LightSource(
+    "fashion_mnist": light(
         "Fashion-MNIST: 70,000 articles of clothing, 28x28 grey, 10 classes",
-        Official("fashion_mnist", "FashionMNIST", _GREY, _TRAIN, _TEST),
+        Official(
+            "fashion_mnist",
+            "FashionMNIST",
+            _GREY,
+            _TRAIN,
+            _TEST,
+            md5={
+                "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+                "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+                "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+                "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+            },
+        ),
     ),
-    "kmnist": LightSource(
+    "kmnist": light(
         "Kuzushiji-MNIST: 70,000 cursive Japanese characters, 28x28 grey, 10 classes",
         Official("kmnist", "KMNIST", _GREY, _TRAIN, _TEST),
     ),
     # Labels are 1..26 as in the files, so that label 0 is a class without images. The pictures are transposed as in
     # the files. The edition of 2017 had fewer images than the one that torchvision downloads now.
-    "emnist_letters": LightSource(
+    "emnist_letters": light(
         "EMNIST letters: 145,600 handwritten letters, 28x28 grey, labels 1..26, transposed as in its files",
         Official(
             "emnist_letters",
@@ -114,7 +127,7 @@ DATASETS: dict[str, LightSource] = {
             other_sizes=((88_800, 14_800),),
         ),
     ),
-    "svhn": LightSource(
+    "svhn": light(
         "SVHN: 99,289 cropped house numbers, 32x32 colour, 10 classes (without the extra set)",
         Official(
             "svhn",
@@ -124,11 +137,11 @@ DATASETS: dict[str, LightSource] = {
             (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595),
         ),
     ),
-    "cifar10": LightSource(
+    "cifar10": light(
         "CIFAR-10: 60,000 photographs, 32x32 colour, 10 classes",
         Official("cifar10", "CIFAR10", _COLOUR, (5000,) * 10, _TEST),
     ),
-    "cifar100": LightSource(
+    "cifar100": light(
         "CIFAR-100: 60,000 photographs, 32x32 colour, 100 classes (fine labels)",
         Official("cifar100", "CIFAR100", _COLOUR, (500,) * 100, (100,) * 100),
     ),

@@ -12,7 +12,7 @@ import pytest
 from support.official_formats import random_split, write_cifar, write_idx, write_mnist_like, write_svhn
 
 from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
-from seu_bench.data.sources import DigitsSource, TorchvisionSource, default_data_root, official
+from seu_bench.data.sources import DigitsSource, TorchvisionSource, default_data_root
 from seu_bench.data.sources.common import hold_out
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError
 from seu_bench_benchmarks.datasets import DATASETS
@@ -121,14 +121,15 @@ def test_hold_out_takes_the_fraction_of_each_class() -> None:
 # --- the MNIST family ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("class_name", ["MNIST", "FashionMNIST", "KMNIST"])
-def test_mnist_like(class_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "class_name"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST"), ("kmnist", "KMNIST")]
+)
+def test_mnist_like(name: str, class_name: str, tmp_path: Path) -> None:
     train, test = random_split(40, GREY, 10), random_split(20, GREY, 10, seed=1)
     write_mnist_like(tmp_path, class_name, train, test)
-    small = source(class_name, GREY, 40, 20)
     if class_name != "KMNIST":
-        assert small.state(tmp_path).status == "corrupt"  # not the official files
-        monkeypatch.setattr(official, "RAW_MD5", {})
+        assert DATASETS[name].state(tmp_path).status == "corrupt"  # not the official files
+    small = source(class_name, GREY, 40, 20)
     state = small.state(tmp_path)
     assert (state.status, state.bytes) == ("complete", 60 * 785 + 2 * 16 + 2 * 8)
     same(small.load(tmp_path), train, test)
@@ -143,7 +144,7 @@ def test_emnist_letters_editions(tmp_path: Path) -> None:
     assert older.info(tmp_path).train_per_class == (0, *(2,) * 26)
     assert older.info(tmp_path / "elsewhere") == known
     same(older.load(tmp_path), train, test)
-    with pytest.raises(DataCorruptError, match="52 training and 26 test images, where 124800 and 20800 or 88800"):
+    with pytest.raises(DataCorruptError, match="52 training and 26 test images, needed: 124800 and 20800 or 88800"):
         DATASETS["emnist_letters"].load(tmp_path)
 
 
@@ -167,15 +168,17 @@ def test_incomplete(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("truncated", r"train-images-idx3-ubyte: it is truncated: 31275 bytes where its header announces 31376"),
-        ("longer", "has bytes too many"),
-        ("header", "it ends after 3 bytes, within its header of 16"),
-        ("magic", "it starts with 1f8b0800"),
+        ("truncated", r"train-images-idx3-ubyte: it is no complete idx file: .*\[40, 28, 28\].* 31259 \(31275 bytes\)"),
+        ("longer", r"train-images-idx3-ubyte: it is no complete idx file: .*\[40, 28, 28\].* 31361"),
+        ("header", r"train-images-idx3-ubyte: it is no complete idx file.*\(3 bytes\)"),
+        ("magic", "train-images-idx3-ubyte: it is no complete idx file"),
+        ("axes", r"train-labels-idx1-ubyte: it holds uint8 of shape \(40, 1\), needed: uint8, 1 axes"),
+        ("type", r"train-labels-idx1-ubyte: it holds int8 of shape \(40,\)"),
         ("size", "its images are 14x14, not 28x28"),
-        ("labels", "its labels are 0..10, where 0..9 are due"),
+        ("labels", r"train-labels-idx1-ubyte: its labels are 0\.\.10, needed: 0\.\.9"),
         ("counts", "has 40 images, train-labels-idx1-ubyte 39 labels"),
-        ("fewer", "has 30 training and 20 test images, where 40 and 20 are due"),
-        ("empty", "its labels are none"),
+        ("fewer", "has 30 training and 20 test images, needed: 40 and 20"),
+        ("empty", "train-images-idx3-ubyte: it is no complete idx file"),
     ],
 )
 def test_damaged_idx(fault: str, said: str, tmp_path: Path) -> None:
@@ -191,6 +194,10 @@ def test_damaged_idx(fault: str, said: str, tmp_path: Path) -> None:
         images.write_bytes(content[:3])
     elif fault == "magic":
         images.write_bytes(bytes.fromhex("1f8b0800") + content[4:])
+    elif fault == "axes":
+        write_idx(labels, train.labels[:, None])
+    elif fault == "type":
+        labels.write_bytes(bytes((0, 0, 9, 1)) + labels.read_bytes()[4:])
     elif fault == "size":
         write_idx(images, train.images[:, 0, ::2, ::2])
     elif fault == "labels":
@@ -317,7 +324,7 @@ def test_fetch_downloads_and_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     same(small.load(tmp_path), train, test)
     small.fetch(tmp_path)
     assert len(calls) == 4  # it is whole: nothing to do
-    with pytest.raises(DataCorruptError, match="60000 and 10000 are due"):
+    with pytest.raises(DataCorruptError, match="needed: 60000 and 10000"):
         DATASETS["kmnist"].fetch(tmp_path)
 
 

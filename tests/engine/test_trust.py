@@ -128,7 +128,7 @@ class TestOfficialData:
     def test_cifar_is_checked_before_it_is_unpickled(self, tmp_path: Path) -> None:
         """Files of the right names that are pickles of a stranger are refused and not loaded."""
         known = official("cifar10")
-        names = known._files()
+        names = list(known._files())
         assert len(names) > 5
         for name in names:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ class TestOfficialData:
         import torchvision.datasets
 
         cls = getattr(torchvision.datasets, name)
-        checked = {Path(file).name for file in official(name.lower())._md5()}
+        checked = {Path(file).name for file, md5 in official(name.lower())._files().items() if md5}
         assert {entry[0] for entry in (*cls.train_list, *cls.test_list)} | {cls.meta["filename"]} == checked
 
     @pytest.mark.parametrize("name", ["LSUN", "LSUNClass"])

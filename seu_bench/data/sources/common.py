@@ -1,4 +1,4 @@
-"""What every source of data shares: the data root, what to say when data is missing, how a test set is held out."""
+"""Shared by sources: the data root, errors of missing files, held-out test sets, pixels of PIL images, user's files."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seu_bench.data.dataset import DatasetInfo, DatasetState, Images, Labels, RawDataset, RawSplit
 from seu_bench.errors import DataError, DataMissingError
-from seu_bench.utils.progress import Bar, bar
+from seu_bench.utils.progress import bar
 
 #: The environment variable that names the data root where ``--data-root`` is not given.
 DATA_ROOT_VARIABLE = "SEU_BENCH_DATA"
 
 
 def default_data_root(option: Path | None) -> Path:
-    """The folder that data sets live below: ``option``, else ``$SEU_BENCH_DATA``, else ``~/.cache/seu-bench/data``."""
+    """The folder that data sets live below.
+
+    Args:
+        option: the folder asked for; ``None`` takes ``$SEU_BENCH_DATA``, else ``~/.cache/seu-bench/data``.
+    """
     if option is not None:
         return option.expanduser()
     named = os.environ.get(DATA_ROOT_VARIABLE)
@@ -31,27 +36,12 @@ def default_data_root(option: Path | None) -> Path:
 
 
 def missing_error(name: str, root: Path, detail: str = "") -> DataMissingError:
-    """The error of a data set that can be fetched.
-
-    Args:
-        name: the data set.
-        root: the folder that was looked in.
-        detail: which files are missing, in words.
-    """
+    """The error of a data set that can be fetched below ``root``; ``detail`` names the files that are missing."""
     return DataMissingError(
         f"data set {name!r} is " + (f"incomplete, {detail}" if detail else "missing"),
         where=str(root),
         remedy=f"seu-bench data fetch {name} --data-root {root}"
         f" (or point --data-root or {DATA_ROOT_VARIABLE} at the folder that holds it)",
-    )
-
-
-def file_missing_error(name: str, path: Path) -> DataMissingError:
-    """The error of a user's own data set whose ``path`` does not exist."""
-    return DataMissingError(
-        f"data set {name!r} is missing",
-        where=str(path),
-        remedy="correct its 'path' in the benchmark file (relative paths start from that file), or put the data there",
     )
 
 
@@ -80,7 +70,7 @@ def hold_out(labels: Labels, fraction: float, name: str) -> tuple[NDArray[np.int
         DataError: a class has a single image, so that it cannot be in both.
     """
     generator = np.random.RandomState(0)  # fixed: which images are test images must not depend on a run's seed
-    test: list[NDArray[np.int64]] = []
+    is_test = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
         if len(members) < 2:
@@ -88,63 +78,38 @@ def hold_out(labels: Labels, fraction: float, name: str) -> tuple[NDArray[np.int
                 f"data set {name!r} has a single image of class {label}, which cannot be both trained and tested on",
                 remedy="give each class at least 2 images, or bring a test set of its own",
             )
-        test.append(generator.permutation(members)[: held_out(len(members), fraction)])
-    chosen = np.zeros(len(labels), dtype=bool)
-    chosen[np.concatenate(test)] = True
-    return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+        is_test[generator.permutation(members)[: held_out(len(members), fraction)]] = True
+    return np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
 
-def split_by_fraction(images: Images, labels: Labels, fraction: float, name: str) -> tuple[RawSplit, RawSplit]:
-    """Training and test split of ``images`` ``[N, C, H, W]`` and ``labels`` ``[N]``, held out by :func:`hold_out`."""
-    train, test = hold_out(labels, fraction, name)
-    return RawSplit(images[train], labels[train]), RawSplit(images[test], labels[test])
+def split_by_fraction(data: RawSplit, fraction: float, name: str) -> tuple[RawSplit, RawSplit]:
+    """Training and test split of ``data``, held out by :func:`hold_out`."""
+    train, test = hold_out(data.labels, fraction, name)
+    return RawSplit(data.images[train], data.labels[train]), RawSplit(data.images[test], data.labels[test])
 
 
 def counted(info: DatasetInfo, train: Labels, test: Labels) -> DatasetInfo:
     """``info`` with the sizes that the labels ``[N]`` of both splits really have."""
-    return replace(
-        info,
-        num_train=len(train),
-        num_test=len(test),
-        train_per_class=per_class(train, info.num_classes),
-        test_per_class=per_class(test, info.num_classes),
-    )
-
-
-def per_class(labels: Labels, num_classes: int) -> tuple[int, ...]:
-    """How often each label 0 .. ``num_classes - 1`` occurs in ``labels`` ``[N]``."""
-    return tuple(int(count) for count in np.bincount(labels, minlength=num_classes))
+    each = [tuple(int(count) for count in np.bincount(labels, minlength=info.num_classes)) for labels in (train, test)]
+    return replace(info, num_train=len(train), num_test=len(test), train_per_class=each[0], test_per_class=each[1])
 
 
 def described(name: str, train: RawSplit, test: RawSplit) -> RawDataset:
-    """A data set with all that is to be known of it taken from its arrays."""
+    """A data set whose description is taken from its arrays."""
+    num_classes = 1 + int(max(train.labels.max(), test.labels.max()))
     _, channels, height, width = train.images.shape
-    classes = 1 + int(max(train.labels.max(), test.labels.max()))
-    blank = DatasetInfo(name, channels, height, width, classes, num_train=0, num_test=0)
+    blank = DatasetInfo(name, channels, height, width, num_classes, num_train=0, num_test=0)
     return RawDataset(counted(blank, train.labels, test.labels), train, test)
 
 
 def channels_first(images: NDArray[Any]) -> NDArray[Any]:
-    """Images as ``[N, C, H, W]``.
+    """Images ``[N, H, W]``, ``[N, H, W, C]`` or ``[N, C, H, W]`` as ``[N, C, H, W]``.
 
-    Args:
-        images: ``[N, H, W]`` (one channel), ``[N, H, W, C]`` with ``C`` 1 or 3, or ``[N, C, H, W]``. Where the last
-            axis has 1 or 3 entries it is taken for the channels, whatever axis 1 has.
-
-    Raises:
-        ValueError: another number of axes.
+    A last axis of 1 or 3 entries is taken for the channels, whatever axis 1 has.
     """
     if images.ndim == 3:
         return images[:, None]
-    if images.ndim != 4:
-        raise ValueError(f"images need 3 or 4 axes, these have {images.ndim}")
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if images.shape[3] in (1, 3) else images
-
-
-def bytes_below(path: Path) -> int:
-    """Size of a file, or of all files of a folder, in bytes."""
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size for file in files)
 
 
 def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images:
@@ -185,73 +150,82 @@ def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def download_bars(name: str) -> Iterator[None]:
-    """Have torchvision's downloads draw our bars, which know where there is no terminal; its own are drawn anywhere."""
+    """Replace the bars of torchvision's downloads by ours, which are drawn on a terminal only."""
     utils: Any = importlib.import_module("torchvision.datasets.utils")
 
     @contextlib.contextmanager
-    def ours(total: float | None = None, **_: object) -> Iterator[_Download]:
+    def tqdm(total: float | None = None, **_: object) -> Iterator[SimpleNamespace]:
         with bar(f"downloading {name} (bytes)", total) as drawn:
-            yield _Download(drawn)
+            yield SimpleNamespace(update=drawn.advance)
 
-    theirs = getattr(utils, "tqdm", None)
-    if theirs is None:  # a torchvision that draws in another way goes on doing so
+    original = getattr(utils, "tqdm", None)
+    if original is None:  # a torchvision that draws in another way keeps it
         yield
         return
-    utils.tqdm = ours
+    utils.tqdm = tqdm
     try:
         yield
     finally:
-        utils.tqdm = theirs
-
-
-class _Download:
-    """A bar by the name that torchvision knows its method by."""
-
-    def __init__(self, drawn: Bar) -> None:
-        self.update = drawn.advance
+        utils.tqdm = original
 
 
 class OwnFiles(ABC):
-    """What sources of the user's own files have in common: a path, and nothing that could be downloaded.
+    """A file or folder of the user's own: nothing that could be downloaded.
 
     Args:
+        definition: the benchmark's ``[datasets.NAME]`` table.
         name: what the benchmark calls the data set.
-        path: the file or folder.
-        summary: one line that says what it is.
     """
 
-    def __init__(self, name: str, path: Path, summary: str) -> None:
+    kind: ClassVar[str]
+
+    def __init__(self, definition: Any, name: str) -> None:
+        self.definition = definition
         self.name = name
-        self.path = path
-        self._summary = summary
+        self.path: Path = definition.path
 
     @property
     def summary(self) -> str:
         """One line that says what it is."""
-        return self._summary
+        return f"{self.kind} {self.path}"
 
     @abstractmethod
     def info(self, root: Path | None) -> DatasetInfo:
         """Shape and sizes; a :class:`DataError` where the files are missing or unfit."""
 
+    @abstractmethod
+    def load(self, root: Path | None) -> RawDataset:
+        """Read it into memory; a :class:`DataError` where the files are missing or unfit."""
+
+    @abstractmethod
+    def checksum(self) -> str:
+        """SHA-256 that identifies the files, without decoding them."""
+
     def state(self, root: Path | None) -> DatasetState:
         """Whether the set can be used, as far as :meth:`info` can tell; ``root`` plays no part."""
         if not self.path.exists():
             return DatasetState("missing", self.path)
+        files = [self.path] if self.path.is_file() else [file for file in self.path.rglob("*") if file.is_file()]
+        size = sum(file.stat().st_size for file in files)
         try:
             self.info(root)
         except DataError as error:
-            return DatasetState("corrupt", self.path, bytes_below(self.path), error.what)
-        return DatasetState("complete", self.path, bytes_below(self.path))
+            return DatasetState("corrupt", self.path, size, error.what)
+        return DatasetState("complete", self.path, size)
 
     def fetch(self, root: Path) -> None:
-        """Your own files cannot be fetched.
-
-        Raises:
-            DataError: always.
-        """
+        """Refuse: the user's own files cannot be downloaded."""
         raise DataError(
             f"data set {self.name!r} is your own and cannot be downloaded",
             where=str(self.path),
             remedy="put the files there by hand",
+        )
+
+    def missing(self) -> DataMissingError:
+        """The error of a path that does not exist."""
+        return DataMissingError(
+            f"data set {self.name!r} is missing",
+            where=str(self.path),
+            remedy="correct its 'path' in the benchmark file (relative paths start from that file), "
+            "or put the data there",
         )

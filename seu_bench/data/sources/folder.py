@@ -1,22 +1,28 @@
-"""A folder of class folders of images as a data set."""
+"""A folder of class folders of images as a data set.
+
+torchvision's ``make_dataset`` is not used: it lists nested folders in another order and follows hidden ones, which
+would change fingerprints and held-out images, and importing it takes seconds where files are only counted.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-from seu_bench.config.benchmark import FolderDefinition
 from seu_bench.data.dataset import DatasetInfo, Images, Labels, RawDataset, RawSplit
-from seu_bench.data.sources.common import OwnFiles, as_pixels, as_size, counted, file_missing_error, hold_out, one_line
+from seu_bench.data.sources.common import OwnFiles, as_pixels, as_size, counted, hold_out, one_line
 from seu_bench.errors import DataCorruptError, DataError
 from seu_bench.utils.progress import tracked
 
-#: Image files by class, both sorted.
-ClassFiles: TypeAlias = dict[str, list[Path]]
+
+class _Files(NamedTuple):
+    """Image files of one split and their labels ``[N]``."""
+
+    paths: list[Path]
+    labels: Labels
 
 
 class FolderSource(OwnFiles):
@@ -25,9 +31,7 @@ class FolderSource(OwnFiles):
     Classes are the sorted names of their folders. Hidden files are passed over; every other file must be an image.
     """
 
-    def __init__(self, definition: FolderDefinition, name: str) -> None:
-        super().__init__(name, definition.path, f"images of the folder {definition.path}")
-        self.definition = definition
+    kind = "images of the folder"
 
     def info(self, root: Path | None) -> DatasetInfo:
         """Shape and sizes; files are counted, not opened.
@@ -36,12 +40,7 @@ class FolderSource(OwnFiles):
             DataMissingError: the folder does not exist.
             DataError: it is not laid out as it should be.
         """
-        layout = self._layout()
-        size = as_size(self.definition.size) or (1, 1)
-        blank = DatasetInfo(
-            self.name, self.definition.channels, *size, num_classes=len(layout.classes), num_train=0, num_test=0
-        )
-        return counted(blank, layout.train_labels, layout.test_labels)
+        return self._layout()[0]
 
     def load(self, root: Path | None) -> RawDataset:
         """Decode, convert and resize every image.
@@ -51,10 +50,9 @@ class FolderSource(OwnFiles):
             DataCorruptError: a file is no image; it is named.
             DataError: the folder is not laid out as it should be.
         """
-        layout = self._layout()
-        info = self.info(root)
-        train = RawSplit(self._pixels(layout.train_files), layout.train_labels)
-        return RawDataset(info, train, RawSplit(self._pixels(layout.test_files), layout.test_labels))
+        info, *splits = self._layout()
+        train, test = (RawSplit(self._pixels(files.paths, info), files.labels) for files in splits)
+        return RawDataset(info, train, test)
 
     def checksum(self) -> str:
         """SHA-256 over the sorted relative paths and sizes of all image files; nothing is opened.
@@ -63,94 +61,72 @@ class FolderSource(OwnFiles):
             DataMissingError: the folder does not exist.
         """
         if not self.path.is_dir():
-            raise file_missing_error(self.name, self.path)
+            raise self.missing()
         digest = hashlib.sha256()
         for file in _files_below(self.path):
             digest.update(f"{file.relative_to(self.path).as_posix()}\0{file.stat().st_size}\n".encode())
         return digest.hexdigest()
 
-    def _layout(self) -> _Layout:
+    def _layout(self) -> tuple[DatasetInfo, _Files, _Files]:
         if not self.path.is_dir():
             if self.path.exists():
-                self._refuse("is a file, not a folder of class folders", "name the folder, or use kind = 'npz'")
-            raise file_missing_error(self.name, self.path)
-        train_folder, test_folder = self.path / "train", self.path / "test"
-        if not (train_folder.is_dir() and test_folder.is_dir()):
-            files, labels, classes = _labelled(self._class_files(self.path))
-            train, test = hold_out(labels, self.definition.test_fraction, self.name)
-            return _Layout(classes, [files[i] for i in train], labels[train], [files[i] for i in test], labels[test])
-        train_classes, test_classes = self._class_files(train_folder), self._class_files(test_folder)
-        if list(train_classes) != list(test_classes):
-            only = [
-                f"only in {folder}: {', '.join(sorted(mine - others))}"
-                for folder, mine, others in (
-                    ("train", train_classes.keys(), test_classes.keys()),
-                    ("test", test_classes.keys(), train_classes.keys()),
+                raise self._refused("is a file, not a folder of class folders", "name the folder, or use kind = 'npz'")
+            raise self.missing()
+        folders = [self.path / "train", self.path / "test"]
+        if all(folder.is_dir() for folder in folders):
+            (train, classes), (test, test_classes) = map(self._class_files, folders)
+            only = {"train": sorted({*classes} - {*test_classes}), "test": sorted({*test_classes} - {*classes})}
+            faults = [f"only in {folder}: {', '.join(names)}" for folder, names in only.items() if names]
+            if faults:
+                raise self._refused(
+                    f"has other classes in train than in test ({'; '.join(faults)})", "give both the same class folders"
                 )
-                if mine - others
-            ]
-            self._refuse(
-                f"has other classes in train than in test ({'; '.join(only)})", "give both the same class folders"
-            )
-        train_files, train_labels, classes = _labelled(train_classes)
-        test_files, test_labels, _ = _labelled(test_classes)
-        return _Layout(classes, train_files, train_labels, test_files, test_labels)
+        else:
+            files, classes = self._class_files(self.path)
+            rows = hold_out(files.labels, self.definition.test_fraction, self.name)
+            train, test = (_Files([files.paths[row] for row in part], files.labels[part]) for part in rows)
+        size = as_size(self.definition.size) or (1, 1)
+        blank = DatasetInfo(self.name, self.definition.channels, *size, len(classes), num_train=0, num_test=0)
+        return counted(blank, train.labels, test.labels), train, test
 
-    def _class_files(self, folder: Path) -> ClassFiles:
-        classes = {
-            entry.name: _files_below(entry)
-            for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
-            if entry.is_dir() and not entry.name.startswith(".")
-        }
-        if not any(classes.values()):
-            self._refuse(f"has no images in class folders below {folder}", "make one folder of images per class")
-        empty = [name for name, files in classes.items() if not files]
+    def _class_files(self, folder: Path) -> tuple[_Files, list[str]]:
+        """The image files of ``folder`` by class, and the classes."""
+        names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+        files = {name: _files_below(folder / name) for name in names}
+        if not any(files.values()):
+            raise self._refused(f"has no images in class folders below {folder}", "make one folder of images per class")
+        empty = [name for name in names if not files[name]]
         if empty:
-            self._refuse(f"has class folders without images in {folder}: {', '.join(empty)}", "fill or delete them")
-        if len(classes) < 2:
-            self._refuse(
-                f"has only one class folder in {folder}: {', '.join(classes)}", "at least 2 classes are needed"
+            raise self._refused(
+                f"has class folders without images in {folder}: {', '.join(empty)}", "fill or delete them"
             )
-        return classes
+        if len(names) < 2:
+            raise self._refused(f"has only one class folder in {folder}: {names[0]}", "at least 2 classes are needed")
+        labels = np.repeat(np.arange(len(names), dtype=np.int64), [len(members) for members in files.values()])
+        return _Files([path for members in files.values() for path in members], labels), names
 
-    def _refuse(self, what: str, remedy: str) -> NoReturn:
-        raise DataError(f"data set {self.name!r} {what}", where=str(self.path), remedy=remedy)
+    def _refused(self, what: str, remedy: str) -> DataError:
+        return DataError(f"data set {self.name!r} {what}", where=str(self.path), remedy=remedy)
 
-    def _pixels(self, files: list[Path]) -> Images:
+    def _pixels(self, paths: list[Path], info: DatasetInfo) -> Images:
         from PIL import Image
 
-        size = as_size(self.definition.size) or (1, 1)
-        pixels: Images = np.empty((len(files), self.definition.channels, *size), dtype=np.uint8)
-        for index, file in enumerate(tracked(files, f"reading images of {self.name}")):
+        pixels: Images = np.empty((len(paths), info.channels, info.height, info.width), dtype=np.uint8)
+        for index, path in enumerate(tracked(paths, f"reading images of {self.name}")):
             try:
-                with Image.open(file) as image:
-                    pixels[index] = as_pixels(image, self.definition.channels, size)
+                with Image.open(path) as image:
+                    pixels[index] = as_pixels(image, info.channels, (info.height, info.width))
             except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
                 raise DataCorruptError(
                     f"data set {self.name!r} has a file that is no usable image: {one_line(error)}",
-                    where=str(file),
+                    where=str(path),
                     remedy="repair, convert or remove it",
                 ) from error
         return pixels
 
 
-@dataclass(frozen=True)
-class _Layout:
-    classes: list[str]
-    train_files: list[Path]
-    train_labels: Labels
-    test_files: list[Path]
-    test_labels: Labels
-
-
 def _files_below(folder: Path) -> list[Path]:
     """All files of a folder and its sub-folders, sorted by relative path; hidden ones are passed over."""
-    files = (file for file in folder.rglob("*") if file.is_file())
-    seen = [file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
-    return sorted(seen, key=lambda file: file.relative_to(folder).as_posix())
-
-
-def _labelled(classes: ClassFiles) -> tuple[list[Path], Labels, list[str]]:
-    files = [file for members in classes.values() for file in members]
-    labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(members) for members in classes.values()])
-    return files, labels, list(classes)
+    relative = [file.relative_to(folder) for file in folder.rglob("*") if file.is_file()]
+    seen = [path for path in relative if not any(part.startswith(".") for part in path.parts)]
+    return [folder / path for path in sorted(seen, key=Path.as_posix)]

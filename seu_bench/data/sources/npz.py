@@ -7,22 +7,14 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seu_bench.config.benchmark import NpzDefinition
 from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
-from seu_bench.data.sources.common import (
-    OwnFiles,
-    channels_first,
-    described,
-    file_missing_error,
-    one_line,
-    split_by_fraction,
-)
-from seu_bench.errors import DataCorruptError, DataError
+from seu_bench.data.sources.common import OwnFiles, channels_first, described, one_line, split_by_fraction
+from seu_bench.errors import DataCorruptError
 
 _WHOLE = ("images", "labels")
 _SPLIT = ("x_train", "y_train", "x_test", "y_test")
@@ -35,17 +27,10 @@ class NpzSource(OwnFiles):
     :func:`~seu_bench.data.sources.common.channels_first` says; labels are integers from 0.
     """
 
-    def __init__(self, definition: NpzDefinition, name: str) -> None:
-        super().__init__(name, definition.path, f"arrays of the file {definition.path}")
-        self.definition = definition
+    kind = "arrays of the file"
 
     def info(self, root: Path | None) -> DatasetInfo:
-        """Shape and sizes; the file is read for them.
-
-        Raises:
-            DataMissingError: the file does not exist.
-            DataCorruptError: it is not an ``.npz`` of such arrays.
-        """
+        """Shape and sizes; the file is read for them, see :meth:`load`."""
         return self.load(root).info
 
     def load(self, root: Path | None) -> RawDataset:
@@ -57,21 +42,20 @@ class NpzSource(OwnFiles):
         """
         arrays = self._arrays()
         faults: list[str] = []
-        if "images" in arrays:
-            whole = _checked(arrays, "images", "labels", faults)
-            if whole and not faults:
-                split = split_by_fraction(whole.images, whole.labels, self.definition.test_fraction, self.name)
-                return described(self.name, *split)
-        else:
-            train, test = _checked(arrays, "x_train", "y_train", faults), _checked(arrays, "x_test", "y_test", faults)
-            if train and test and train.images.shape[1:] != test.images.shape[1:]:
+        names = list(arrays)
+        splits = [_checked(arrays, x, y, faults) for x, y in zip(names[::2], names[1::2], strict=True)]
+        parts = [split for split in splits if split is not None]
+        if len(names) == len(_SPLIT) and len(parts) == 2:
+            train, test = parts
+            if train.images.shape[1:] != test.images.shape[1:]:
                 faults.append(f"x_train has images {train.images.shape[1:]}, x_test {test.images.shape[1:]} [C, H, W]")
-            if train and test:
-                unknown = sorted({int(label) for label in np.setdiff1d(test.labels, train.labels)})
-                faults += [f"y_test has labels that y_train has not: {unknown}"] if unknown else []
-            if train and test and not faults:
-                return described(self.name, train, test)
-        self._corrupt("; ".join(faults))
+            unknown = np.setdiff1d(test.labels, train.labels).tolist()
+            faults += [f"y_test has labels that y_train has not: {unknown}"] if unknown else []
+        if faults:
+            raise self._corrupt("; ".join(faults))
+        if len(parts) == 1:
+            parts = [*split_by_fraction(parts[0], self.definition.test_fraction, self.name)]
+        return described(self.name, *parts)
 
     def checksum(self) -> str:
         """SHA-256 of the file.
@@ -80,46 +64,44 @@ class NpzSource(OwnFiles):
             DataMissingError: the file does not exist.
         """
         if not self.path.is_file():
-            raise file_missing_error(self.name, self.path)
+            raise self.missing()
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """The four arrays, or the two: whichever the file has, complete."""
         if not self.path.is_file():
-            raise file_missing_error(self.name, self.path)
+            raise self.missing()
         try:
             # Opened here and not by NumPy, which leaves the file open where it is no archive.
             with self.path.open("rb") as opened:
                 loaded = np.load(opened, allow_pickle=False)
                 if isinstance(loaded, np.ndarray):
-                    self._corrupt("it holds a single array; save it with numpy.savez(path, images=..., labels=...)")
+                    raise ValueError("it holds a single array; save it with numpy.savez(path, images=..., labels=...)")
                 with loaded as file:
-                    names = self._names(file.files)
-                    return {name: file[name] for name in names}
-        except DataError:
-            raise
+                    return {name: file[name] for name in _names(file.files)}
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
             # Arrays of Python objects end here, too: reading them would run code of the file.
-            self._corrupt(one_line(error), error)
+            raise self._corrupt(one_line(error)) from error
 
-    def _names(self, found: Sequence[str]) -> tuple[str, ...]:
-        """Which arrays to read of those that the file has."""
-        begun = [names for names in (_WHOLE, _SPLIT) if set(names) & set(found)]
-        if len(begun) != 1:
-            given = ", ".join(found) or "nothing"
-            self._corrupt(f"it has {given}; give either {', '.join(_WHOLE)} or {', '.join(_SPLIT)}")
-        missing = [name for name in begun[0] if name not in found]
-        if missing:
-            self._corrupt(f"{', '.join(missing)} missing; it has {', '.join(found)}")
-        return begun[0]
-
-    def _corrupt(self, detail: str, cause: BaseException | None = None) -> NoReturn:
-        raise DataCorruptError(
+    def _corrupt(self, detail: str) -> DataCorruptError:
+        return DataCorruptError(
             f"data set {self.name!r} is not usable: {detail}",
             where=str(self.path),
             remedy="docs/guides/own_data.md says what the .npz must hold",
-        ) from cause
+        )
+
+
+def _names(found: Sequence[str]) -> tuple[str, ...]:
+    """Which arrays to read of those that the file has."""
+    begun = [names for names in (_WHOLE, _SPLIT) if set(names) & set(found)]
+    if len(begun) != 1:
+        given = ", ".join(found) or "nothing"
+        raise ValueError(f"it has {given}; give either {', '.join(_WHOLE)} or {', '.join(_SPLIT)}")
+    missing = [name for name in begun[0] if name not in found]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} missing; it has {', '.join(found)}")
+    return begun[0]
 
 
 def _checked(arrays: Mapping[str, NDArray[Any]], x: str, y: str, faults: list[str]) -> RawSplit | None:

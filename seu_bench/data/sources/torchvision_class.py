@@ -93,7 +93,7 @@ class TorchvisionClassSource:
                     "give 'size' and 'channels'",
                 )
         else:
-            train, test = split_by_fraction(train.images, train.labels, self.definition.test_fraction, self.name)
+            train, test = split_by_fraction(train, self.definition.test_fraction, self.name)
         self._loaded = (folder, described(self.name, train, test))
         return self._loaded[1]
 
