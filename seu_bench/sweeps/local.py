@@ -1,78 +1,74 @@
-"""The executor ``local``: a process of its own for each job, as many at once as there are cores, or cards.
+"""The executor ``local``: one process per job on this machine, as many at once as there are cores or GPUs.
 
-Where processes can be copied, a job's process is a copy of one that has imported everything already.
+On Linux these processes are forked from a server that has imported torch and Avalanche once for all of them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from queue import Empty, SimpleQueue
-from typing import BinaryIO, Final, Protocol, TypeAlias
+from multiprocessing import connection
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
 
 from pydantic import Field
 
 from seu_bench.config.options import Options
 from seu_bench.hookspecs import hookimpl
-from seu_bench.plugin.executors import (
-    Ended,
-    Ending,
-    Event,
-    Executor,
-    ExecutorFactory,
-    Job,
-    Started,
-    event_from_json,
-)
+from seu_bench.plugin.executors import Ended, Event, Executor, ExecutorFactory, Job, Started
+from seu_bench.plugin.manager import installed_points
 from seu_bench.plugin.registration import Register
-from seu_bench.sweeps import fork_server
+from seu_bench.sweeps.worker import run_in_child
 from seu_bench.utils.hardware import usable_cores
 from seu_bench.utils.text import printable
 
+#: How processes begin. macOS can fork as well, but its libraries do not bear it.
+METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
+#: Modules that every job imports sooner or later; the last one for scikit-learn's digits.
+_PRELOADED: Final = (
+    "seu_bench.engine.checkpoint_manager",
+    "seu_bench.engine.recorder",
+    "seu_bench.engine.saved_model.file",
+    "seu_bench.engine.runner",
+    "seu_bench.training.strategy",
+    "seu_bench.data.streams",
+    "seu_bench.sweeps.worker",
+    "sklearn.datasets",
+)
 #: Seconds that jobs have to stop when the driver leaves; they need two and the time of writing a checkpoint.
 _PATIENCE: Final = 10.0
 #: Read by the libraries that compute, when they are imported.
 _THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_CARDS: Final = "CUDA_VISIBLE_DEVICES"
-#: What a process does that is started for a job; ``-P``: a file in the working folder is no module of ours.
-_WORKER: Final = (sys.executable, "-P", "-m", "seu_bench.sweeps.worker")
-
-
-class _Process(Protocol):
-    def wait(self) -> int | None: ...
-
-    def kill(self) -> None: ...
-
-
-#: Starts a process with these variables of the environment besides, and standard input, output and error.
-_Start: TypeAlias = Callable[[Mapping[str, str], int, int, int], _Process]
+_GPUS: Final = "CUDA_VISIBLE_DEVICES"
+#: Exit status that multiprocessing reports where the fork server, which knew it, is gone.
+_UNKNOWN: Final = 255
 
 
 class LocalOptions(Options):
-    """How many jobs at once, and what each is given."""
+    """Jobs at once, and the resources of each."""
 
-    jobs: int | None = Field(None, ge=1, description="jobs at once; else cores over threads, or one for each card")
-    threads: int | None = Field(None, ge=1, description="of each job; else 1, or with cards the cores shared out")
+    jobs: int | None = Field(None, ge=1, description="jobs at once; else cores over threads, or one for each GPU")
+    threads: int | None = Field(None, ge=1, description="of each job; else 1, or with GPUs the cores shared out")
 
 
 class LocalFactory:
     """Processes of this machine."""
 
-    summary = "a process for each job on this machine, as many at once as there are cores, or cards"
+    summary = "a process for each job on this machine, as many at once as there are cores, or GPUs"
     options: type[Options] = LocalOptions
     detaches = False
 
     def build(self, options: LocalOptions, device: str) -> Executor:
-        """Count cores and cards.
+        """Count cores and GPUs.
 
         Raises:
             RequestError: there is no such device.
@@ -83,27 +79,36 @@ class LocalFactory:
 
         cores = usable_cores()
         chosen = choose_device(device)
-        cards = visible_cards(os.environ, torch.cuda.device_count()) if chosen == "cuda" else []
-        by_default = max(1, cores // (options.threads or 1)) if chosen == "cpu" else max(1, len(cards))
+        gpus = visible_gpus(os.environ, torch.cuda.device_count()) if chosen == "cuda" else []
+        by_default = max(1, cores // (options.threads or 1)) if chosen == "cpu" else max(1, len(gpus))
         jobs = options.jobs or by_default
         threads = options.threads or (1 if chosen == "cpu" else max(1, cores // jobs))
-        return LocalExecutor(jobs, threads, cards)
+        return LocalExecutor(jobs, threads, gpus)
 
 
-def visible_cards(environment: Mapping[str, str], count: int) -> list[str]:
-    """The CUDA devices that this process may use, each as ``CUDA_VISIBLE_DEVICES`` names it.
+@hookimpl
+def register_executors(register: Register[ExecutorFactory]) -> None:
+    """Offer ``local``."""
+    register("local", LocalFactory())
+
+
+def visible_gpus(environment: Mapping[str, str], count: int) -> list[str]:
+    """Return the CUDA devices that this process may use, each as ``CUDA_VISIBLE_DEVICES`` names it.
 
     Args:
         count: how many there are.
     """
-    named = [name.strip() for name in environment.get(_CARDS, "").split(",") if name.strip()]
-    return named[:count] or [str(card) for card in range(count)]
+    named = [name.strip() for name in environment.get(_GPUS, "").split(",") if name.strip()]
+    return named[:count] or [str(gpu) for gpu in range(count)]
 
 
 def with_share(job: Job, slots: int) -> Job:
-    """A job that takes its share of the memory for features of frozen layers.
+    """Return a job that takes its share of the memory for features of frozen layers.
 
     Each run by itself would take half of what is free; together they do.
+
+    Args:
+        slots: jobs that share the memory.
     """
     if slots == 1 or job.execution.feature_cache is not None:
         return job
@@ -118,186 +123,178 @@ class LocalExecutor:
     """Jobs in processes.
 
     Args:
-        jobs: jobs at once.
+        jobs: at once.
         threads: of each.
-        cards: names of CUDA devices, given to the places in turn; empty: devices are left alone.
-        copies: whether jobs are copies of a process that has imported everything.
+        gpus: names of CUDA devices, given to the slots in turn; empty: devices are left alone.
+        method: start method of multiprocessing.
     """
 
-    def __init__(
-        self, jobs: int, threads: int, cards: Sequence[str] = (), copies: bool = fork_server.AVAILABLE
-    ) -> None:
+    def __init__(self, jobs: int, threads: int, gpus: Sequence[str] = (), method: str = METHOD) -> None:
         self.slots = jobs
-        self._environment = {**os.environ, **dict.fromkeys(_THREADS, str(threads))}
-        self._server: fork_server.ForkServer | None = None
-        self._copies = copies
-        self._cards = tuple(cards)
+        self._threads = threads
+        self._gpus = tuple(gpus)
+        self._context: Any = multiprocessing.get_context(method)
+        self._inherited: dict[str, str] = {}
         self._free = list(range(jobs))
         self._waiting: deque[Job] = deque()
         self._running: dict[str, _Worker] = {}
-        self._told: SimpleQueue[Event] = SimpleQueue()
-        self._cancelled = False
+        self._events: list[Event] = []
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Begin as many as there are places."""
+        """Begin as many as there are slots."""
+        from seu_bench.engine.environment import REVISION, code_revision
+
+        if self._context.get_start_method() == "forkserver":
+            # No effect on a server that runs already: there is one for all sweeps of this process. Records name the
+            # code that it has imported, even if the checkout is changed while jobs run.
+            self._context.set_forkserver_preload([*_PRELOADED, *(point.module for point in installed_points())])
+            self._inherited = {REVISION: revision} if (revision := code_revision()) else {}
         self._waiting.extend(jobs)
         self._fill()
 
     def wait(self, seconds: float) -> Sequence[Event]:
-        """What the processes told; places that have become free are filled."""
-        events: list[Event] = []
-        with contextlib.suppress(Empty):
-            events.append(self._told.get(timeout=seconds))
-            while True:
-                events.append(self._told.get_nowait())
-        for event in events:
-            if isinstance(event, Ended) and event.run_id in self._running:
-                self._free.append(self._running.pop(event.run_id).place)
+        """Return the events of the processes; slots that have become free are filled."""
+        self._receive(0 if self._events else seconds)
         self._fill()
+        events, self._events = self._events, []
         return events
 
     def cancel(self) -> None:
-        """Ask all to stop."""
-        self._cancelled = True
+        """Ask all jobs to stop."""
         while self._waiting:
-            job = self._waiting.popleft()
-            self._told.put(Ended(run_id=job.run_id, status="interrupted", message="it was not begun"))
+            run_id = self._waiting.popleft().run_id
+            self._events.append(Ended(run_id=run_id, status="interrupted", message="not started"))
         for worker in self._running.values():
-            worker.ask_to_stop()
+            worker.send(None)
 
     def close(self) -> None:
-        """Ask what still runs to stop, a second time if it was asked before, and end it if it does not."""
+        """Ask running jobs to stop, a second time if they were asked before, and kill those that do not."""
         self._waiting.clear()
-        running = list(self._running.values())
+        deadline = time.monotonic() + _PATIENCE
         try:
-            for worker in running:
-                worker.ask_to_stop()
-            until = time.monotonic() + _PATIENCE
-            for worker in running:
-                worker.join(until - time.monotonic())
+            for worker in self._running.values():
+                worker.send(None)
+            while self._running and (remaining := deadline - time.monotonic()) > 0:
+                self._receive(remaining)
         finally:
-            for worker in running:
+            for worker in self._running.values():
                 worker.kill()
-            if self._server is not None:
-                self._server.close()
-                self._server = None
+            self._running.clear()
+
+    def _receive(self, seconds: float) -> None:
+        """Take the events that have arrived; wait so long for the first one."""
+        by_connection = {worker.connection: worker for worker in self._running.values()}
+        for ready in connection.wait(list(by_connection), seconds):
+            worker = by_connection[ready]
+            self._events += worker.receive()
+            if worker.is_gone:
+                self._free.append(worker.slot)
+                del self._running[worker.run_id]
 
     def _fill(self) -> None:
-        while self._free and self._waiting and not self._cancelled:
-            job, place = self._waiting.popleft(), min(self._free)
-            card = self._cards[place % len(self._cards)] if self._cards else ""
-            variables, where = ({_CARDS: card}, f"cuda {card}") if card else ({}, "")
+        while self._free and self._waiting:
+            job, slot = self._waiting.popleft(), min(self._free)
+            gpu = self._gpus[slot % len(self._gpus)] if self._gpus else ""
+            environment = {**os.environ, **dict.fromkeys(_THREADS, str(self._threads)), **({_GPUS: gpu} if gpu else {})}
             try:
-                worker = _Worker(with_share(job, self.slots), place, self._start, variables, self._told)
-            except OSError as error:
-                message = f"no process could be started: {error.strerror or error}"
-                self._told.put(Ended(run_id=job.run_id, status="failed", message=message))
+                with _seen_by_children(environment | self._inherited):
+                    worker = _Worker(job.run_id, slot, self._context, environment, self._threads)
+            except (OSError, EOFError) as error:
+                message = f"no process could be started: {error}"
+                self._events.append(Ended(run_id=job.run_id, status="failed", message=message))
                 continue
-            self._free.remove(place)
+            worker.send(with_share(job, self.slots))
+            self._free.remove(slot)
             self._running[job.run_id] = worker
-            self._told.put(Started(run_id=job.run_id, where=where))
-
-    def _start(self, variables: Mapping[str, str], stdin: int, stdout: int, stderr: int) -> _Process:
-        if self._copies:
-            if self._server is None:
-                self._server = fork_server.ForkServer(self._environment)
-            return self._server.start(variables, stdin, stdout, stderr)
-        # A session of its own: Ctrl-C in the terminal is the driver's, which asks each job once.
-        return subprocess.Popen(
-            _WORKER,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            env={**self._environment, **variables},
-            start_new_session=True,
-        )
-
-
-@hookimpl
-def register_executors(register: Register[ExecutorFactory]) -> None:
-    """Offer ``local``."""
-    register("local", LocalFactory())
+            self._events.append(Started(run_id=job.run_id, where=f"cuda {gpu}" if gpu else ""))
 
 
 class _Worker:
-    """The process of a job, and the thread that listens to it.
+    """The process of a job.
+
+    Attributes:
+        is_gone: whether the process has ended, and all of its events were received.
 
     Raises:
-        OSError: no process can be started.
+        OSError, EOFError: no process can be started.
     """
 
-    def __init__(
-        self, job: Job, place: int, start: _Start, variables: Mapping[str, str], told: SimpleQueue[Event]
-    ) -> None:
-        self.place = place
-        self._run_id = job.run_id
-        self._told = told
-        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-            self._errors = ours.enter_context(tempfile.TemporaryFile())
-            stdin, self._input = _pipe(theirs, ours, ours_writes=True)
-            stdout, self._output = _pipe(theirs, ours, ours_writes=False)
-            self._process = start(variables, stdin, stdout, self._errors.fileno())
-            self._ours = ours.pop_all()
-        self._send(job.to_json().encode() + b"\n")
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
+    def __init__(self, run_id: str, slot: int, context: Any, environment: Mapping[str, str], threads: int) -> None:
+        self.run_id = run_id
+        self.slot = slot
+        self.is_gone = False
+        self._ended: Ended | None = None
+        with contextlib.ExitStack() as undo:
+            self._output = undo.enter_context(tempfile.NamedTemporaryFile(prefix="seu-bench-"))
+            self.connection, theirs = context.Pipe()
+            undo.callback(self.connection.close)
+            with theirs:
+                self._process = context.Process(
+                    target=run_in_child, args=(theirs, self._output.name, environment, threads)
+                )
+                self._process.start()
+            self._resources = undo.pop_all()
 
-    def ask_to_stop(self) -> None:
-        """The first time where nothing is lost, the second time at once."""
-        self._send(b".")
+    def send(self, message: Job | None) -> None:
+        """Send the job, or ask it to stop: the first time where nothing is lost, the second time at once."""
+        with contextlib.suppress(OSError):  # it has ended, which its connection says
+            self.connection.send(message)
 
-    def join(self, seconds: float) -> None:
-        """Wait for its end."""
-        self._thread.join(max(0.0, seconds))
+    def receive(self) -> list[Event]:
+        """Return the events that have arrived; the last one, once the process is gone, is how the job ended."""
+        events: list[Event] = []
+        try:
+            while self.connection.poll():
+                event: Event = self.connection.recv()
+                if isinstance(event, Ended):
+                    self._ended = event
+                else:
+                    events.append(event)
+        except (EOFError, OSError):
+            self._process.join()
+            events.append(self._ended or self._lost(self._process.exitcode))
+            self._close()
+        return events
 
     def kill(self) -> None:
-        """End it, and wait for that."""
+        """End the process, and wait for that."""
         self._process.kill()
-        self._thread.join()
+        self._process.join()
+        self._close()
 
-    def _send(self, data: bytes) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it has ended; the thread tells of that
-            self._input.write(data)
+    def _close(self) -> None:
+        self.is_gone = True
+        self._resources.close()
 
-    def _listen(self) -> None:
-        """Pass on what the process tells; that it has ended comes last, when it is gone."""
-        ended: Ended | None = None
-        for line in self._output:
-            try:
-                event = event_from_json(line)
-            except ValueError:
-                continue
-            if isinstance(event, Ended):
-                ended = event
-            else:
-                self._told.put(event)
-        status = self._process.wait()
-        self._told.put(ended or self._lost(status))
-        self._ours.close()
-
-    def _lost(self, status: int | None) -> Ended:
-        """What can be said of a process that is gone without a word."""
-        kind: Ending = "lost"
-        if status is None:
-            message = "its process is gone, and so is the one that started it"
-        elif status < 0:
+    def _lost(self, status: int) -> Ended:
+        """Describe the end of a process that did not say how its job ended."""
+        if status < 0:
             name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
             message = f"its process was killed by {name}"
-            message += "; perhaps memory was short" if -status == getattr(signal, "SIGKILL", None) else ""
+            message += "; perhaps memory was short" if name == "SIGKILL" else ""
+        elif status == _UNKNOWN:
+            message = "its process ended, nobody knows how"
         else:
             message = f"its process ended with status {status} without a word"
-        self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, self._errors.tell() - 4000))
-        last = [line for line in self._errors.read().decode("utf-8", "replace").splitlines() if line.strip()][-1:]
-        said = f": {printable(last[0])[:500]}" if last else ""
-        return Ended(run_id=self._run_id, status=kind, message=message + said)
+        lines = Path(self._output.name).read_text(encoding="utf-8", errors="replace")[-4000:].splitlines()
+        last = next((f": {printable(line)[:500]}" for line in reversed(lines) if line.strip()), "")
+        return Ended(run_id=self.run_id, status="lost", message=message + last)
 
 
-def _pipe(theirs: contextlib.ExitStack, ours: contextlib.ExitStack, *, ours_writes: bool) -> tuple[int, BinaryIO]:
-    """A pipe: their end, to be closed when their process has it, and ours."""
-    reading, writing = os.pipe()
-    their_end, our_end = (reading, writing) if ours_writes else (writing, reading)
-    theirs.callback(os.close, their_end)
-    # What is written is read at once; what is read comes in lines.
-    file: BinaryIO = os.fdopen(our_end, "wb" if ours_writes else "rb", buffering=0 if ours_writes else -1)
-    return their_end, ours.enter_context(file)
+@contextlib.contextmanager
+def _seen_by_children(environment: Mapping[str, str]) -> Iterator[None]:
+    """Set what processes inherit that begin within, among them the fork server, if there is none yet.
+
+    They see no ``__main__``: multiprocessing would import the caller's script there, and a script that calls
+    :func:`seu_bench.sweep` at its top level would begin its sweep again in each job.
+    """
+    main, before = sys.modules["__main__"], dict(os.environ)
+    sys.modules["__main__"] = ModuleType("__main__")
+    os.environ |= {**environment, "PYTHONSAFEPATH": "1"}  # a file in the working folder is no module of ours
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ |= before

@@ -1,8 +1,4 @@
-"""Makes one job of a sweep and tells of it. Also a program, which the executor ``local`` starts for each job:
-
-a line of JSON, the job, comes by standard input, and events go by standard output, a line of JSON each. A further byte
-on standard input asks the run to stop, a second one stops it at once; so does its end, when the driver is gone.
-"""
+"""Run one job of a sweep in this process and report its progress as events."""
 
 from __future__ import annotations
 
@@ -14,7 +10,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from seu_bench.engine.stopping import StopRequest
@@ -27,19 +25,26 @@ if TYPE_CHECKING:
     from seu_bench.training.interfaces import Cost
     from seu_bench.training.stage import StageProgress
 
-#: Seconds between two reports of a stage that goes on, at least.
-_BETWEEN: Final = 0.2
+#: Seconds between two reports of a stage, at least.
+_INTERVAL: Final = 0.2
 
 
-def run_job(job: Job, tell: Callable[[Event], None], stop: StopRequest | None = None) -> Ended:
-    """Make a run, or go on with it, and tell of its progress; how it ended is returned and not told.
+def run_job(job: Job, notify: Callable[[Event], None], stop: StopRequest | None = None) -> Ended:
+    """Make a run, or resume it, in this process.
 
     Args:
-        tell: is called in this thread, with events of this job.
+        job: what the driver gave to the executor.
+        notify: is called in this thread with the job's :class:`Progressed` and :class:`Noticed` events.
         stop: whether and when to stop; ``None``: at the end.
+
+    Returns:
+        How the job ended. It is not passed to ``notify``, and nothing is raised.
+
+    Example:
+        ``events.append(run_job(job, events.append))``
     """
     try:
-        message = _make(job, tell, stop)
+        message = _run(job, notify, stop)
     except KeyboardInterrupt as stopped:
         return Ended(run_id=job.run_id, status="interrupted", message=str(stopped) or "interrupted")
     except RunHeldError as error:
@@ -53,8 +58,8 @@ def run_job(job: Job, tell: Callable[[Event], None], stop: StopRequest | None = 
     return Ended(run_id=job.run_id, status="failed" if message else "finished", message=message)
 
 
-def _make(job: Job, tell: Callable[[Event], None], stop: StopRequest | None) -> str:
-    """Why the run was not made; empty where it was."""
+def _run(job: Job, notify: Callable[[Event], None], stop: StopRequest | None) -> str:
+    """Why the run was refused here; empty where it is finished."""
     from seu_bench.engine.loggers import add_loggers
     from seu_bench.engine.resolve import resolve
     from seu_bench.engine.runner import execute
@@ -64,35 +69,37 @@ def _make(job: Job, tell: Callable[[Event], None], stop: StopRequest | None) -> 
     resolved = resolve(registry, job.request)
     if resolved.spec.run_id != job.run_id:
         return (
-            f"here this job is another run, {resolved.spec.run_id}: data or versions are not those that the sweep was "
-            "planned with; plan it again"
+            f"here this job is another run, {resolved.spec.run_id}: data or versions differ from those that the sweep "
+            "was planned with; plan it again"
         )
     add_loggers(registry, job.log, job.log_options, job.execution.results)
-    registry.manager.register(Reporter(job.run_id, tell), name="seu_bench.sweeps.worker")
+    registry.manager.register(Reporter(job.run_id, notify), name="seu_bench.sweeps.worker")
     execute(registry, resolved, job.execution, stop=stop)
     return ""
 
 
 class Reporter:
-    """A plugin that watches a run and tells of it in events.
+    """A plugin that watches a run and reports it in events.
 
     Args:
         clock: seconds from any start.
     """
 
-    def __init__(self, run_id: str, tell: Callable[[Event], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, run_id: str, notify: Callable[[Event], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         from seu_bench.engine.forecast import Forecast
 
         self._run_id = run_id
-        self._tell = tell
+        self._notify = notify
         self._clock = clock
         self._forecast = Forecast(0, clock)
         self._tasks = 0
-        self._told: tuple[tuple[int, str], float] | None = None
+        self._reported: tuple[tuple[int, str], float] | None = None
 
     @hookimpl
     def run_started(self, record: Record, cost: Cost) -> None:
-        """Tell what was done by an earlier attempt."""
+        """Report the progress of an earlier attempt."""
         from seu_bench.engine.forecast import Forecast
 
         before = sum(stage.image_passes for stage in record.stages)
@@ -102,23 +109,23 @@ class Reporter:
 
     @hookimpl
     def stage_progress(self, progress: StageProgress) -> None:
-        """Tell where the stage stands, not too often."""
+        """Report the stage's progress, not too often."""
         self._forecast.see(progress)
         now, stage = self._clock(), (progress.task, progress.stage)
-        within = self._told is not None and self._told[0] == stage and now - self._told[1] < _BETWEEN
-        if within and not progress.done:
+        is_early = self._reported is not None and self._reported[0] == stage and now - self._reported[1] < _INTERVAL
+        if is_early and not progress.done:
             return
-        self._told = (stage, now)
+        self._reported = (stage, now)
         self._progressed(progress.task, progress.stage, progress.epoch, progress.epochs)
 
     @hookimpl
     def run_notice(self, message: str) -> None:
         """Pass it on."""
-        self._tell(Noticed(run_id=self._run_id, message=message))
+        self._notify(Noticed(run_id=self._run_id, message=message))
 
     def _progressed(self, task: int, stage: str, epoch: int, epochs: int) -> None:
         forecast = self._forecast
-        self._tell(
+        self._notify(
             Progressed(
                 run_id=self._run_id,
                 task=task,
@@ -133,39 +140,49 @@ class Reporter:
         )
 
 
-def main() -> None:
-    """Make the job that comes by standard input."""
-    channel = os.dup(1)
-    os.dup2(2, 1)  # what plugins print is no event
+def run_in_child(connection: Connection, output: str, environment: Mapping[str, str], threads: int) -> None:
+    """Run the job that comes through a connection: target of the processes of the executor ``local``.
 
-    def tell(event: Event) -> None:
-        # Without a driver there is nobody to tell; the run is stopped by the end of standard input.
-        with contextlib.suppress(OSError):
-            os.write(channel, event.model_dump_json().encode() + b"\n")
+    Args:
+        connection: the job comes first; each further message asks the run to stop, the second one at once, and so does
+            the end of the connection, when the driver is gone. Events go the other way, :class:`Ended` last.
+        output: file for standard output and error.
+        environment: all variables of the process.
+        threads: to compute with.
+    """
+    from seu_bench.engine.environment import REVISION
 
-    # Unbuffered: the next bytes are the other thread's, which must hold no lock when this process ends.
-    with open(0, "rb", buffering=0, closefd=False) as line:
-        job = Job.from_json(line.readline())
+    if sys.platform != "win32":
+        os.setsid()  # Ctrl-C in the terminal reaches the driver alone, which asks each job once
+    with Path(output).open("wb", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    revision = os.environ.get(REVISION)  # of the code that the fork server has imported
+    os.environ.clear()
+    os.environ |= {**environment, **({REVISION: revision} if revision else {})}
+    job: Job = connection.recv()
+    import torch  # imported by the fork server, or now
+
+    torch.set_num_threads(threads)
+
+    def notify(event: Event) -> None:
+        with contextlib.suppress(OSError):  # without a driver nobody listens; the end of the connection stops the run
+            connection.send(event)
+
     stop = StopRequest()
     with stop.on_signals():
-        threading.Thread(target=_listen, daemon=True).start()
-        ended = run_job(job, tell, stop)
+        threading.Thread(target=_listen, args=(connection,), daemon=True).start()
+        ended = run_job(job, notify, stop)
         stop.settle()
-        tell(ended)
-    sys.exit(0)
+        notify(ended)
 
 
-def _listen() -> None:
-    """Ask the run to stop for each byte that comes, and when none can come any more."""
-    while True:
+def _listen(connection: Connection) -> None:
+    """Ask the run to stop for each message, and when the driver is gone."""
+    is_open = True
+    while is_open:
         try:
-            asked = os.read(0, 1)
-        except OSError:
-            asked = b""
+            connection.recv()
+        except (EOFError, OSError):
+            is_open = False
         _thread.interrupt_main(signal.SIGTERM)
-        if not asked:
-            return
-
-
-if __name__ == "__main__":
-    main()

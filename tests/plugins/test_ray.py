@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support.commands import Command, Install
 from support.engines import TINY, finished, maker, run_ids, same_as_local, stands_at_the_gate, stranger, sweep
+from support.sweeping import tiny_jobs, within
 
 from seu_bench.engine.environment import installed_versions
-from tests.sweeps.test_local import jobs, within
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.cluster
@@ -90,7 +90,7 @@ def test_workers_that_differ(tmp_path: Path) -> None:
     """Other versions, or a results folder that is not the driver's: the job is not made there."""
     from seu_bench_ray.work import Asked, fault_here
 
-    (job,) = jobs(tmp_path, "0")
+    (job,) = tiny_jobs(tmp_path, "0")
     mark = tmp_path / "mark"
     mark.touch()
     asked = Asked(job.to_json(), installed_versions(), str(mark), 1)

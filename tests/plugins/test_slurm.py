@@ -14,9 +14,9 @@ import pytest
 from support.commands import Command, Install
 from support.engines import TINY, finished, run_ids, same_as_local, stands_at_the_gate, stranger, sweep
 from support.slurm_cluster import missing, slurm
+from support.sweeping import tiny_jobs, within
 
 from seu_bench.plugin.executors import Ended, Noticed, Started
-from tests.sweeps.test_local import jobs, within
 
 pytest.importorskip("submitit")
 pytestmark = [
@@ -136,7 +136,7 @@ def test_jobs_that_are_lost_for_good(tmp_path: Path) -> None:
     from seu_bench_slurm import SlurmOptions
     from seu_bench_slurm.executor import SlurmExecutor
 
-    (job,) = jobs(tmp_path / "results", "0")
+    (job,) = tiny_jobs(tmp_path / "results", "0")
     (tmp_path / "seed0").touch()
     executor = SlurmExecutor(SlurmOptions(retries=1, time=5), "cpu")
     executor.submit([job])

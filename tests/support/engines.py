@@ -10,19 +10,16 @@ from pathlib import Path
 
 import pytest
 from support.commands import Install
-from support.sweeping import MODULES, POINTS
+from support.sweeping import MODULES, POINTS, tiny_plan
 
 from seu_bench.engine.run_states import find_state
-from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import read_records
-from seu_bench.sweeps.file import make_spec
-from seu_bench.sweeps.plan import plan_sweep
 
 #: Jobs that take a second, with a checkpoint after each epoch.
 TINY = ("--strategy", "tiny", "--protocol", "smoke", "--device", "cpu", "--checkpoint-every", "0")
 #: What is only true of the process that made a record.
-_OF_PROCESS = ("process", "threads", "card")
+_OF_PROCESS = ("process", "threads", "gpu")
 
 
 def stranger(install: Install, patch: pytest.MonkeyPatch, gate: Path) -> None:
@@ -40,8 +37,7 @@ def sweep(results: Path, seeds: str, *more: str) -> subprocess.Popen[str]:
 
 def run_ids(results: Path, seeds: str) -> list[str]:
     """Of the sweep's jobs, by seed."""
-    spec = make_spec({"strategy": "tiny", "seeds": seeds, "protocol": "smoke", "results": results})
-    return [job.run_id for job in plan_sweep(Registry(), spec).jobs]
+    return [job.run_id for job in tiny_plan(results, seeds).jobs]
 
 
 def stands_at_the_gate(results: Path, run_id: str) -> bool:

@@ -1,19 +1,27 @@
-"""What the tests of sweeps share: a stranger's strategy that can fail, and the example of an executor."""
+"""Shared by tests of sweeps: jobs of a stranger's strategy that can fail, and the example of an executor."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from support.commands import TINY
 
 import seu_bench
+from seu_bench.plugin.executors import Job
+from seu_bench.plugin.registry import Registry
+from seu_bench.sweeps.file import make_spec
+from seu_bench.sweeps.plan import SweepPlan, plan_sweep
 
 ROOT = Path(seu_bench.__file__).parent.parent
 
 #: Metrics that say what a job's process was given; and a gate: in the folder ``GATE`` a file ``seed0`` keeps the run
-#: of that seed from going on after its first task.
+#: of that seed from going on after its first task. A run of seed 9 ends its process there.
 GIVEN = """
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -33,7 +41,7 @@ class Given:
 @hookimpl
 def register_metrics(register):
     register("threads", Given("OMP_NUM_THREADS"))
-    register("card", Given("CUDA_VISIBLE_DEVICES"))
+    register("gpu", Given("CUDA_VISIBLE_DEVICES"))
     register("process", Process())
 
 
@@ -42,6 +50,10 @@ def task_learned(record, task):
     gate = Path(os.environ.get("GATE", "/nonexistent"), f"seed{record.seed}")
     while task == 0 and gate.exists():
         time.sleep(0.05)
+    if record.seed == 9:
+        print("first words", "last words", "", sep=chr(10), file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(3)
 
 
 class Process:
@@ -64,3 +76,25 @@ MODULES = {"tiny_plugin": TINY, "given_plugin": GIVEN, "in_turn": in_turn()}
 
 #: Jobs that take a fraction of a second, of which every second one fails, in the second task.
 FAILING = ("--strategy", "tiny", "-o", "fault=none,diverge", "-o", "epochs=1")
+
+
+def tiny_plan(results: Path, seeds: str, **asked: Any) -> SweepPlan:
+    """The sweep of the stranger's strategy over these seeds."""
+    spec = make_spec({"strategy": "tiny", "seeds": seeds, "protocol": "smoke", "results": results, **asked})
+    return plan_sweep(Registry(), spec)
+
+
+def tiny_jobs(results: Path, seeds: str) -> list[Job]:
+    """Its pending jobs, as an executor is given them."""
+    plan = tiny_plan(results, seeds)
+    return [plan.to_job(job) for job in plan.pending]
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    """Whether it holds before so many seconds are over; returns as soon as it does."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.commands import Install
-from support.sweeping import MODULES, POINTS
+from support.sweeping import MODULES, POINTS, tiny_plan
 
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
@@ -94,8 +94,7 @@ def driven(executor: Scripted, results: Path, stop: StopRequest | None = None) -
 
 
 def ids(results: Path) -> list[str]:
-    spec = make_spec({"strategy": "tiny", "seeds": "0-1", "protocol": "smoke", "results": results})
-    return [job.run_id for job in plan_sweep(Registry(), spec).jobs]
+    return [job.run_id for job in tiny_plan(results, "0-1").jobs]
 
 
 def test_what_executors_tell(tmp_path: Path) -> None:
