@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-real test-cluster test-crash lint types perf evidence evidence-run audit format clean
+.PHONY: help demo test test-long test-real test-cluster test-crash structure lint types perf evidence evidence-run audit format clean
 
 help: ## say what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -40,6 +40,9 @@ test-cluster: $(READY) ## sweeps on a real Ray and on a real Slurm, which is sta
 
 test-crash: $(READY) ## kill runs at many points of every stage and go on with them; half an hour
 	$(BIN)/python -m pytest -W error -m "crash" tests
+
+structure: ## rooms, lines, imports between modules, circles, public names; needs nothing installed
+	$(PYTHON) scripts/structure.py
 
 perf: $(READY) ## measure everything: half an hour on two cores that do nothing else; results/published/performance.md
 	$(BIN)/python -m scripts.perf measure

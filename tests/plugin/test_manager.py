@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -166,40 +165,6 @@ def test_unknown_name_says_what_there_is() -> None:
         registry.datasets.find("mnits")
     assert all(name in str(error.value) for name in registry.datasets)
     assert list(registry.datasets) == sorted(registry.datasets)
-
-
-def imported(folder: Path) -> Iterator[tuple[str, str]]:
-    """Every module that the files of a folder import, wherever in them, by file and absolute name."""
-    paths = sorted(folder.rglob("*.py"))
-    assert paths
-    for path in paths:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names: list[str] = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
-            for name in names:
-                yield str(path.relative_to(folder.parent)), name
-
-
-def test_core_imports_no_plugin() -> None:
-    """Ours are found as a stranger's are."""
-    own = [(path, name) for path, name in imported(CORE) if name.partition(".")[0].startswith("seu_bench_")]
-    assert own == []
-    assert any(name == "seu_bench.hookspecs" for _, name in imported(CORE))
-
-
-@pytest.mark.parametrize(
-    "folder", [*sorted(path.parent for path in PLUGINS.glob("*/__init__.py")), CORE.parent / "benchmarks"], ids=str
-)
-def test_plugins_import_core_alone(folder: Path) -> None:
-    """A plugin can be taken away without another one falling."""
-    own = "seu_bench_benchmarks" if folder.name == "benchmarks" else folder.name
-    tops = {(path, name.partition(".")[0]) for path, name in imported(folder)}
-    others = [(path, top) for path, top in tops if top.startswith("seu_bench_") and top != own]
-    assert others == []
-    assert "seu_bench" in {top for _, top in tops}
 
 
 def test_core_modules_of_a_listing_are_light() -> None:
