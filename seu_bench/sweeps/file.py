@@ -17,7 +17,7 @@ from seu_bench.sweeps.spec import SweepSpec, flattened, split_names
 from seu_bench.utils.files import write_atomic
 
 #: Where the guide for files is.
-_GUIDE = "docs/guides/sweeps.md describes every key"
+_GUIDE = "docs/reference/sweeps.md describes every key"
 #: What was asked of the last sweep, in a results folder.
 _KEPT = "sweep.json"
 

@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 import shlex
+import sys
 import textwrap
 from pathlib import Path
 
@@ -13,8 +14,14 @@ import click
 import pytest
 
 from seu_bench.cli.main import cli
+from seu_bench.results.record import Record
+from seu_bench.results.record_files import read_records
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
+
+from scripts import public_api
+
+ROOT = public_api.ROOT
 PAGES = sorted(
     [
         *ROOT.glob("*.md"),
@@ -40,8 +47,7 @@ FOREIGN = {
     "--backend-store-uri",
     "--name",
     "--editable",
-    "--number",
-    "--seeds",
+    "--write",
     "--unpack",
 }
 
@@ -200,3 +206,29 @@ def test_targets_of_make_exist() -> None:
     for page in PRESENT:
         named = re.findall(r"(?:^    |`)make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
         assert set(named) <= targets, page
+
+
+# --- pages that are made -------------------------------------------------------------------------------------------
+
+
+def test_page_of_public_names() -> None:
+    """It is what the rooms declare, each name can be imported from its room, and there are not too many."""
+    assert public_api.PAGE.read_text(encoding="utf-8") == public_api.page(), "python scripts/public_api.py --write"
+    count = 0
+    for room, modules in public_api.rooms():
+        module = importlib.import_module(room)
+        for name in [name for names in modules.values() for name in names]:
+            assert hasattr(module, name), f"{room}.{name}"
+            count += 1
+    assert 6 <= count <= 350
+
+
+def test_every_field_and_metric_is_described() -> None:
+    """The tables of records and of metrics name whatever a record holds."""
+    records = (ROOT / "docs" / "reference" / "records.md").read_text(encoding="utf-8")
+    assert [name for name in Record.model_fields if f"`{name}`" not in records] == []
+    metrics = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    example = next(
+        record for record in read_records(ROOT / "results" / "published" / "sweep") if isinstance(record, Record)
+    )
+    assert [name for name in example.metrics if f"`{name}`" not in metrics] == []
