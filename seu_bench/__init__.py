@@ -10,7 +10,7 @@ From a notebook::
 
 In a plugin::
 
-    from seu_bench import hookimpl
+    from seu_bench import LazyFactory, Register, hookimpl
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from seu_bench.api import run, sweep
     from seu_bench.engine.saved_model.load import load_model
     from seu_bench.hookspecs import hookimpl
-    from seu_bench.plugin.registration import Register
+    from seu_bench.plugin.registration import LazyFactory, Register
     from seu_bench.results.leaderboard import load_records
 
-__all__ = ["Register", "__version__", "hookimpl", "load_model", "load_records", "run", "sweep"]
+__all__ = ["LazyFactory", "Register", "__version__", "hookimpl", "load_model", "load_records", "run", "sweep"]
 
 __getattr__ = attach(
     __name__,
     {
+        "LazyFactory": "plugin.registration",
         "Register": "plugin.registration",
         "hookimpl": "hookspecs",
         "load_model": "engine.saved_model.load",

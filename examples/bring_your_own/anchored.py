@@ -2,58 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pydantic import Field, NonNegativeFloat
 
-from seu_bench import Register, hookimpl
+from seu_bench import LazyFactory, Register, hookimpl
 from seu_bench.config.common_options import BackboneOptions, SelectingOptions
-from seu_bench.config.options import Options
-from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory, checked_options
+from seu_bench.training.interfaces import StrategyContext, StrategyFactory, checked_options
+
+if TYPE_CHECKING:
+    from seu_bench.training.strategy import StagedStrategy
 
 
 class AnchoredOptions(BackboneOptions, SelectingOptions):
     strength: NonNegativeFloat = Field(1.0, description="weight of the squared distance to the anchor")
 
 
-class AnchoredFactory:
-    summary = "fine-tuning with an L2 penalty on leaving the last task's weights"
-    options: type[Options] = AnchoredOptions
-    components: Mapping[str, str] = {}
-    presets: Mapping[str, Mapping[str, object]] = {}
+def build(context: StrategyContext) -> StagedStrategy:
+    from torch import Tensor  # torch is imported here, so that `seu-bench list` starts without it
 
-    def build(self, context: StrategyContext) -> Any:
-        from torch import Tensor  # torch is imported here, so that `seu-bench list` starts without it
+    from seu_bench.training.backbone import backbone_model
+    from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
 
-        from seu_bench.training.backbone import backbone_model
-        from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
+    strength = checked_options(context, AnchoredOptions).strength
+    model = backbone_model(context)
 
-        strength = checked_options(context, AnchoredOptions).strength
-        model = backbone_model(context)
+    class Anchored(StagedStrategy):
+        anchor: Sequence[Tensor] = ()
+        state_attributes = ("anchor",)
 
-        class Anchored(StagedStrategy):
-            anchor: Sequence[Tensor] = ()
-            state_attributes = ("anchor",)
+        def phases(self, task: TaskData) -> Sequence[Phase]:
+            return [Phase(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
 
-            def phases(self, task: TaskData) -> Sequence[Phase]:
-                return [Phase(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
+        def drop_anchor(self) -> None:
+            self.anchor = [weight.detach().clone() for weight in model.backbone.parameters()]
 
-            def drop_anchor(self) -> None:
-                self.anchor = [weight.detach().clone() for weight in model.backbone.parameters()]
+        def penalty(self) -> Tensor | None:
+            terms = [(w - a).square().sum() for a, w in zip(self.anchor, model.backbone.parameters(), strict=False)]
+            return strength * sum(terms[1:], terms[0]) if terms else None
 
-            def penalty(self) -> Tensor | None:
-                terms = [(w - a).square().sum() for a, w in zip(self.anchor, model.backbone.parameters(), strict=False)]
-                return strength * sum(terms[1:], terms[0]) if terms else None
-
-        return Anchored.of(context, model=model)
-
-    def cost(self, context: StrategyContext) -> Cost:
-        from seu_bench.training.costing import fixed_size_cost
-
-        return fixed_size_cost(context)
+    return Anchored.of(context, model=model)
 
 
 @hookimpl
 def register_strategies(register: Register[StrategyFactory]) -> None:
-    register("anchored", AnchoredFactory())
+    register(
+        "anchored",
+        LazyFactory(
+            "fine-tuning with an L2 penalty on leaving the last task's weights",
+            options=AnchoredOptions,
+            build=build,
+            cost="seu_bench.training.costing:fixed_size_cost",
+        ),
+    )

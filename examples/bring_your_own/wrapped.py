@@ -2,24 +2,22 @@
 
 from typing import Any
 
-from anchored import AnchoredFactory
+from anchored import AnchoredOptions
 
-from seu_bench import hookimpl
+from seu_bench import LazyFactory, hookimpl
 from seu_bench.training.interfaces import StrategyContext
 
 
-class WrappedFactory(AnchoredFactory):
-    summary = "Avalanche's EWC plugin, as it is"
+def build(context: StrategyContext) -> Any:
+    from avalanche.training.plugins import EWCPlugin
 
-    def build(self, context: StrategyContext) -> Any:
-        from avalanche.training.plugins import EWCPlugin
+    from seu_bench.training.backbone import backbone_model
+    from seu_bench.training.strategy import StagedStrategy
 
-        from seu_bench.training.backbone import backbone_model
-        from seu_bench.training.strategy import StagedStrategy
-
-        return StagedStrategy.of(context, model=backbone_model(context), plugins=[EWCPlugin(ewc_lambda=10.0)])
+    return StagedStrategy.of(context, model=backbone_model(context), plugins=[EWCPlugin(ewc_lambda=10.0)])
 
 
 @hookimpl
 def register_strategies(register: Any) -> None:
-    register("wrapped", WrappedFactory())
+    cost = "seu_bench.training.costing:fixed_size_cost"
+    register("wrapped", LazyFactory("Avalanche's EWC plugin", options=AnchoredOptions, build=build, cost=cost))

@@ -6,8 +6,7 @@ per task, is in it too, with the reason.
 
 from __future__ import annotations
 
-from seu_bench import hookimpl
-from seu_bench.plugin.registration import Register
+from seu_bench import Register, hookimpl
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench_avalanche.catalogue import METHODS, UNAVAILABLE
 

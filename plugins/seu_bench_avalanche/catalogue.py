@@ -1,14 +1,12 @@
-"""The table of Avalanche's strategies: name, what it is, options, and which functions make and estimate it."""
+"""Table of Avalanche's strategies: name, summary, options, and reasons why some cannot be used."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final
 
 from seu_bench.config.options import Options
-from seu_bench.plugin.registration import Unavailable
-from seu_bench.training.interfaces import Cost, StrategyContext
+from seu_bench.plugin.registration import LazyFactory, Unavailable, deferred
 from seu_bench_avalanche.options import (
     AgemOptions,
     ErAceOptions,
@@ -23,64 +21,38 @@ from seu_bench_avalanche.options import (
     SiOptions,
 )
 
-if TYPE_CHECKING:
-    from seu_bench_avalanche.strategy import AvalancheStrategy
+
+def _method(name: str, summary: str, options: type[Options] = PlainOptions) -> tuple[str, LazyFactory]:
+    """A strategy under the name of its entries in the tables of ``methods`` and ``costing``."""
+    build = partial(deferred("seu_bench_avalanche.methods:build"), name)
+    cost = partial(deferred("seu_bench_avalanche.costing:avalanche_cost"), name)
+    return name, LazyFactory(summary, options=options, build=build, cost=cost)
 
 
-@dataclass
-class Method:
-    """One of Avalanche's strategies.
-
-    Attributes:
-        name: also that of its function in :mod:`seu_bench_avalanche.methods`, and of its estimate in
-            :mod:`seu_bench_avalanche.costing`.
-    """
-
-    name: str
-    summary: str
-    options: type[Options] = PlainOptions
-    components: Mapping[str, str] = field(default_factory=dict)
-    presets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-
-    def build(self, context: StrategyContext) -> AvalancheStrategy:
-        """The Avalanche strategy."""
-        from seu_bench_avalanche.methods import build
-
-        return build(self.name, context)
-
-    def cost(self, context: StrategyContext) -> Cost:
-        """Sizes exactly; image passes as an estimate where memories decide."""
-        from seu_bench_avalanche.costing import avalanche_cost
-
-        return avalanche_cost(self.name, context)
-
-
-def _table(*methods: Method) -> dict[str, Method]:
-    return {method.name: method for method in methods}
-
-
-#: What can be used.
-METHODS: Final[dict[str, Method]] = _table(
-    Method("lwf", "learning without forgetting: distils the old heads (Li & Hoiem 2016)", LwfOptions),
-    Method("si", "synaptic intelligence (Zenke et al. 2017)", SiOptions),
-    Method("mas", "memory-aware synapses (Aljundi et al. 2018)", MasOptions),
-    Method("rwalk", "Riemannian walk's penalty, without its replay (Chaudhry et al. 2018)", RwalkOptions),
-    Method("gem", "gradient episodic memory (Lopez-Paz & Ranzato 2017)", GemOptions),
-    Method("agem", "averaged gradient episodic memory (Chaudhry et al. 2019)", AgemOptions),
-    Method("replay", "experience replay from a balanced memory", ReplayOptions),
-    Method("mir", "replay of what is interfered with most (Aljundi et al. 2019)", MirOptions),
-    Method("er_ace", "replay with asymmetric cross-entropy (Caccia et al. 2022)", ErAceOptions),
-    Method("gdumb", "trains anew on a balanced memory only (Prabhu et al. 2020)", MemoryOptions),
-    Method("cwr", "CWR*: the backbone learns on the first task, later ones train a head (Lomonaco et al. 2020)"),
-    Method("cumulative", "trains on the images of all tasks so far"),
-    Method("joint", "trains once on the whole stream: the upper reference, no lifelong learner"),
-    Method("from_scratch", "begins each task with the initial weights: what one task alone can reach"),
+#: Strategies by name.
+METHODS: Final[dict[str, LazyFactory]] = dict(
+    [
+        _method("lwf", "learning without forgetting: distils the old heads (Li & Hoiem 2016)", LwfOptions),
+        _method("si", "synaptic intelligence (Zenke et al. 2017)", SiOptions),
+        _method("mas", "memory-aware synapses (Aljundi et al. 2018)", MasOptions),
+        _method("rwalk", "Riemannian walk's penalty, without its replay (Chaudhry et al. 2018)", RwalkOptions),
+        _method("gem", "gradient episodic memory (Lopez-Paz & Ranzato 2017)", GemOptions),
+        _method("agem", "averaged gradient episodic memory (Chaudhry et al. 2019)", AgemOptions),
+        _method("replay", "experience replay from a balanced memory", ReplayOptions),
+        _method("mir", "replay of what is interfered with most (Aljundi et al. 2019)", MirOptions),
+        _method("er_ace", "replay with asymmetric cross-entropy (Caccia et al. 2022)", ErAceOptions),
+        _method("gdumb", "trains anew on a balanced memory only (Prabhu et al. 2020)", MemoryOptions),
+        _method("cwr", "CWR*: the backbone learns on the first task, later ones train a head (Lomonaco et al. 2020)"),
+        _method("cumulative", "trains on the images of all tasks so far"),
+        _method("joint", "trains once on the whole stream: the upper reference, no lifelong learner"),
+        _method("from_scratch", "begins each task with the initial weights: what one task alone can reach"),
+    ]
 )
 
 _ONE_HEAD = "it works on one head for all classes, and every task here has a head of its own"
 _OWN_MODEL = "it needs a model of its own kind"
 
-#: What cannot be used with Avalanche 0.6.0, and why.
+#: Strategies of Avalanche 0.6.0 that cannot be used, with the reason.
 UNAVAILABLE: Final[dict[str, Unavailable]] = {
     name: Unavailable(f"{reason} (avalanche-lib 0.6.0)")
     for name, reason in {

@@ -3,21 +3,16 @@ CVPR 2018 (BlockQNN), on the extension units' search space."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from seu_bench import hookimpl
+from seu_bench import LazyFactory, Register, hookimpl
 from seu_bench.config.common_options import NetworkOptions
-from seu_bench.config.options import Options
 from seu_bench.config.protocol import SearchSchedule
-from seu_bench.plugin.registration import Register
+from seu_bench.plugin.registration import deferred
 from seu_bench.training.costing import half_passes
 from seu_bench.training.interfaces import SearcherFactory, SearchTask
-
-if TYPE_CHECKING:
-    from seu_bench.search_space import Genotype
-    from seu_bench.training.stage import Stage
 
 
 class BlockwiseOptions(NetworkOptions):
@@ -51,34 +46,30 @@ class BlockwiseOptions(NetworkOptions):
     )
 
 
-class BlockwiseFactory:
-    """Q-learning over the decisions that make a unit."""
+def build_search(options: BlockwiseOptions, task: SearchTask) -> Any:
+    """Make the search of a task with the budget that the options ask for."""
+    stage = "scratch:ScratchSearch" if options.budget == "scratch" else "shared:SharedSearch"
+    return deferred(f"seu_bench_blockwise.{stage}")(options, task)
 
-    summary = "tabular Q-learning over a unit's decisions, with replay and an epsilon-greedy schedule"
-    options: type[Options] = BlockwiseOptions
 
-    def build(self, options: BlockwiseOptions, task: SearchTask) -> Stage[Genotype]:
-        """The search stage of a task."""
-        if options.budget == "scratch":
-            from seu_bench_blockwise.scratch import ScratchSearch
-
-            return ScratchSearch(options, task)
-        from seu_bench_blockwise.shared import SharedSearch
-
-        return SharedSearch(options, task)
-
-    def estimate_passes(
-        self, options: BlockwiseOptions, schedule: SearchSchedule, train_images: int
-    ) -> tuple[int, int]:
-        """Half of the images train in every epoch; the other half is scored once per architecture."""
-        epochs = options.applied_to(schedule).epochs
-        if options.budget == "shared":
-            return half_passes(epochs, train_images)
-        train, score = half_passes(options.samples or epochs, train_images)
-        return train * options.scratch_epochs, score
+def estimate_passes(options: BlockwiseOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+    """Half of the images train in every epoch; the other half is scored once per architecture."""
+    epochs = options.applied_to(schedule).epochs
+    if options.budget == "shared":
+        return half_passes(epochs, train_images)
+    train, score = half_passes(options.samples or epochs, train_images)
+    return train * options.scratch_epochs, score
 
 
 @hookimpl
 def register_searchers(register: Register[SearcherFactory]) -> None:
     """Offer ``blockwise``."""
-    register("blockwise", BlockwiseFactory())
+    register(
+        "blockwise",
+        LazyFactory(
+            "tabular Q-learning over a unit's decisions, with replay and an epsilon-greedy schedule",
+            options=BlockwiseOptions,
+            build=build_search,
+            estimate_passes=estimate_passes,
+        ),
+    )

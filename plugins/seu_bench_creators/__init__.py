@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field, NonNegativeInt
 
-from seu_bench import hookimpl
+from seu_bench import LazyFactory, Register, hookimpl
 from seu_bench.config.options import Options
-from seu_bench.config.protocol import CreationSchedule, ScheduleOptions
-from seu_bench.plugin.registration import Register
-from seu_bench.training.costing import half_passes
-from seu_bench.training.interfaces import CreationTask, CreatorFactory
-
-if TYPE_CHECKING:
-    from seu_bench.training.stage import Stage
+from seu_bench.config.protocol import ScheduleOptions
+from seu_bench.training.costing import schedule_passes
+from seu_bench.training.interfaces import CreatorFactory
 
 
 class AllNewOptions(Options):
@@ -40,62 +34,32 @@ class FrugalOptions(ScheduleOptions):
     )
 
 
-class AllNewFactory:
-    """The upper end of growth."""
-
-    summary = "every task takes the new unit in every layer: nothing is reused, nothing is trained before training"
-    options: type[Options] = AllNewOptions
-
-    def build(self, options: AllNewOptions, task: CreationTask) -> Stage[tuple[int, ...]]:
-        """The creation stage of a task."""
-        from seu_bench_creators.all_new import AllNewCreation
-
-        return AllNewCreation(task)
-
-    def estimate_passes(self, options: AllNewOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
-        """No image is looked at."""
-        return 0, 0
-
-
-class ReuseFirstFactory:
-    """Old units have the first word."""
-
-    summary = "scores old units first, then takes a new one in a layer only where it gains on held-out images"
-    options: type[Options] = ReuseFirstOptions
-
-    def build(self, options: ReuseFirstOptions, task: CreationTask) -> Stage[tuple[int, ...]]:
-        """The creation stage of a task."""
-        from seu_bench_creators.reuse_first import ReuseFirstCreation
-
-        return ReuseFirstCreation(options, task)
-
-    def estimate_passes(
-        self, options: ReuseFirstOptions, schedule: CreationSchedule, train_images: int
-    ) -> tuple[int, int]:
-        """Half of the images train and half are scored in every epoch."""
-        return half_passes(options.applied_to(schedule).epochs, train_images)
-
-
-class FrugalFactory:
-    """Growth that has to pay."""
-
-    summary = "reuses the beginning of an earlier path and grows the rest, as far as that pays in mixed score"
-    options: type[Options] = FrugalOptions
-
-    def build(self, options: FrugalOptions, task: CreationTask) -> Stage[tuple[int, ...]]:
-        """The creation stage of a task."""
-        from seu_bench_creators.frugal import FrugalCreation
-
-        return FrugalCreation(options, task)
-
-    def estimate_passes(self, options: FrugalOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
-        """At most what the MDL creator takes with as many epochs."""
-        return half_passes(options.applied_to(schedule).epochs, train_images)
-
-
 @hookimpl
 def register_creators(register: Register[CreatorFactory]) -> None:
     """Offer all three."""
-    register("all_new", AllNewFactory())
-    register("reuse_first", ReuseFirstFactory())
-    register("frugal", FrugalFactory())
+    register(
+        "all_new",
+        LazyFactory(
+            "every task takes the new unit in every layer: nothing is reused, nothing is trained before training",
+            options=AllNewOptions,
+            build="seu_bench_creators.all_new:AllNewCreation",
+        ),
+    )
+    register(
+        "reuse_first",
+        LazyFactory(
+            "scores old units first, then takes a new one in a layer only where it gains on held-out images",
+            options=ReuseFirstOptions,
+            build="seu_bench_creators.reuse_first:ReuseFirstCreation",
+            estimate_passes=schedule_passes,
+        ),
+    )
+    register(
+        "frugal",
+        LazyFactory(
+            "reuses the beginning of an earlier path and grows the rest, as far as that pays in mixed score",
+            options=FrugalOptions,
+            build="seu_bench_creators.frugal:FrugalCreation",
+            estimate_passes=schedule_passes,
+        ),
+    )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from seu_bench.training.interfaces import CreationTask
 from seu_bench.training.stage import EpochlessStage
+from seu_bench_creators import AllNewOptions
 from seu_bench_creators.paths import Path, newest_path
 
 
 class AllNewCreation(EpochlessStage[Path]):
     """Nothing is tried and nothing trained."""
 
-    def __init__(self, task: CreationTask) -> None:
+    def __init__(self, options: AllNewOptions, task: CreationTask) -> None:
         super().__init__("creation", task.task, task.seed, task.device)
         self.model = task.model
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from seu_bench import hookimpl
+from seu_bench import LazyFactory, Register, hookimpl
 from seu_bench.config.common_options import NetworkOptions
-from seu_bench.config.options import Options
 from seu_bench.config.protocol import SearchSchedule
-from seu_bench.plugin.registration import Register
-from seu_bench.training.interfaces import SearcherFactory, SearchTask
-
-if TYPE_CHECKING:
-    from seu_bench.search_space import Genotype
-    from seu_bench.training.stage import Stage
+from seu_bench.training.costing import schedule_passes
+from seu_bench.training.interfaces import SearcherFactory
 
 
 class DartsOptions(NetworkOptions):
@@ -31,28 +26,22 @@ class DartsOptions(NetworkOptions):
     )
 
 
-class DartsFactory:
-    """Differentiable architecture search."""
-
-    summary = "differentiable search: all operations at once, weighted, the weights learned by gradient"
-    options: type[Options] = DartsOptions
-
-    def build(self, options: DartsOptions, task: SearchTask) -> Stage[Genotype]:
-        """The search stage of a task."""
-        from seu_bench_darts.searcher import DartsSearch
-
-        return DartsSearch(options, task)
-
-    def estimate_passes(self, options: DartsOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
-        """Per image of the first half one pass for the weights and, for the architecture, one of as many images of the
-        second half (order 1), or that and three of the first half (order 2); the second half is scored per epoch."""
-        epochs = options.applied_to(schedule).epochs
-        first = train_images // 2
-        second = train_images - first
-        return epochs * first * (2 if options.order == 1 else 5), epochs * second
+def estimate_passes(options: DartsOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+    """Per image of the first half one pass for the weights and, for the architecture, one of as many images of the
+    second half (order 1), or that and three of the first half (order 2); the second half is scored per epoch."""
+    train, score = schedule_passes(options, schedule, train_images)
+    return train * (2 if options.order == 1 else 5), score
 
 
 @hookimpl
 def register_searchers(register: Register[SearcherFactory]) -> None:
     """Offer ``darts``."""
-    register("darts", DartsFactory())
+    register(
+        "darts",
+        LazyFactory(
+            "differentiable search: all operations at once, weighted, the weights learned by gradient",
+            options=DartsOptions,
+            build="seu_bench_darts.searcher:DartsSearch",
+            estimate_passes=estimate_passes,
+        ),
+    )

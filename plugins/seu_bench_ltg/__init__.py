@@ -7,19 +7,13 @@ Overcoming Catastrophic Forgetting", ICML 2019, arXiv:1904.00310.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from seu_bench import hookimpl
+from seu_bench import LazyFactory, Register, hookimpl
 from seu_bench.config.common_options import SelectingOptions, WidthOptions
-from seu_bench.config.options import Options
-from seu_bench.plugin.registration import Register
-from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
-
-if TYPE_CHECKING:
-    from seu_bench.training.strategy import StagedStrategy
+from seu_bench.training.interfaces import StrategyFactory
 
 
 class LtgOptions(WidthOptions, SelectingOptions):
@@ -39,28 +33,15 @@ class LtgOptions(WidthOptions, SelectingOptions):
     search_weight_decay: NonNegativeFloat = Field(0.0003, description="weight decay of SGD in the search")
 
 
-class LtgFactory:
-    """Search per layer what to reuse, to adapt or to make new, then train what is new."""
-
-    summary = "Learn to Grow: each layer reuses, adapts or adds a unit, as a differentiable search finds"
-    options: type[Options] = LtgOptions
-    components: Mapping[str, str] = {}
-    presets: Mapping[str, Mapping[str, object]] = {}
-
-    def build(self, context: StrategyContext) -> StagedStrategy:
-        """The Avalanche strategy."""
-        from seu_bench_ltg.strategy import build_ltg
-
-        return build_ltg(context)
-
-    def cost(self, context: StrategyContext) -> Cost:
-        """A range: what is reused is not known before."""
-        from seu_bench_ltg.costing import ltg_cost
-
-        return ltg_cost(context)
-
-
 @hookimpl
 def register_strategies(register: Register[StrategyFactory]) -> None:
     """Offer ``ltg``."""
-    register("ltg", LtgFactory())
+    register(
+        "ltg",
+        LazyFactory(
+            "Learn to Grow: each layer reuses, adapts or adds a unit, as a differentiable search finds",
+            options=LtgOptions,
+            build="seu_bench_ltg.strategy:build_ltg",
+            cost="seu_bench_ltg.costing:ltg_cost",
+        ),
+    )

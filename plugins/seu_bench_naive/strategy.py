@@ -4,8 +4,7 @@ and the weights of the lowest validation loss."""
 from __future__ import annotations
 
 from seu_bench.training.backbone import backbone_model
-from seu_bench.training.costing import fixed_size_cost
-from seu_bench.training.interfaces import Cost, StrategyContext
+from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.strategy import StagedStrategy
 
 
@@ -16,8 +15,3 @@ class Naive(StagedStrategy):
 def build_naive(context: StrategyContext) -> Naive:
     """The strategy of a run."""
     return Naive.of(context, model=backbone_model(context))
-
-
-def naive_cost(context: StrategyContext) -> Cost:
-    """Parameters, multiply-accumulates and image passes, exactly."""
-    return fixed_size_cost(context)

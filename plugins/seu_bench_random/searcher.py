@@ -5,12 +5,13 @@ from __future__ import annotations
 from seu_bench.search_space import Genotype
 from seu_bench.training.interfaces import SearchTask
 from seu_bench.training.stage import EpochlessStage
+from seu_bench_random import RandomOptions
 
 
 class RandomSearch(EpochlessStage[Genotype]):
     """Only its result counts, and it depends on the seed alone."""
 
-    def __init__(self, task: SearchTask) -> None:
+    def __init__(self, options: RandomOptions, task: SearchTask) -> None:
         super().__init__("search", task.task, task.seed, task.device)
         self.space = task.space
 

@@ -1,26 +1,55 @@
-"""SEU: the strategy, its multinomial searcher and its multinomial task-model creator."""
+"""SEU: the strategy, its multinomial searcher and its multinomial task-model creator.
+
+Torch is imported only when one of them is built.
+"""
 
 from __future__ import annotations
 
-from seu_bench import hookimpl
-from seu_bench.plugin.registration import Register
+from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench.training.costing import schedule_passes
 from seu_bench.training.interfaces import CreatorFactory, SearcherFactory, StrategyFactory
-from seu_bench_seu.factories import MdlCreatorFactory, MdlSearcherFactory, SeuFactory
+from seu_bench_seu.options import PRESETS, CreationOptions, SearchOptions, SeuOptions
 
 
 @hookimpl
 def register_strategies(register: Register[StrategyFactory]) -> None:
     """Offer ``seu``."""
-    register("seu", SeuFactory())
+    register(
+        "seu",
+        LazyFactory(
+            "searchable extension units: a super model that grows from nothing and never forgets",
+            options=SeuOptions,
+            build="seu_bench_seu.building:build_seu",
+            cost="seu_bench_seu.costing:seu_cost",
+            components={"searcher": "mdl", "creator": "mdl"},
+            presets=PRESETS,
+        ),
+    )
 
 
 @hookimpl
 def register_searchers(register: Register[SearcherFactory]) -> None:
     """Offer ``mdl``."""
-    register("mdl", MdlSearcherFactory())
+    register(
+        "mdl",
+        LazyFactory(
+            "multinomial distribution learning: samples one operation per edge and epoch (the paper's)",
+            options=SearchOptions,
+            build="seu_bench_seu.searcher:MdlSearch",
+            estimate_passes=schedule_passes,
+        ),
+    )
 
 
 @hookimpl
 def register_creators(register: Register[CreatorFactory]) -> None:
     """Offer ``mdl``."""
-    register("mdl", MdlCreatorFactory())
+    register(
+        "mdl",
+        LazyFactory(
+            "multinomial distribution learning: samples one unit per layer and epoch (the paper's)",
+            options=CreationOptions,
+            build="seu_bench_seu.creator:MdlCreation",
+            estimate_passes=schedule_passes,
+        ),
+    )

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from seu_bench import hookimpl
+from seu_bench import LazyFactory, Register, hookimpl
 from seu_bench.config.common_options import Cells
 from seu_bench.config.options import Options
 from seu_bench.config.protocol import SearchSchedule
-from seu_bench.plugin.registration import Register
-from seu_bench.training.interfaces import SearcherFactory, SearchTask
-
-if TYPE_CHECKING:
-    from seu_bench.search_space import Genotype
-    from seu_bench.training.stage import Stage
+from seu_bench.training.interfaces import SearcherFactory
 
 
 class ZeroCostOptions(Options):
@@ -35,26 +30,22 @@ class ZeroCostOptions(Options):
         return schedule.model_copy(update=sizes)
 
 
-class ZeroCostFactory:
-    """Scores at initialisation in place of training."""
-
-    summary = "training-free: scores many random genotypes at initialisation by NASWOT and SynFlow, in seconds"
-    options: type[Options] = ZeroCostOptions
-
-    def build(self, options: ZeroCostOptions, task: SearchTask) -> Stage[Genotype]:
-        """The search stage of a task."""
-        from seu_bench_zero_cost.searcher import ZeroCostSearch
-
-        return ZeroCostSearch(options, task)
-
-    def estimate_passes(self, options: ZeroCostOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
-        """NASWOT passes its batch forward once per genotype; SynFlow one made-up image, forward and back."""
-        forward = 0 if options.score == "synflow" else options.candidates * min(options.images, train_images)
-        back = 0 if options.score == "naswot" else options.candidates
-        return back, forward
+def estimate_passes(options: ZeroCostOptions, _schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+    """NASWOT passes its batch forward once per genotype; SynFlow one made-up image, forward and back."""
+    forward = 0 if options.score == "synflow" else options.candidates * min(options.images, train_images)
+    back = 0 if options.score == "naswot" else options.candidates
+    return back, forward
 
 
 @hookimpl
 def register_searchers(register: Register[SearcherFactory]) -> None:
     """Offer ``zero_cost``."""
-    register("zero_cost", ZeroCostFactory())
+    register(
+        "zero_cost",
+        LazyFactory(
+            "training-free: scores many random genotypes at initialisation by NASWOT and SynFlow, in seconds",
+            options=ZeroCostOptions,
+            build="seu_bench_zero_cost.searcher:ZeroCostSearch",
+            estimate_passes=estimate_passes,
+        ),
+    )

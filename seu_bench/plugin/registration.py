@@ -1,10 +1,15 @@
-"""Factories of plugins whose dependencies may be missing; nothing is imported to find out."""
+"""Factories that a plugin registers: light to import, whatever they build, and whether or not that is installed."""
 
 from __future__ import annotations
 
 import importlib.util
+import pkgutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from seu_bench.config.options import Options
 
 Factory = TypeVar("Factory")
 
@@ -47,3 +52,77 @@ class Unavailable:
 
     reason: str
     remedy: str = ""
+
+
+def deferred(reference: str) -> Callable[..., Any]:
+    """Return a function that imports another one when it is called, and calls it.
+
+    Args:
+        reference: ``"package.module:function"``; a class is a function, too.
+
+    Example:
+        ``build = deferred("my_plugin.learning:build")``
+    """
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return pkgutil.resolve_name(reference)(*arguments, **keywords)
+
+    return call
+
+
+class LazyFactory:
+    """Factory of a strategy, a searcher or a creator whose parts are imported when they are first used.
+
+    It has every attribute of :class:`~seu_bench.training.interfaces.StrategyFactory`,
+    :class:`~seu_bench.training.interfaces.SearcherFactory` and :class:`~seu_bench.training.interfaces.CreatorFactory`.
+    A class of your own with the attributes of one of them does as well.
+
+    Args:
+        summary: one line for ``seu-bench list``.
+        options: class of the options.
+        build: what makes it, as ``"package.module:function"`` or as a function. Called with the ``context`` of a run
+            for a strategy, with ``options`` and ``task`` for a searcher or a creator.
+        cost: of a strategy: returns the cost of a run, given the ``context``; in the same two ways.
+        estimate_passes: of a searcher or a creator: returns the images that it passes forward to train and to
+            evaluate, given ``options``, ``schedule`` and ``train_images``; none by default.
+        components: of a strategy: names of the default searcher and creator, e.g. ``{"searcher": "mdl"}``.
+        presets: of a strategy: option values by name of a preset.
+
+    Example:
+        ::
+
+            @hookimpl
+            def register_strategies(register: Register[StrategyFactory]) -> None:
+                register(
+                    "mine",
+                    LazyFactory(
+                        "fine-tuning with a twist",
+                        options=MyOptions,
+                        build="my_plugin.learning:build",
+                        cost="seu_bench.training.costing:fixed_size_cost",
+                    ),
+                )
+    """
+
+    def __init__(
+        self,
+        summary: str,
+        *,
+        options: type[Options],
+        build: str | Callable[..., Any],
+        cost: str | Callable[..., Any] | None = None,
+        estimate_passes: Callable[[Any, Any, int], tuple[int, int]] | None = None,
+        components: Mapping[str, str] | None = None,
+        presets: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
+        self.summary = summary
+        self.options = options
+        self.build = deferred(build) if isinstance(build, str) else build
+        self.cost = deferred(cost) if isinstance(cost, str) else cost or _no_cost
+        self.estimate_passes = estimate_passes or (lambda *_: (0, 0))
+        self.components = components or {}
+        self.presets = presets or {}
+
+
+def _no_cost(context: Any) -> Any:
+    raise NotImplementedError("no cost was given to LazyFactory")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from seu_bench.config.common_options import SelectingOptions, TrainingOptions
-from seu_bench.config.protocol import Schedule
+from seu_bench.config.protocol import Schedule, ScheduleOptions
 from seu_bench.errors import PluginError
 from seu_bench.training.interfaces import Component, Cost, StageCost, StrategyContext, checked_options
 
@@ -33,6 +33,19 @@ def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = Tr
 def half_passes(epochs: int, images: int) -> tuple[int, int]:
     """Images that train and images that are scored where each epoch trains on the first half and scores the second."""
     return epochs * (images // 2), epochs * (images - images // 2)
+
+
+def schedule_passes(options: ScheduleOptions, schedule: Schedule, train_images: int) -> tuple[int, int]:
+    """Images that train and images that are scored where each epoch of the schedule does half and half.
+
+    This is ``estimate_passes`` of most searchers and creators.
+
+    Args:
+        options: the component's, which are applied to ``schedule``.
+        schedule: the protocol's.
+        train_images: training images of the task.
+    """
+    return half_passes(options.applied_to(schedule).epochs, train_images)
 
 
 def component_passes(component: Component, schedule: Schedule, train_images: int) -> tuple[int, int]:

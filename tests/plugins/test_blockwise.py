@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.tiny import CPU, all_threads, class_stream, one_thread, same, weights
+from support.tiny import CPU, all_threads, class_stream, one_thread, registry, same, weights
 from torch import Tensor, nn
 
 from seu_bench.config.protocol import SearchSchedule
@@ -22,15 +22,15 @@ from seu_bench.search_space import EDGES, OPERATIONS, Genotype, SearchSpace
 from seu_bench.training.interfaces import SearchTask
 from seu_bench.training.optim import cosine_rate
 from seu_bench.training.sampling import genotype_network
-from seu_bench_blockwise import BlockwiseFactory, BlockwiseOptions
+from seu_bench_blockwise import BlockwiseOptions, build_search, estimate_passes
 from seu_bench_blockwise.agent import Agent
 from seu_bench_blockwise.decisions import decision_sizes, decoded
 from seu_bench_blockwise.qlearning import EpsilonSchedule, QLearner
 from seu_bench_blockwise.reward import density, reward, unit_macs
 from seu_bench_blockwise.scratch import ScratchSearch
 from seu_bench_blockwise.shared import SharedSearch
-from seu_bench_seu.factories import MdlSearcherFactory
 from seu_bench_seu.options import SearchOptions
+from seu_bench_seu.searcher import MdlSearch
 from tests.training.test_stage import disturb
 
 setup_module, teardown_module = one_thread, all_threads
@@ -47,14 +47,14 @@ def search_task(seed: int = 3, space: SearchSpace | None = None) -> SearchTask:
 
 
 def shared(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> SharedSearch:
-    stage = BlockwiseFactory().build(BlockwiseOptions(**options), search_task(seed, space))
+    stage = build_search(BlockwiseOptions(**options), search_task(seed, space))
     assert isinstance(stage, SharedSearch)
     return stage
 
 
 def scratch(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> ScratchSearch:
     given = {"budget": "scratch", "samples": 3, "scratch_epochs": 2, **options}
-    stage = BlockwiseFactory().build(BlockwiseOptions(**given), search_task(seed, space))
+    stage = build_search(BlockwiseOptions(**given), search_task(seed, space))
     assert isinstance(stage, ScratchSearch)
     return stage
 
@@ -401,10 +401,12 @@ def test_shared_costs_what_mdl_costs(epochs: int | None) -> None:
     count = len(IMAGES)
     assert count == 17
     options = BlockwiseOptions(epochs=epochs)
-    predicted = BlockwiseFactory().estimate_passes(options, SCHEDULE, count)
+    predicted = estimate_passes(options, SCHEDULE, count)
     assert predicted == ((epochs or 3) * 8, (epochs or 3) * 9)
-    assert predicted == MdlSearcherFactory().estimate_passes(SearchOptions(epochs=epochs), SCHEDULE, count)
-    stages: list[Any] = [shared(epochs=epochs), MdlSearcherFactory().build(SearchOptions(epochs=epochs), search_task())]
+    assert predicted == registry().searchers.find("mdl").factory.estimate_passes(
+        SearchOptions(epochs=epochs), SCHEDULE, count
+    )
+    stages: list[Any] = [shared(epochs=epochs), MdlSearch(SearchOptions(epochs=epochs), search_task())]
     for stage in stages:
         stage.run()
         assert stage.image_passes == sum(predicted)
@@ -517,7 +519,7 @@ def test_scratch_starts_from_fresh_weights() -> None:
 def test_scratch_passes(samples: int | None, epochs: int | None, expected: int) -> None:
     """As many architectures as asked for, or as the schedule has epochs; the second half is scored once for each."""
     options = BlockwiseOptions(budget="scratch", samples=samples, epochs=epochs, scratch_epochs=2, batch_size=7)
-    train, evaluate = BlockwiseFactory().estimate_passes(options, SCHEDULE, len(IMAGES))
+    train, evaluate = estimate_passes(options, SCHEDULE, len(IMAGES))
     assert (train, evaluate) == (expected * 2 * 8, expected * 9)
     stage = scratch(samples=samples, epochs=epochs, batch_size=7)
     stage.run()

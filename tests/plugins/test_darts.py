@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seu_bench.config.protocol import SearchSchedule
 from seu_bench.search_space import OPERATIONS, Genotype, SearchSpace
 from seu_bench.training.interfaces import SearchTask
-from seu_bench_darts import DartsFactory, DartsOptions, gradient
+from seu_bench_darts import DartsOptions, estimate_passes, gradient
 from seu_bench_darts.gradient import first_order, second_order
 from seu_bench_darts.searcher import DartsSearch
 from tests.training.test_stage import disturb
@@ -34,7 +34,7 @@ each_searched = pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytes
 
 def search(seed: int = 3, space: SearchSpace | None = None, schedule: SearchSchedule = SCHEDULE, **more: Any) -> Any:
     task = SearchTask(IMAGES, 1, 2, space or SearchSpace(), schedule, seed, CPU)
-    stage = DartsFactory().build(DartsOptions(**more), task)
+    stage = DartsSearch(DartsOptions(**more), task)
     assert isinstance(stage, DartsSearch)
     return stage
 
@@ -568,11 +568,11 @@ def test_passes(order: Any) -> None:
     assert count == 17
     options = DartsOptions(order=order)
     one = SCHEDULE.model_copy(update={"epochs": 1})
-    train, evaluate = DartsFactory().estimate_passes(options, one, count)
+    train, evaluate = estimate_passes(options, one, count)
     assert (train, evaluate) == ({1: 2, 2: 5}[order] * 8, 9)
     assert watched(order).stage.image_passes == train + evaluate == watched(order).seen
-    assert DartsFactory().estimate_passes(options, SCHEDULE, count) == (3 * train, 3 * evaluate)
-    assert DartsFactory().estimate_passes(DartsOptions(order=order, epochs=1), SCHEDULE, count) == (train, evaluate)
+    assert estimate_passes(options, SCHEDULE, count) == (3 * train, 3 * evaluate)
+    assert estimate_passes(DartsOptions(order=order, epochs=1), SCHEDULE, count) == (train, evaluate)
 
 
 def test_passes_where_an_image_is_left_over() -> None:
@@ -587,9 +587,9 @@ def test_very_few_images() -> None:
     few = IMAGES.subset(torch.arange(3))
     task = SearchTask(few, 1, 2, SearchSpace(), SCHEDULE.model_copy(update={"epochs": 1}), 3, CPU)
     options = DartsOptions()
-    stage = DartsFactory().build(options, task)
+    stage = DartsSearch(options, task)
     assert SearchSpace().fault(stage.run()) is None
-    assert stage.image_passes == sum(DartsFactory().estimate_passes(options, task.schedule, len(few)))
+    assert stage.image_passes == sum(estimate_passes(options, task.schedule, len(few)))
 
 
 def ending(stage: Any, result: Genotype) -> dict[str, Tensor]:

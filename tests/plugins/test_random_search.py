@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.tiny import all_threads, class_stream, one_thread
+from support.tiny import all_threads, class_stream, one_thread, registry
 
 from seu_bench.config.protocol import SearchSchedule
 from seu_bench.search_space import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
 from seu_bench.training.interfaces import SearchTask
 from seu_bench.training.stage import StageProgress
-from seu_bench_random import RandomFactory, RandomOptions
+from seu_bench_random import RandomOptions
+from seu_bench_random.searcher import RandomSearch
 from tests.training.test_stage import disturb
 
 setup_module, teardown_module = one_thread, all_threads
@@ -34,7 +35,7 @@ every_space = pytest.mark.parametrize("space", SPACES, ids=lambda space: f"{spac
 
 def search(seed: int = 3, space: SearchSpace | None = None, task: int = 1, schedule: SearchSchedule = SCHEDULE) -> Any:
     given = SearchTask(STREAM.tasks[task].train, task, 2, space or SearchSpace(), schedule, seed, CPU)
-    return RandomFactory().build(RandomOptions(), given)
+    return RandomSearch(RandomOptions(), given)
 
 
 @cache
@@ -186,7 +187,7 @@ def test_passes_nothing() -> None:
     seen: list[StageProgress] = []
     stage = search()
     stage.run(seen.append)
-    assert RandomFactory().estimate_passes(RandomOptions(), SCHEDULE, 19) == (0, 0)
+    assert registry().searchers.find("random").factory.estimate_passes(RandomOptions(), SCHEDULE, 19) == (0, 0)
     assert stage.image_passes == 0 and stage.epochs == 0 and seen[-1].done
 
 

@@ -21,7 +21,7 @@ from seu_bench.models.cells import GenotypeNetwork
 from seu_bench.search_space import GENOTYPES, Genotype, SearchSpace, uniform_genotype
 from seu_bench.training.interfaces import SearchTask
 from seu_bench.training.sampling import genotype_network
-from seu_bench_zero_cost import ZeroCostFactory, ZeroCostOptions, searcher
+from seu_bench_zero_cost import ZeroCostOptions, estimate_passes, searcher
 from seu_bench_zero_cost.scores import naswot, synflow
 from seu_bench_zero_cost.searcher import ZeroCostSearch, ranked
 from tests.training.test_stage import disturb
@@ -37,7 +37,7 @@ SHAPE = (1, 8, 8)
 def search(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> ZeroCostSearch:
     given = ZeroCostOptions(**{"candidates": 5, "images": 6, **options})
     task = SearchTask(IMAGES, 1, 2, space or SearchSpace(), SCHEDULE, seed, CPU)
-    stage = ZeroCostFactory().build(given, task)
+    stage = ZeroCostSearch(given, task)
     assert isinstance(stage, ZeroCostSearch)
     return stage
 
@@ -354,7 +354,7 @@ def test_weights_that_are_nan_end_the_search(monkeypatch: pytest.MonkeyPatch) ->
 def test_passes(score: str, images: int) -> None:
     """The factory predicts exactly what the stage passes: a batch per genotype for NASWOT, one image for SynFlow."""
     options = ZeroCostOptions(candidates=3, images=images, score=score)
-    train, evaluate = ZeroCostFactory().estimate_passes(options, SCHEDULE, len(IMAGES))
+    train, evaluate = estimate_passes(options, SCHEDULE, len(IMAGES))
     assert train == (0 if score == "naswot" else 3)
     assert evaluate == (0 if score == "synflow" else 3 * min(images, 17))
     stage = search(candidates=3, images=images, score=score)

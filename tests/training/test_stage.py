@@ -38,7 +38,6 @@ from seu_bench.training.strategy import TaskData
 from seu_bench.training.training_stage import TrainingStage
 from seu_bench.utils.seeding import RandomState, derive_seed
 from seu_bench_seu.creator import MdlCreation
-from seu_bench_seu.factories import MdlCreatorFactory, MdlSearcherFactory
 from seu_bench_seu.options import CreationOptions, SearchOptions
 from seu_bench_seu.searcher import MdlSearch
 
@@ -261,9 +260,13 @@ def test_passes_of_searcher_and_creator(epochs: int | None) -> None:
     count = len(STREAM.tasks[1].train)
     assert count == 35
     pairs: list[tuple[Any, Any, Any]] = [
-        (MdlSearcherFactory().estimate_passes(SearchOptions(epochs=epochs), SEARCH, count), search(epochs=epochs), 17),
         (
-            MdlCreatorFactory().estimate_passes(CreationOptions(epochs=epochs), CREATION, count),
+            registry().searchers.find("mdl").factory.estimate_passes(SearchOptions(epochs=epochs), SEARCH, count),
+            search(epochs=epochs),
+            17,
+        ),
+        (
+            registry().creators.find("mdl").factory.estimate_passes(CreationOptions(epochs=epochs), CREATION, count),
             creation(epochs=epochs),
             17,
         ),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from seu_bench import hookimpl
+from seu_bench import LazyFactory, hookimpl
 from seu_bench.config.benchmark_file import BenchmarkFile
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options
@@ -17,24 +16,14 @@ from seu_bench.plugin.commands import LazyCommand
 
 if TYPE_CHECKING:
     from seu_bench.config.benchmark import BenchmarkSource
-    from seu_bench.config.protocol import CreationSchedule, SearchSchedule
+    from seu_bench.config.protocol import CreationSchedule
     from seu_bench.data.dataset import DatasetSource
     from seu_bench.plugin.commands import CommandFactory
     from seu_bench.plugin.registration import Register
     from seu_bench.results.record import Record
     from seu_bench.results.record_metrics import MetricFunction
-    from seu_bench.search_space import Genotype
-    from seu_bench.training.interfaces import (
-        Cost,
-        CreationTask,
-        CreatorFactory,
-        SearcherFactory,
-        SearchTask,
-        StrategyContext,
-        StrategyFactory,
-    )
+    from seu_bench.training.interfaces import CreationTask, CreatorFactory, SearcherFactory, StrategyFactory
     from seu_bench.training.stage import Stage, StageProgress
-    from seu_bench.training.strategy import StagedStrategy
 
 # ------------------------------------------------------------------ a strategy
 
@@ -45,27 +34,6 @@ class HeadsOnlyOptions(BackboneOptions):
     freeze_after: int = Field(1, ge=1, description="tasks that train the whole network")
 
 
-class HeadsOnlyFactory:
-    """The network learns on the first tasks; after that only heads do."""
-
-    summary = "the backbone is frozen after the first tasks; later ones train a head"
-    options: type[Options] = HeadsOnlyOptions
-    components: Mapping[str, str] = {}
-    presets: Mapping[str, Mapping[str, object]] = {}
-
-    def build(self, context: StrategyContext) -> StagedStrategy:
-        """The Avalanche strategy."""
-        from my_seu_plugin.learning import build_heads_only
-
-        return build_heads_only(context)
-
-    def cost(self, context: StrategyContext) -> Cost:
-        """Estimate of a run's cost."""
-        from my_seu_plugin.learning import heads_only_cost
-
-        return heads_only_cost(context)
-
-
 # ------------------------------------------------------------------ a searcher and a creator
 
 
@@ -73,25 +41,8 @@ class NoOptions(Options):
     """No options."""
 
 
-class RandomFactory:
-    """A genotype at random: a control for any search."""
-
-    summary = "a random genotype; trains nothing"
-    options: type[Options] = NoOptions
-
-    def build(self, options: NoOptions, task: SearchTask) -> Stage[Genotype]:
-        """The search stage of a task."""
-        from my_seu_plugin.learning import RandomSearch
-
-        return RandomSearch(task)
-
-    def estimate_passes(self, options: NoOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
-        """Images passed forward to train and to evaluate: none."""
-        return 0, 0
-
-
 class NewestFactory:
-    """Every task takes the new unit in each layer."""
+    """Every task takes the new unit in each layer: a factory as a class of its own, which LazyFactory makes shorter."""
 
     summary = "takes the new unit in every layer; reuses nothing"
     options: type[Options] = NoOptions
@@ -126,13 +77,26 @@ class ParametersPerTask:
 @hookimpl
 def register_strategies(register: Register[StrategyFactory]) -> None:
     """Offer ``heads_only``."""
-    register("heads_only", HeadsOnlyFactory())
+    register(
+        "heads_only",
+        LazyFactory(
+            "the backbone is frozen after the first tasks; later ones train a head",
+            options=HeadsOnlyOptions,
+            build="my_seu_plugin.learning:build_heads_only",
+            cost="seu_bench.training.costing:fixed_size_cost",  # exact: the network does not grow
+        ),
+    )
 
 
 @hookimpl
 def register_searchers(register: Register[SearcherFactory]) -> None:
     """Offer ``my_random``."""
-    register("my_random", RandomFactory())
+    register(
+        "my_random",
+        LazyFactory(
+            "a random genotype; trains nothing", options=NoOptions, build="my_seu_plugin.learning:RandomSearch"
+        ),
+    )
 
 
 @hookimpl

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from my_seu_plugin import HeadsOnlyOptions
+from my_seu_plugin import HeadsOnlyOptions, NoOptions
 from seu_bench.models.multihead import BackboneModel
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype
 from seu_bench.training.backbone import backbone_model
-from seu_bench.training.costing import fixed_size_cost
-from seu_bench.training.interfaces import Cost, CreationTask, SearchTask, StrategyContext, checked_options
+from seu_bench.training.interfaces import CreationTask, SearchTask, StrategyContext, checked_options
 from seu_bench.training.stage import EpochlessStage
 from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
 
@@ -41,15 +40,10 @@ def build_heads_only(context: StrategyContext) -> HeadsOnly:
     return HeadsOnly.of(context, model=backbone_model(context), freeze_after=options.freeze_after)
 
 
-def heads_only_cost(context: StrategyContext) -> Cost:
-    """Exact: the network does not grow."""
-    return fixed_size_cost(context)
-
-
 class RandomSearch(EpochlessStage[Genotype]):
     """Only its result counts."""
 
-    def __init__(self, task: SearchTask) -> None:
+    def __init__(self, options: NoOptions, task: SearchTask) -> None:
         super().__init__("search", task.task, task.seed, task.device)
         self.space = task.space
 
