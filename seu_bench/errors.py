@@ -3,21 +3,25 @@
 ::
 
     SeuBenchError                 what happened, where, what to do; the command line prints it and exits with 2
-    ├── RequestError              the request itself cannot be met
+    ├── RequestError              the request is invalid
     │   ├── UnknownNameError      no strategy, benchmark, ... of that name
-    │   ├── OptionError           an option is unknown or its value does not fit
-    │   └── SpecError             a benchmark file is missing or has faults (all of them are listed)
+    │   ├── OptionError           an unknown option or an invalid value
+    │   └── SpecError             a benchmark file is missing or invalid (all faults are listed)
     ├── DataError                 a data set cannot be used
-    │   ├── DataMissingError       it is not where it was looked for
-    │   └── DataCorruptError      it is there and is not what it should be
+    │   ├── DataMissingError      its files are missing
+    │   └── DataCorruptError      its files are corrupt
     ├── PluginError               an installed plugin is broken
     ├── ResultsError              the results folder or a record in it cannot be used
-    │   ├── RunHeldError          another process is making this run
+    │   ├── RunLockedError        another process is making this run
     │   ├── NewerRecordError      a later version of seu-bench wrote the record
-    │   └── CheckpointError       a checkpoint is damaged, another run's, or does not fit
-    └── RunError                  a run began and could not be finished
+    │   └── CheckpointError       a checkpoint is corrupt or does not fit the run
+    └── RunError                  a run failed
 
-Anything else that escapes is a defect of seu-bench or of a plugin.
+Any other exception is a defect of seu-bench or of a plugin.
+
+Example::
+
+    raise OptionError("option 'rate' must be positive", where="-o rate=-1", remedy="give a rate above 0")
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from collections.abc import Sequence
 
 
 class SeuBenchError(Exception):
-    """Base of the tree.
+    """Base of all errors.
 
     Args:
         what: what happened, one line.
@@ -47,7 +51,7 @@ class SeuBenchError(Exception):
 
 
 class RequestError(SeuBenchError):
-    """What was asked for cannot be done."""
+    """An invalid request."""
 
 
 class UnknownNameError(RequestError):
@@ -59,7 +63,7 @@ class OptionError(RequestError):
 
 
 class SpecError(RequestError):
-    """A benchmark file that is missing, is not TOML, or has faults.
+    """A benchmark file that is missing, is not TOML, or is invalid.
 
     Args:
         what: what happened, one line.
@@ -80,11 +84,11 @@ class DataError(SeuBenchError):
 
 
 class DataMissingError(DataError):
-    """A data set is not in the folder that was looked in."""
+    """Files of a data set are missing."""
 
 
 class DataCorruptError(DataError):
-    """A data file is there but is not what it should be."""
+    """Files of a data set are corrupt."""
 
 
 class PluginError(SeuBenchError):
@@ -95,20 +99,20 @@ class ResultsError(SeuBenchError):
     """The results folder, or a record in it, cannot be read or written."""
 
 
-class RunHeldError(ResultsError):
-    """Another process is making this run; two at once would write over each other."""
+class RunLockedError(ResultsError):
+    """Another process is making this run; two at once would overwrite each other."""
 
 
 class NewerRecordError(ResultsError):
-    """A record has a schema that only a later version of seu-bench knows; it may be read by that, not replaced."""
+    """A record has a schema that only a later version of seu-bench knows."""
 
 
 class CheckpointError(ResultsError):
-    """A checkpoint cannot be gone on from."""
+    """A run cannot be resumed from a checkpoint."""
 
 
 class RunError(SeuBenchError):
-    """A run began and could not be finished."""
+    """A run failed."""
 
 
 class Interruption(KeyboardInterrupt):

@@ -1,1 +1,31 @@
-"""cli"""
+"""The command line: parse, call, print.
+
+- ``main``: the group of commands, core's and plugins', and how errors become exit statuses
+- ``run``, ``sweep``, ``cost``: make runs, or estimate what they take
+- ``runs``, ``show``, ``compare``, ``leaderboard``, ``report``: read results
+- ``verify``, ``export``: saved models
+- ``data``, ``list``, ``check_plugin``: what is installed
+- ``options``: options that commands share
+- ``tables``, ``comparison``: tables for the terminal
+- ``progress``, ``sweep_display``: progress of a run and of a sweep
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seu_bench.utils.lazy import attach
+
+if TYPE_CHECKING:
+    from seu_bench.cli.progress import ProgressDisplay
+    from seu_bench.cli.sweep_display import SweepDisplay
+
+__all__ = ["ProgressDisplay", "SweepDisplay"]
+
+__getattr__ = attach(
+    __name__,
+    {
+        "ProgressDisplay": "progress",
+        "SweepDisplay": "sweep_display",
+    },
+)

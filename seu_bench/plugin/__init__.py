@@ -1,1 +1,91 @@
-"""plugin"""
+"""Plugins: how they are found, what they register, and the interfaces of executors, loggers and commands.
+
+- ``manager``: entry points, loaded into a pluggy manager
+- ``entries``: names of one kind with the plugin and the package of each
+- ``registry``: everything that installed plugins offer
+- ``registration``: what a registering hook is called with; factories whose dependencies are missing
+- ``commands``: commands of the command line
+- ``executors``: what runs the jobs of a sweep
+- ``loggers``: what writes a run down for another program
+
+The hooks themselves are in :mod:`seu_bench.hookspecs`; strategies, searchers and creators have their interfaces in
+:mod:`seu_bench.training`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seu_bench.utils.lazy import attach
+
+if TYPE_CHECKING:
+    from seu_bench.plugin.commands import CommandFactory, LazyCommand
+    from seu_bench.plugin.entries import Entry, Kind
+    from seu_bench.plugin.executors import (
+        Ended,
+        Event,
+        Executor,
+        ExecutorFactory,
+        Job,
+        Noticed,
+        Progressed,
+        Started,
+        event_from_json,
+    )
+    from seu_bench.plugin.loggers import LoggedRun, LoggedValues, LoggerFactory, RunLogger
+    from seu_bench.plugin.manager import load_plugins
+    from seu_bench.plugin.registration import Register, Unavailable, offered
+    from seu_bench.plugin.registry import Registry
+
+__all__ = [
+    "CommandFactory",
+    "Ended",
+    "Entry",
+    "Event",
+    "Executor",
+    "ExecutorFactory",
+    "Job",
+    "Kind",
+    "LazyCommand",
+    "LoggedRun",
+    "LoggedValues",
+    "LoggerFactory",
+    "Noticed",
+    "Progressed",
+    "Register",
+    "Registry",
+    "RunLogger",
+    "Started",
+    "Unavailable",
+    "event_from_json",
+    "load_plugins",
+    "offered",
+]
+
+__getattr__ = attach(
+    __name__,
+    {
+        "CommandFactory": "commands",
+        "Ended": "executors",
+        "Entry": "entries",
+        "Event": "executors",
+        "Executor": "executors",
+        "ExecutorFactory": "executors",
+        "Job": "executors",
+        "Kind": "entries",
+        "LazyCommand": "commands",
+        "LoggedRun": "loggers",
+        "LoggedValues": "loggers",
+        "LoggerFactory": "loggers",
+        "Noticed": "executors",
+        "Progressed": "executors",
+        "Register": "registration",
+        "Registry": "registry",
+        "RunLogger": "loggers",
+        "Started": "executors",
+        "Unavailable": "registration",
+        "event_from_json": "executors",
+        "load_plugins": "manager",
+        "offered": "registration",
+    },
+)

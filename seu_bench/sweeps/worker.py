@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from seu_bench.engine.stopping import StopRequest
-from seu_bench.errors import RunHeldError, SeuBenchError
+from seu_bench.errors import RunLockedError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.executors import Ended, Event, Job, Noticed, Progressed
 
@@ -47,7 +47,7 @@ def run_job(job: Job, notify: Callable[[Event], None], stop: StopRequest | None 
         message = _run(job, notify, stop)
     except KeyboardInterrupt as stopped:
         return Ended(run_id=job.run_id, status="interrupted", message=str(stopped) or "interrupted")
-    except RunHeldError as error:
+    except RunLockedError as error:
         return Ended(run_id=job.run_id, status="held", message=str(error))
     except SeuBenchError as error:
         return Ended(run_id=job.run_id, status="failed", message=str(error))

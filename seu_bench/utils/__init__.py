@@ -1,1 +1,57 @@
-"""utils"""
+"""Helpers without knowledge of runs: files, locks, text, progress, randomness, hardware.
+
+- ``files``: atomic writes and checks of paths
+- ``locks``, ``markers``, ``processes``: one process at a time for a run or a folder
+- ``text``: text made safe for terminals and Markdown, sizes and durations
+- ``progress``: progress bars of long work
+- ``seeding``: seeds derived by purpose, random states
+- ``hardware``: cores and memory that are available
+- ``lazy``: names of a package that are imported on first access
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seu_bench.utils.lazy import attach
+
+if TYPE_CHECKING:
+    from seu_bench.utils.files import refuse_link, write_atomic
+    from seu_bench.utils.hardware import usable_cores
+    from seu_bench.utils.lazy import attach
+    from seu_bench.utils.progress import bar, tracked
+    from seu_bench.utils.seeding import RandomState, derive_seed
+    from seu_bench.utils.text import escape_markdown, format_seconds, parse_bytes, printable
+
+__all__ = [
+    "RandomState",
+    "attach",
+    "bar",
+    "derive_seed",
+    "escape_markdown",
+    "format_seconds",
+    "parse_bytes",
+    "printable",
+    "refuse_link",
+    "tracked",
+    "usable_cores",
+    "write_atomic",
+]
+
+__getattr__ = attach(
+    __name__,
+    {
+        "RandomState": "seeding",
+        "attach": "lazy",
+        "bar": "progress",
+        "derive_seed": "seeding",
+        "escape_markdown": "text",
+        "format_seconds": "text",
+        "parse_bytes": "text",
+        "printable": "text",
+        "refuse_link": "files",
+        "tracked": "progress",
+        "usable_cores": "hardware",
+        "write_atomic": "files",
+    },
+)

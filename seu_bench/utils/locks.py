@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from seu_bench.errors import ResultsError, RunHeldError
+from seu_bench.errors import ResultsError, RunLockedError
 from seu_bench.utils.files import refuse_link
 from seu_bench.utils.markers import FolderLock, Holder, holder_of_marker
 from seu_bench.utils.text import printable
@@ -47,7 +47,7 @@ class RunLock:
             notice: is told once, if there is something to wait for.
 
         Raises:
-            RunHeldError: somebody else is making this run.
+            RunLockedError: somebody else is making this run.
             ResultsError: the folder cannot be made or written to.
         """
         refuse_link(self.folder, "remove it, or give another folder with --results")
@@ -57,7 +57,7 @@ class RunLock:
                 holder = lock.look()
                 waited = time.monotonic() - began
                 if holder is not None and (holder.alive or (told and lock.refreshed)):
-                    raise RunHeldError(
+                    raise RunLockedError(
                         f"{self._name} is held by {holder}",
                         where=str(self.folder),
                         remedy="wait until it has ended, or stop that process; then give the same command again",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from seu_bench.errors import ResultsError, RunHeldError
+from seu_bench.errors import ResultsError, RunLockedError
 from seu_bench.utils.locks import LEASE, RunLock, alone_in, holder_of
 from seu_bench.utils.processes import here, lives, started
 
@@ -96,7 +96,7 @@ class TestHolding:
 
     def test_in_one_process(self, folder: Path) -> None:
         with RunLock(folder) as lock:
-            with pytest.raises(RunHeldError, match=f"run a-run is held by process {os.getpid()} on host "):
+            with pytest.raises(RunLockedError, match=f"run a-run is held by process {os.getpid()} on host "):
                 RunLock(folder).acquire()
             lock.check()
 
@@ -140,7 +140,7 @@ class TestTwoProcesses:
         told: list[str] = []
         with held(folder) as process:
             began = time.monotonic()
-            with pytest.raises(RunHeldError) as caught:
+            with pytest.raises(RunLockedError) as caught:
                 RunLock(folder).acquire(told.append)
             assert time.monotonic() - began < 5
             holder = holder_of(folder)
@@ -191,7 +191,7 @@ class TestTwoProcesses:
         with held(folder, lease=1) as process:
             process.send_signal(signal.SIGSTOP)
             time.sleep(1.5)
-            with pytest.raises(RunHeldError):
+            with pytest.raises(RunLockedError):
                 RunLock(folder, lease=1).acquire()
 
 
@@ -199,7 +199,7 @@ class TestTwoProcesses:
 class TestTwoHosts:
     def test_living_one_is_watched_then_named(self, folder: Path) -> None:
         told: list[str] = []
-        with held(folder, lease=3, prefix=ELSEWHERE) as process, pytest.raises(RunHeldError) as caught:
+        with held(folder, lease=3, prefix=ELSEWHERE) as process, pytest.raises(RunLockedError) as caught:
             RunLock(folder, lease=3).acquire(told.append)
         assert f"held by process {process.pid} on host elsewhere since " in str(caught.value)
         assert len(told) == 1
