@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from seu_bench.config.run import Execution, Request
+from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.plugin.registry import Registry
@@ -40,8 +40,10 @@ def measured(strategy: str, protocol: str, every: float | None) -> dict[str, Any
     """One run in a folder of its own that is thrown away."""
     registry = Registry()
     with tempfile.TemporaryDirectory() as folder:
-        run = resolve(registry, Request(strategy, "split_digits", protocol=protocol))
-        outcome = execute(registry, run, Execution(Path(folder), device="cpu", checkpoint_every=every))
+        request = Request(
+            strategy=strategy, protocol=protocol, results=Path(folder), device="cpu", checkpoint_every=every
+        )
+        outcome = execute(registry, resolve(registry, request))
         model = outcome.path.with_name("model.safetensors")
         return {
             "strategy": strategy,

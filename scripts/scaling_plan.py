@@ -42,8 +42,8 @@ COPIES: Final = 1 + 2 * 3
 
 def row(registry: Registry, strategy: str, benchmark: str, speeds: dict[str, float]) -> dict[str, float]:
     """One cell: operations, hours, and bytes."""
-    run = resolve(registry, Request(strategy, benchmark, protocol="paper", synthetic=True))
-    cost = run.strategy.cost(run.context(run.plan(None)))
+    run = resolve(registry, Request(strategy=strategy, benchmark=benchmark, protocol="paper", synthetic=True))
+    cost = run.strategy.cost(run.context(run.plan()))
     operations = OPERATIONS * sum(
         (TRAINING * stage.train + stage.evaluate) * cost.macs[stage.task] for stage in cost.stages
     )

@@ -6,11 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seu_bench.config.run import Execution, Precision, Request
-from seu_bench.engine.loggers import add_loggers
-from seu_bench.engine.resolve import resolve
-from seu_bench.engine.runner import execute
-from seu_bench.engine.stopping import StopRequest
+from seu_bench.config.run import Precision, Request
+from seu_bench.engine.launch import launch
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
 from seu_bench.utils import progress as bars
@@ -46,47 +43,75 @@ def run(
 ) -> Record:
     """Make one run and return its record; the keywords are named as the options of ``seu-bench run``.
 
-    A run that was interrupted is gone on with by the same call. Signals are left to the caller: Ctrl-C is a
-    ``KeyboardInterrupt``, after which the newest checkpoint is what the next call goes on from.
+    The same call resumes a run that was interrupted. Signals are left to the caller: Ctrl-C is a
+    ``KeyboardInterrupt``, after which the next call resumes from the newest checkpoint.
 
     Args:
+        strategy: name of the strategy that learns.
         benchmark: a name, or the path of a TOML file.
-        options: what ``-o key=value`` sets, by key.
-        keep_weights: what ``--no-weights`` switches off.
-        feature_cache: bytes, at most, for outputs of frozen layers; ``None``: half of what is free; 0: none.
-        precision: what learning computes in; accuracies are measured in float32.
-        compile: what ``--compile`` switches on.
+        searcher: extension-unit searcher; ``None``: the strategy's.
+        creator: task-model creator; ``None``: the strategy's.
+        protocol: schedule and sizes; ``None``: the benchmark's.
+        seed: from 0 to 2**32 - 1.
+        options: options by key, e.g. ``{"epochs": 3, "searcher.alpha": 0.1, "benchmark.stream.validation": 0.1}``.
+        data_root: folder of data sets; ``None``: ``$SEU_BENCH_DATA`` or ``~/.cache/seu-bench/data``.
+        results: folder of records.
+        device: ``auto``, ``cpu``, ``cuda``, ...
+        limit: maximum number of images per task and split.
+        synthetic: whether to replace each data set by made-up images of its shape.
+        restart: whether to start over, even if the run is finished or could be resumed.
+        checkpoint_every: minimum seconds between checkpoints; 0: after every epoch; ``None``: as often as takes no
+            more than 2 % of the time.
+        max_seconds: time limit, after which the run stops at a checkpoint.
+        keep_weights: whether a finished run keeps its model.
+        feature_cache: maximum bytes for cached outputs of frozen layers; ``None``: half of what is free; 0: none.
+        precision: number format of learning; accuracies are measured in float32.
+        compile: whether SEU's units are compiled for their training.
         progress: whether to draw progress bars.
         log: names of loggers, e.g. ``["tensorboard"]``.
-        log_options: what ``--log-option key=value`` sets, by key.
+        log_options: options of the loggers by ``<logger>.<option>``.
+
+    Returns:
+        The record of the finished run.
 
     Raises:
         SeuBenchError: as the command line would say; see :mod:`seu_bench.errors`.
         Interruption: ``max_seconds`` are over.
+
+    Example:
+        >>> record = seu_bench.run("ewc", "split_digits", protocol="quick", seed=1)
+        >>> record.metrics["acc"]
     """
-    stop = StopRequest(max_seconds)
-    registry = Registry()
     request = Request(
-        strategy, benchmark, searcher, creator, protocol, seed, dict(options or {}), limit, synthetic, precision
+        strategy=strategy,
+        benchmark=benchmark,
+        searcher=searcher,
+        creator=creator,
+        protocol=protocol,
+        seed=seed,
+        options=dict(options or {}),
+        data_root=Path(data_root) if data_root is not None else None,
+        results=Path(results),
+        device=device,
+        limit=limit,
+        synthetic=synthetic,
+        restart=restart,
+        checkpoint_every=checkpoint_every,
+        max_seconds=max_seconds,
+        keep_weights=keep_weights,
+        feature_cache=feature_cache,
+        precision=precision,
+        compile=compile,
+        log=tuple(log),
+        log_options=dict(log_options or {}),
     )
-    resolved = resolve(registry, request)
-    add_loggers(registry, log, log_options, Path(results))
+    watcher = None
     if progress:
         from seu_bench.cli.progress import ProgressDisplay
 
-        registry.manager.register(ProgressDisplay(shorter=resolved.shorter), name="progress")
-    execution = Execution(
-        results=Path(results),
-        data_root=Path(data_root) if data_root is not None else None,
-        device=device,
-        restart=restart,
-        checkpoint_every=checkpoint_every,
-        keep_weights=keep_weights,
-        feature_cache=feature_cache,
-        compile=compile,
-    )
+        watcher = lambda resolved: ProgressDisplay(shorter=resolved.shorter)  # noqa: E731
     with bars.shown() if progress else bars.hidden():
-        return execute(registry, resolved, execution, stop=stop).record
+        return launch(request, watcher=watcher).record
 
 
 def sweep(file: str | Path | None = None, *, progress: bool = False, **given: Any) -> SweepResult:

@@ -124,8 +124,8 @@ class RayExecutor:
             given = self._waiting.popleft()
             given.attempts += 1
             given.has_begun = False
-            mark = self._marks.left_in(given.job.execution.results)
-            asked = Asked(given.job.to_json(), self._versions, mark, self._threads)
+            mark = self._marks.left_in(given.job.request.results)
+            asked = Asked(given.job.model_dump_json(), self._versions, mark, self._threads)
             given.reference = self._task.remote(asked, self._mailbox)
             self._running[given.job.run_id] = given
 

@@ -62,7 +62,7 @@ def make_asked(asked: Asked, mailbox: Any) -> str:
     """Make a job in this process; how it ended, as JSON."""
     import ray
 
-    job = Job.from_json(asked.job)
+    job = Job.model_validate_json(asked.job)
     sent: list[Any] = []
 
     def tell(event: Event) -> None:
@@ -123,5 +123,5 @@ def fault_here(asked: Asked, job: Job) -> str | None:
     if other:
         return f"the worker on {host} has other versions than the sweep's own process: {', '.join(other)}"
     if not Path(asked.mark).exists():
-        return f"the results folder {job.execution.results} is not shared with {host}: it is another one there"
+        return f"the results folder {job.request.results} is not shared with {host}: it is another one there"
     return None

@@ -110,7 +110,7 @@ class SlurmExecutor:
         """Submit jobs, with the number of the attempt."""
         by_results: dict[Path, list[tuple[Job, int]]] = {}
         for job, attempt in asked:
-            by_results.setdefault(job.execution.results, []).append((job, attempt))
+            by_results.setdefault(job.request.results, []).append((job, attempt))
         for results, there in by_results.items():
             for first in range(0, len(there), _ARRAY):
                 part = there[first : first + _ARRAY]
@@ -121,7 +121,7 @@ class SlurmExecutor:
 
     def _submit_array(self, results: Path, jobs: Sequence[Job]) -> list[Note]:
         seconds = max(1.0, 60.0 * self._options.time - self._options.spare)
-        tasks = [JobTask(job.to_json(), str(new_events(job)), seconds, self._options.cpus) for job in jobs]
+        tasks = [JobTask(job.model_dump_json(), str(new_events(job)), seconds, self._options.cpus) for job in jobs]
         submitter: Any = submitit.SlurmExecutor(folder=jobs_folder(results))
         try:
             submitter.update_parameters(**self._parameters())
@@ -187,7 +187,7 @@ class SlurmExecutor:
                     self._told.append(Noticed(run_id=sent.job.run_id, message=told))
                     again.append((sent.job, sent.attempts + 1))
                 else:
-                    last = last_words(sent.job.execution.results, sent.note.slurm_job)
+                    last = last_words(sent.job.request.results, sent.note.slurm_job)
                     message = f"its jobs were lost {sent.attempts} times, the last one with: {last}"
                     self._told.append(Ended(run_id=sent.job.run_id, status="lost", message=message))
         if again:

@@ -36,7 +36,7 @@ def jobs_folder(results: Path) -> Path:
 
 def new_events(job: Job) -> Path:
     """Make a file for the events of one Slurm job; no other one has it."""
-    folder = job.execution.results / FOLDER / "events"
+    folder = job.request.results / FOLDER / "events"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{job.run_id}-{time.time_ns()}.jsonl"
 
@@ -54,7 +54,7 @@ def read_note(job: Job) -> Note | None:
         slurm_job, name = str(document["job"]), Path(str(document["events"])).name
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Note(slurm_job, job.execution.results / FOLDER / "events" / name)
+    return Note(slurm_job, job.request.results / FOLDER / "events" / name)
 
 
 def read_events(file: Path, begin: int) -> tuple[list[Event], int]:
@@ -85,4 +85,4 @@ def last_words(results: Path, slurm_job: str) -> str:
 
 
 def _place(job: Job) -> Path:
-    return job.execution.results / FOLDER / "notes" / f"{job.run_id}.json"
+    return job.request.results / FOLDER / "notes" / f"{job.run_id}.json"

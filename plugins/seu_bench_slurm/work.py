@@ -52,7 +52,7 @@ class JobTask:
         from seu_bench.sweeps.worker import run_job
 
         torch.set_num_threads(self.threads)
-        job = Job.from_json(self.job)
+        job = Job.model_validate_json(self.job)
         self.tell(Started(run_id=job.run_id, where=socket.gethostname()))
         with stop.on_signals():  # Slurm ends jobs by SIGTERM, and kills them a little later
             ended = run_job(job, self.tell, stop)

@@ -60,7 +60,7 @@ def differences(run: pandas.Series[Any]) -> Iterator[str]:
     """What a run's protocol has less of than the published one of its benchmark, as far as it concerns the strategy."""
     published = _published(str(run["benchmark"]))
     theirs, ours = published.spec.protocol.model_dump(), run["protocol_settings"]
-    images, all_images = run["task_images"][0][0], published.plan(None).tasks[0].num_train
+    images, all_images = run["task_images"][0][0], published.plan().tasks[0].num_train
     if images != all_images:
         yield f"{images:,} of {all_images:,} training images per task"
     stages = {"training": "epochs", "search": "epochs of search"}

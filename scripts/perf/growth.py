@@ -51,7 +51,15 @@ def _request(strategy: str, creator: str | None, tasks: int, limit: int, size: S
             options |= {"creator.epochs": size.fixed(6, 1), "creator.batch_size": 64}
     else:
         options |= {"width": 0.25}
-    return Request(strategy, "pmnist", creator=creator, protocol="paper", options=options, limit=limit, synthetic=True)
+    return Request(
+        strategy=strategy,
+        benchmark="pmnist",
+        creator=creator,
+        protocol="paper",
+        options=options,
+        limit=limit,
+        synthetic=True,
+    )
 
 
 def _learning(run: Timed, task: int) -> float:

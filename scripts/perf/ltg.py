@@ -18,8 +18,8 @@ BATCH = 64
 def measure(_: str, size: Size) -> Result:
     """Whole runs side by side."""
     request = Request(
-        "ltg",
-        "split_cifar100",
+        strategy="ltg",
+        benchmark="split_cifar100",
         protocol="paper",
         options={
             "width": 0.125 if size.quick else 0.5,

@@ -59,7 +59,14 @@ def _run(strategy: str, budget: int, settings: Mapping[str, Any]) -> dict[str, i
     else:
         options |= {"cells": 3, "channels": settings["channels"], "genotype": "darts_v1", "creator.epochs": 1}
     run = timed(
-        Request(strategy, "split_cifar100", protocol="paper", options=options, limit=settings["limit"], synthetic=True),
+        Request(
+            strategy=strategy,
+            benchmark="split_cifar100",
+            protocol="paper",
+            options=options,
+            limit=settings["limit"],
+            synthetic=True,
+        ),
         feature_cache=budget,
     )
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kibibytes on Linux

@@ -16,9 +16,9 @@ def measure(_: str, size: Size) -> Result:
     rows, exact = [], []
     limit = 16 if size.quick else None
     for strategy in STRATEGIES:
-        request = Request(strategy, "split_digits", protocol="smoke", limit=limit)
+        request = Request(strategy=strategy, protocol="smoke", limit=limit)
         run = resolve(Registry(), request)
-        cost = run.strategy.cost(run.context(run.plan(None)))
+        cost = run.strategy.cost(run.context(run.plan()))
         predicted = {(stage.name, stage.task): stage.image_passes for stage in cost.stages if stage.image_passes}
         stages = timed(request).stages()
         counted = {place: stage.image_passes for place, stage in stages.items() if stage.image_passes}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
 
 import torch
 
@@ -41,8 +40,8 @@ def request_of(name: str, size: Size) -> Request:
     are its chunks."""
     colour = name == "pnn_5"
     return Request(
-        "pnn",
-        "split_cifar100" if colour else "pmnist",
+        strategy="pnn",
+        benchmark="split_cifar100" if colour else "pmnist",
         protocol="paper",
         options={
             "width": 0.125 if size.quick else 0.5,
@@ -67,7 +66,8 @@ def measure(name: str, size: Size) -> Result:
     rounds = side_by_side(request, WAYS, size.count(2, 1) if name == "pnn_5" else 1)
     ours = rounds[0][WITH]
     # Batches that are not all full, and a budget that suffices for some of the rows.
-    short = replace(request, options={**request.options, "epochs": 2}, limit=BATCH + BATCH // 2)
+    shorter = {"options": {**request.options, "epochs": 2}, "limit": BATCH + BATCH // 2}
+    short = request.model_copy(update=shorter)
     budgets = [timed(short, feature_cache=budget) for budget in (None, 0, 2**21)]
     equal = same_weights(rounds, WITH, WITHOUT) and same_weights([{"": run} for run in budgets], "")
     columns, largest = _columns(request, [found[WITH] for found in rounds])
@@ -100,7 +100,7 @@ def _steady(run: Timed) -> float:
 def _columns(request: Request, runs: list[Timed]) -> tuple[Table, float]:
     """Seconds per epoch of each column beside those that its own arithmetic predicts, and the largest deviation."""
     run = resolve(Registry(), request)
-    plan = run.plan(None)
+    plan = run.plan()
     options = request.options
     shape = AlexNetShape.of(plan.channels, plan.height, plan.width, float(options["width"]))
     record = runs[0].record

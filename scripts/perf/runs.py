@@ -6,14 +6,14 @@ import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
 from scripts.perf.catalogue import Table
 from seu_bench import hookimpl
-from seu_bench.config.run import Execution, Request
+from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.plugin.registry import Registry
@@ -74,13 +74,13 @@ def timed(request: Request, *, feature_cache: int | None = None) -> Timed:
     clock = _EpochClock()
     registry.manager.register(clock, name="perf")
     with tempfile.TemporaryDirectory() as folder:
-        execution = Execution(
-            Path(folder),
-            device="cpu",
-            checkpoint_every=_NEVER,
-            feature_cache=feature_cache,
-        )
-        outcome = execute(registry, resolve(registry, request), execution)
+        fields = {
+            "results": Path(folder),
+            "device": "cpu",
+            "checkpoint_every": _NEVER,
+            "feature_cache": feature_cache,
+        }
+        outcome = execute(registry, resolve(registry, request.model_copy(update=fields)))
     return Timed(outcome.record, clock.epochs())
 
 
@@ -89,7 +89,7 @@ def side_by_side(request: Request, ways: Ways, rounds: int) -> list[dict[str, Ti
 
     A short run goes before: libraries are loaded, threads started, and kernels for its batches made, by then.
     """
-    timed(replace(request, options={**request.options, **_short(request)}))
+    timed(request.model_copy(update={"options": {**request.options, **_short(request)}}))
     made: list[dict[str, Timed]] = []
     for round_ in range(rounds):
         found = {}

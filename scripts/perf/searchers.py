@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from functools import partial
 from typing import Any
 
 import torch
@@ -37,9 +36,9 @@ def measure(_: str, size: Size) -> Result:
     passes: dict[str, int] = {}
     for seed in range(size.count(1, 1)):
         for name, (searcher, options) in CASES.items():
-            request = Request("seu", "split_digits", searcher, None, protocol, seed, options, limit)
+            request = Request(searcher=searcher, protocol=protocol, seed=seed, options=options, limit=limit)
             run = resolve(registry, request)
-            stream = build_stream(run.spec.benchmark, partial(run.load, data_root=None), run.limits, seed)
+            stream = build_stream(run.spec.benchmark, run.load, run.limits, seed)
             images, classes = stream.tasks[0].train, stream.plan.classes_per_task[0]
             if run.searcher is None:
                 raise RuntimeError("SEU has no searcher")

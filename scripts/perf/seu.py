@@ -20,8 +20,7 @@ def request_of(name: str, size: Size) -> Request:
     """Five tasks of 32 pixels in batches that are all full."""
     schedule = {"batch_size": BATCH, "epochs": size.fixed(10, 1)}
     return Request(
-        "seu",
-        "split_cifar100",
+        benchmark="split_cifar100",
         creator=name.removeprefix("seu_"),
         protocol="paper",
         options={

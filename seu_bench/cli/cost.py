@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from seu_bench.cli.options import data_option, make_registry, make_request, request_options
+from seu_bench.cli.options import FieldsCommand, make_registry
 
 if TYPE_CHECKING:
+    from seu_bench.config.run import Request
     from seu_bench.engine.resolve import ResolvedRun
 
 
-@click.command()
-@request_options
-@data_option
+def _fields() -> tuple[type[Request], set[str]]:
+    """Those that decide a run, and where its data are."""
+    from seu_bench.config.run import ExecutionFields, Request
+
+    return Request, set(Request.model_fields) - {
+        "restart",
+        "max_seconds",
+        *ExecutionFields.model_fields,
+    } | {"data_root"}
+
+
+@click.command(cls=FieldsCommand, fields=_fields)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def cost(data_root: Path | None, form: str, **asked: Any) -> None:
+def cost(form: str, **fields: Any) -> None:
     """Tell what a run would cost.
 
     Parameters, multiply-accumulates per image and image passes, computed without training, weights or data sets (but
     for the shape of your own data).
     """
+    from seu_bench.config.run import Request
     from seu_bench.engine.resolve import resolve
 
-    resolved = resolve(make_registry(), make_request(asked))
-    document = cost_document(resolved, data_root)
+    document = cost_document(resolve(make_registry(), Request(**fields)))
     if form == "json":
         click.echo(json.dumps(document, indent=1))
     else:
@@ -36,7 +45,7 @@ def cost(data_root: Path | None, form: str, **asked: Any) -> None:
             click.echo(line)
 
 
-def cost_document(run: ResolvedRun, data_root: Path | None = None) -> dict[str, Any]:
+def cost_document(run: ResolvedRun) -> dict[str, Any]:
     """The cost of a run as plain values.
 
     ``params_total`` and ``macs`` (per image, on each task's path) have an entry per task and are upper bounds where the
@@ -44,7 +53,7 @@ def cost_document(run: ResolvedRun, data_root: Path | None = None) -> dict[str, 
     as the record's metric does, ``evaluation_passes`` those of evaluation, ``stages`` both by stage and by whether
     they train.
     """
-    plan = run.plan(data_root)
+    plan = run.plan()
     cost = run.strategy.cost(run.context(plan))
     stages: dict[str, dict[str, int]] = {}
     for stage in cost.stages:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 
-from seu_bench.utils.text import parse_bytes
-
 if TYPE_CHECKING:
-    from seu_bench.config.run import Request
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
     from seu_bench.plugin.registry import Registry
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -38,82 +38,94 @@ def data_option(command: CommandT) -> CommandT:
     )(command)
 
 
-def request_options(command: CommandT) -> CommandT:
-    """What names a run: shared by ``run`` and ``cost``."""
-    options = [
-        click.option("--strategy", default="seu", show_default=True, help="Who learns (seu-bench list strategies)."),
-        click.option(
-            "--benchmark", default="split_digits", show_default=True, help="What is learned: a name or a TOML file."
-        ),
-        click.option("--searcher", default=None, help="Extension-unit searcher [default: the strategy's]."),
-        click.option("--creator", default=None, help="Task-model creator [default: the strategy's]."),
-        click.option("--protocol", default=None, help="Schedule and sizes [default: the benchmark's]."),
-        click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Random seed."),
-        click.option(
-            "-o",
-            "--option",
-            "assignments",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="An option of the strategy, or searcher.KEY, creator.KEY, benchmark.KEY; may be repeated.",
-        ),
-        click.option(
-            "--limit",
-            type=click.IntRange(min=4),
-            default=None,
-            help="At most so many images per task and split; never ranked.",
-        ),
-        click.option(
-            "--precision",
-            type=click.Choice(["float32", "bf16-features", "bf16"]),
-            default="float32",
-            show_default=True,
-            help="What learning computes in: bf16 by autocast, or only outputs of frozen layers kept in it. "
-            "Accuracies are measured in float32.",
-        ),
-        click.option("--synthetic", is_flag=True, help="Made-up images in place of each data set; never ranked."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+class FieldsCommand(click.Command):
+    """A command with an option per field of a model, made when the command is parsed or explained, and not before.
+
+    Pass it as ``cls`` to :func:`click.command`, with these arguments:
+
+    Args:
+        fields: returns the model, e.g. :class:`~seu_bench.config.run.Request`, and names of its fields.
+        unset: whether an option that is not given is ``None``, so that a file may say it.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        fields: Callable[[], tuple[type[BaseModel], Collection[str]]],
+        unset: bool = False,
+        **more: Any,
+    ) -> None:
+        super().__init__(*args, **more)
+        self._fields: Callable[[], tuple[type[BaseModel], Collection[str]]] | None = fields
+        self._unset = unset
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own parameters, and the fields' after them."""
+        if self._fields is not None:
+            model, wanted = self._fields()
+            # A class's own fields before those that it inherits.
+            known = [name for kind in model.__mro__ for name in vars(kind).get("__annotations__", ())]
+            names = [name for name in dict.fromkeys(known) if name in wanted and name in model.model_fields]
+            self.params += [field_option(name, model.model_fields[name], unset=self._unset) for name in names]
+            self._fields = None
+        return super().get_params(ctx)
 
 
-def logger_options(command: CommandT) -> CommandT:
-    """``--log`` and ``--log-option`` for every command that makes runs: names, and assignments of their options."""
-    options = [
-        click.option(
-            "--log",
-            "loggers",
-            multiple=True,
-            callback=_names,
-            metavar="NAME[,NAME]",
-            help="Write the run down for another program as well (seu-bench list loggers); may be repeated.",
-        ),
-        click.option(
-            "--log-option",
-            "logger_assignments",
-            multiple=True,
-            metavar="NAME.KEY=VALUE",
-            help="An option of a logger; may be repeated.",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.Option:
+    """The option of a field: type, limits, choices, default and help are the field's.
+
+    Args:
+        unset: whether it is ``None`` where it is not given; the default then stands in the help only.
+    """
+    from seu_bench.config.run import CommandLine
+
+    given = next((mark for mark in field.metadata if isinstance(mark, CommandLine)), CommandLine())
+    flags = given.flags or (f"--{name.replace('_', '-')}",)
+    default, kind, text = field.get_default(call_default_factory=True), _plain_type(field.annotation), field.description
+    if unset and default not in (None, False, True, (), {}):
+        text = f"{text} [default: {default}]"
+    settings: dict[str, Any] = {"help": text, "metavar": given.metavar, "default": None if unset else default}
+    if kind is bool:
+        settings |= {"flag_value": not default} if default else {"is_flag": True}
+    elif get_origin(kind) in (tuple, dict):
+        is_names = get_origin(kind) is tuple
+        settings |= {"multiple": True, "default": (), "callback": None if is_names else _assignments}
+    else:
+        settings |= {
+            "type": str if given.is_text else _click_type(kind, field.metadata),
+            "show_default": not unset and default is not None,
+        }
+    return click.Option([*flags, name], **settings)
 
 
-def _names(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """A callback for an option: names of several values, and of lists with commas, each once."""
-    names = (name.strip() for value in values for name in value.split(","))
-    return tuple(dict.fromkeys(name for name in names if name))
+def _plain_type(annotation: Any) -> Any:
+    """The type without ``None`` and without what is annotated to it."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    parts = [part for part in get_args(annotation) if part is not type(None)]
+    return _plain_type(parts[0]) if type(None) in get_args(annotation) else annotation
 
 
-def number_of_bytes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """A callback for an option: ``0``, ``500M`` or ``2G`` (powers of 1024) as a number."""
-    try:
-        return None if value is None else parse_bytes(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+def _click_type(kind: Any, limits: Sequence[Any]) -> Any:
+    if get_origin(kind) is Literal:
+        return click.Choice(get_args(kind))
+    if kind is Path:
+        return click.Path(path_type=Path)
+    if kind not in (int, float):
+        return str
+    bounds: dict[str, Any] = {}
+    for limit in limits:
+        bounds |= {"min": limit.ge} if hasattr(limit, "ge") else {}
+        bounds |= {"min": limit.gt, "min_open": True} if hasattr(limit, "gt") else {}
+        bounds |= {"max": limit.le} if hasattr(limit, "le") else {}
+    return (click.IntRange if kind is int else click.FloatRange)(**bounds)
+
+
+def _assignments(_context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+    """A callback for an option: ``KEY=VALUE`` of each."""
+    from seu_bench.config.options import parse_assignments
+
+    return parse_assignments(values, option.opts[0])
 
 
 def device_option(command: CommandT) -> CommandT:
@@ -131,12 +143,3 @@ def make_registry() -> Registry:
     from seu_bench.plugin.registry import Registry
 
     return Registry()
-
-
-def make_request(asked: dict[str, Any]) -> Request:
-    """The request that :func:`request_options` describe."""
-    from seu_bench.config.options import parse_assignments
-    from seu_bench.config.run import Request
-
-    options = parse_assignments(asked.pop("assignments"))
-    return Request(options=options, **asked)

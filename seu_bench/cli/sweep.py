@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seu_bench.cli.options import logger_options, number_of_bytes
+from seu_bench.cli.options import FieldsCommand
 
 if TYPE_CHECKING:
     from seu_bench.sweeps.driver import SweepResult
@@ -19,7 +19,15 @@ _LISTS = ("strategy", "benchmark", "searcher", "creator", "seeds")
 _OF_EXECUTOR = ("address", "partition", "time", "gpus")
 
 
-@click.command()
+def _fields() -> tuple[type[SweepSpec], set[str]]:
+    """Those that all runs of a sweep share."""
+    from seu_bench.config.run import ExecutionFields, ResultFields
+    from seu_bench.sweeps.spec import SweepSpec
+
+    return SweepSpec, {*ResultFields.model_fields, *ExecutionFields.model_fields}
+
+
+@click.command(cls=FieldsCommand, fields=_fields, unset=True)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--strategy", multiple=True, metavar="A,B", help="Who learns [default: seu].")
 @click.option("--benchmark", multiple=True, metavar="A,B", help="What is learned [default: split_digits].")
@@ -36,38 +44,18 @@ _OF_EXECUTOR = ("address", "partition", "time", "gpus")
     help="Values of an option, for whichever strategy takes it; a value that holds a comma is in quotes or brackets. "
     "executor.KEY is an option of the executor.",
 )
-@click.option("--limit", type=click.IntRange(min=4), default=None, help="At most so many images per task and split.")
-@click.option("--precision", type=click.Choice(["float32", "bf16-features", "bf16"]), default=None, help="As for run.")
-@click.option("--synthetic", is_flag=True, default=None, help="Made-up images in place of each data set.")
 @click.option("--executor", default=None, help="What makes the jobs (seu-bench list executors) [default: local].")
 @click.option("--jobs", type=click.IntRange(min=1), default=None, help="Jobs at once [default: one per core, or card].")
 @click.option("--gpus", type=click.FloatRange(min=0), default=None, help="For ray and slurm: cards of each job.")
 @click.option("--ray-address", "address", default=None, help="For ray: of a cluster, auto or HOST:PORT.")
 @click.option("--partition", default=None, help="For slurm.")
 @click.option("--time", type=click.IntRange(min=1), default=None, metavar="MINUTES", help="For slurm: of a job.")
-@click.option("--device", default=None, help="cpu, cuda, cuda:1, ... [default: auto].")
-@click.option(
-    "--data-root", type=click.Path(path_type=Path), default=None, help="Folder of data sets [default: as for run]."
-)
-@click.option("--results", type=click.Path(path_type=Path), default=None, help="Folder of records [default: results].")
-@click.option(
-    "--feature-cache",
-    callback=number_of_bytes,
-    metavar="BYTES",
-    default=None,
-    help="Memory of each job for outputs of frozen layers [default: half of what is free, shared out].",
-)
-@click.option("--checkpoint-every", type=click.FloatRange(min=0), default=None, metavar="SECONDS", help="As for run.")
-@click.option("--no-weights", "keep_weights", flag_value=False, default=None, help="Keep no models.")
 @click.option("--retry-failed", is_flag=True, default=None, help="Also run jobs that failed before.")
-@logger_options
 @click.option("--attach", is_flag=True, help="Take up the sweep that was begun last with this results folder.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and write nothing.")
 def sweep(
     file: Path | None,
     assignments: tuple[str, ...],
-    loggers: tuple[str, ...],
-    logger_assignments: tuple[str, ...],
     attach: bool,
     dry_run: bool,
     **asked: Any,
@@ -78,22 +66,17 @@ def sweep(
     on with a sweep that was interrupted, and so does --attach. Ends with status 1 if a job is not finished, 0 if all
     are.
     """
-    from seu_bench.config.options import parse_assignments
     from seu_bench.plugin.registry import Registry
     from seu_bench.sweeps.file import make_spec
     from seu_bench.sweeps.plan import plan_sweep
     from seu_bench.sweeps.spec import parse_axes
 
     given = {
-        key: ",".join(value) if key in _LISTS else value for key, value in asked.items() if value not in (None, ())
+        key: ",".join(value) if key in _LISTS else value for key, value in asked.items() if value not in (None, (), {})
     }
     axes = parse_axes(assignments) | _of_executor(given, assignments)
     if axes:
         given["options"] = axes
-    if loggers:
-        given["log"] = loggers
-    if logger_assignments:
-        given["log_options"] = parse_assignments(logger_assignments, "--log-option")
     spec = _kept(given, file) if attach else make_spec(given, file)
     registry = Registry()
     plan = plan_sweep(registry, spec)  # what can be refused is refused before torch is imported

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
@@ -84,6 +84,15 @@ def split_by_prefix(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         else:
             parts[""][key] = value
     return parts
+
+
+def flattened(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield options by dotted key: ``{"searcher": {"alpha": 1}}`` has ``searcher.alpha``."""
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def fault_lines(error: ValidationError, prefix: str = "") -> list[str]:

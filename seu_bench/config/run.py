@@ -1,36 +1,181 @@
-"""What is asked for, what it resolves to and how it is computed: validated values. No torch here."""
+"""Fields of a run, each declared once: type, default, limits and help.
+
+The command line, :func:`seu_bench.run`, sweeps, their jobs, records and verification all take them from here. A field
+of :class:`ResultFields` is part of the run id and of the record, one of :class:`ExecutionFields` of neither.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, SupportsIndex, TypeAlias, cast, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import BeforeValidator, Field, StrictBool, ValidationError, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from seu_bench.config.benchmark import (
-    BenchmarkSpec,
-)
-from seu_bench.config.options import Frozen
-from seu_bench.config.protocol import (
-    ProtocolSpec,
-)
+from seu_bench.config.benchmark import BenchmarkSpec
+from seu_bench.config.options import Frozen, fault_line, flattened
+from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.errors import OptionError
+from seu_bench.utils.text import parse_bytes
 
-#: What learning computes in: float32; float32 with outputs of frozen layers kept in bfloat16; bfloat16 by autocast.
+#: Number format of learning: float32; float32 with cached features in bfloat16; bfloat16 by autocast.
 Precision: TypeAlias = Literal["float32", "bf16-features", "bf16"]
 
 
 @dataclass(frozen=True)
-class ComputeConfig:
-    """How a strategy's stages compute.
+class CommandLine:
+    """Command-line form of a field, where it does not follow from the field's name and type.
 
     Attributes:
-        precision: evaluation is in float32 in any case.
-        feature_cache: bytes, at most, for outputs of frozen layers on a task's images; ``None``: half of what is free
+        flags: names of the option, e.g. ``("-o", "--option")``; empty: ``--field-name``.
+        metavar: placeholder of the value in help texts.
+        is_text: whether the field takes the value as it was typed.
+    """
+
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    is_text: bool = False
+
+
+def _whole(value: Any) -> Any:
+    """NumPy's whole numbers as Python's; ``True`` is left to be refused."""
+    try:
+        return value if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return value
+
+
+def _names(value: Any) -> Any:
+    """Names of a list or a text, which may be divided by commas, each once."""
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not all(isinstance(part, str) for part in given):
+        return value
+    names = (name.strip() for part in given for name in part.split(","))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+WholeNumber: TypeAlias = Annotated[int, Field(strict=True), BeforeValidator(_whole)]
+Bytes: TypeAlias = Annotated[
+    WholeNumber, BeforeValidator(lambda value: parse_bytes(value) if isinstance(value, str) else value)
+]
+Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_names)]
+OptionValues: TypeAlias = Annotated[
+    dict[str, Any], BeforeValidator(lambda value: dict(flattened(value)) if isinstance(value, Mapping) else value)
+]
+
+
+class ResultFields(Frozen):
+    """Fields that decide the result as they stand; a run id covers those that are not at their defaults."""
+
+    limit: WholeNumber | None = Field(
+        None, ge=4, description="Maximum number of images per task and split; such runs are never ranked."
+    )
+    synthetic: StrictBool = Field(
+        False, description="Replace each data set by made-up images of its shape; such runs are never ranked."
+    )
+    precision: Precision = Field(
+        "float32",
+        description="Number format of learning: bf16 by autocast, or only cached outputs of frozen layers in it. "
+        "Accuracies are measured in float32.",
+    )
+
+
+class ExecutionFields(Frozen):
+    """Fields that do not change the result."""
+
+    data_root: Path | None = Field(
+        None,
+        description="Folder of data sets in torchvision's layout [default: $SEU_BENCH_DATA, or "
+        "~/.cache/seu-bench/data].",
+    )
+    results: Path = Field(Path("results"), description="Folder of records and leaderboards.")
+    device: str = Field("auto", description="cpu, cuda, cuda:1, ...; auto takes an accelerator if there is one.")
+    checkpoint_every: Annotated[float | None, CommandLine(metavar="SECONDS")] = Field(
+        None,
+        ge=0,
+        description="Minimum seconds between checkpoints; 0: after every epoch [default: as often as takes 2 % of the "
+        "time].",
+    )
+    feature_cache: Annotated[Bytes | None, CommandLine(metavar="BYTES", is_text=True)] = Field(
+        None,
+        ge=0,
+        description="Maximum memory for cached outputs of frozen layers, such as 0, 500M or 2G [default: half of what "
+        "is free].",
+    )
+    compile: StrictBool = Field(False, description="Compile SEU's units for their training (see docs).")
+    keep_weights: Annotated[StrictBool, CommandLine(("--no-weights",))] = Field(
+        True, description="Keep no model of a finished run."
+    )
+    log: Annotated[Names, CommandLine(metavar="NAME[,NAME]")] = Field(
+        (), description="Loggers that also write the run down (seu-bench list loggers); may be repeated."
+    )
+    log_options: Annotated[OptionValues, CommandLine(("--log-option",), "NAME.KEY=VALUE")] = Field(
+        default_factory=dict, description="An option of a logger; may be repeated."
+    )
+
+
+class Request(ResultFields, ExecutionFields):
+    """Everything that one run is asked for with.
+
+    Raises:
+        OptionError: a field is unknown or does not fit.
+
+    Example:
+        ``Request(strategy="ewc", seed=3, options={"epochs": 3, "benchmark.stream.validation": 0.1})``
+    """
+
+    strategy: str = Field("seu", description="Name of the strategy that learns (seu-bench list strategies).")
+    benchmark: str = Field("split_digits", description="Benchmark to learn: a name or a TOML file.")
+    searcher: str | None = Field(None, description="Extension-unit searcher [default: the strategy's].")
+    creator: str | None = Field(None, description="Task-model creator [default: the strategy's].")
+    protocol: str | None = Field(None, description="Schedule and sizes [default: the benchmark's].")
+    seed: WholeNumber = Field(0, ge=0, le=2**32 - 1, description="Random seed.")
+    options: Annotated[dict[str, Any], CommandLine(("-o", "--option"), "KEY=VALUE")] = Field(
+        default_factory=dict,
+        description="An option of the strategy, or searcher.KEY, creator.KEY, benchmark.KEY; may be repeated.",
+    )
+    restart: StrictBool = Field(False, description="Start over, even if the run is finished or could be resumed.")
+    max_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="Stop at a checkpoint before so many seconds are over, with exit status 75; the same command "
+        "resumes the run.",
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explained(cls, values: Any, validate: ModelWrapValidatorHandler[Request]) -> Request:
+        try:
+            return validate(values)
+        except ValidationError as error:
+            faults = error.errors(include_url=False, include_context=False)
+            name = str(faults[0]["loc"][0]) if faults[0]["loc"] else "run"
+            what = f"the {name} is {faults[0]['input']!r}: {faults[0]['msg']}"
+            field = cls.model_fields.get(name)
+            raise OptionError(
+                "; ".join([what, *map(fault_line, faults[1:])]),
+                where=name,
+                remedy=f"{name}: {field.description}" if field else f"the fields are: {', '.join(cls.model_fields)}",
+            ) from None
+
+    @property
+    def compute(self) -> ComputeConfig:
+        """How the strategy's stages compute."""
+        return ComputeConfig(self.precision, self.feature_cache, self.compile)
+
+
+@dataclass(frozen=True)
+class ComputeConfig:
+    """How a strategy's stages compute; the fields are :class:`Request`'s.
+
+    Attributes:
+        precision: number format of learning; evaluation is in float32 in any case.
+        feature_cache: maximum bytes for outputs of frozen layers on a task's images; ``None``: half of what is free
             when the task begins; 0: none.
         compile: whether units are compiled for their training.
     """
@@ -40,85 +185,13 @@ class ComputeConfig:
     compile: bool = False
 
 
-@dataclass(frozen=True)
-class Execution:
-    """How a run is made; nothing here decides what comes out.
+class RunSpec(ResultFields):
+    """Everything that decides a run, resolved and validated.
 
     Attributes:
-        results: folder of records.
-        data_root: folder of data sets; ``None``: the default one.
-        device: ``auto``, ``cpu``, ``cuda``, ...
-        restart: begin anew, even if the run is finished or could be gone on with.
-        checkpoint_every: seconds between two checkpoints at least, 0: after every epoch; ``None``: as often as takes
-            no more than 2 % of the time.
-        keep_weights: whether a finished run keeps its model.
-        feature_cache: bytes, at most, for outputs of frozen layers on a task's images; ``None``: half of what is free.
-        compile: whether SEU's units are compiled for their training.
+        local_data: checksums of the user's own data files.
+        chosen: searcher and creator where they are not the strategy's defaults, for the run id's readable part.
     """
-
-    results: Path = Path("results")
-    data_root: Path | None = None
-    device: str = "auto"
-    restart: bool = False
-    checkpoint_every: float | None = None
-    keep_weights: bool = True
-    feature_cache: int | None = None
-    compile: bool = False
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a user asks for; the command line and :func:`seu_bench.run` both make one.
-
-    Attributes:
-        benchmark: a name, or the path of a TOML file.
-        protocol: ``None``: the benchmark's default.
-        options: by key, e.g. ``{"epochs": 3, "searcher.alpha": 0.1, "benchmark.stream.validation": 0.1}``.
-        limit: at most so many images per task and split.
-        synthetic: replace every data set by made-up images of the same shape.
-        precision: what learning computes in; accuracies are measured in float32.
-    """
-
-    strategy: str = "seu"
-    benchmark: str = "split_digits"
-    searcher: str | None = None
-    creator: str | None = None
-    protocol: str | None = None
-    seed: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
-    limit: int | None = None
-    synthetic: bool = False
-    precision: Precision = "float32"
-
-
-def checked_seed(seed: object) -> int:
-    """``seed`` as a number from 0 to 2**32 - 1, which is what NumPy's generator takes.
-
-    Raises:
-        OptionError: it is none.
-    """
-    # bool is a number to Python, but True is nobody's seed; NumPy's integers are fine.
-    number = int(seed) if isinstance(seed, SupportsIndex) and not isinstance(seed, bool) else -1
-    if not 0 <= number < 2**32:
-        raise OptionError(f"the seed is {seed!r}", where="seed", remedy="give a whole number from 0 to 4294967295")
-    return number
-
-
-def _checked_limit(limit: object) -> int | None:
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 4):
-        raise OptionError(f"the limit is {limit!r}", where="limit", remedy="give a whole number of images, at least 4")
-    return limit
-
-
-def _checked_precision(precision: object) -> Precision:
-    if precision not in get_args(Precision):
-        known = ", ".join(get_args(Precision))
-        raise OptionError(f"the precision is {precision!r}", where="precision", remedy=f"give one of: {known}")
-    return cast(Precision, precision)
-
-
-class RunSpec(Frozen):
-    """Everything that decides a run, resolved and validated."""
 
     strategy: str
     benchmark: BenchmarkSpec
@@ -128,11 +201,9 @@ class RunSpec(Frozen):
     options: dict[str, Any] = Field(default_factory=dict)
     searcher_options: dict[str, Any] = Field(default_factory=dict)
     creator_options: dict[str, Any] = Field(default_factory=dict)
-    seed: NonNegativeInt = 0
-    limit: PositiveInt | None = None
-    synthetic: bool = False
-    precision: Precision = "float32"
-    local_data: dict[str, str] = Field(default_factory=dict, description="checksums of the user's own data files")
+    seed: int = 0
+    local_data: dict[str, str] = Field(default_factory=dict)
+    chosen: tuple[str, ...] = Field((), exclude=True)
 
     @property
     def protocol(self) -> ProtocolSpec:
@@ -142,9 +213,14 @@ class RunSpec(Frozen):
     @property
     def run_id(self) -> str:
         """A readable slug and a hash of what determines the result (not of the device, folders or versions)."""
-        # Left out at its default, like options: ids of before it was there stay what they are.
-        left_out = {"benchmark"} | ({"precision"} if self.precision == "float32" else set())
-        decisive = self.model_dump(mode="json", exclude=left_out) | {
+        settings = {name: getattr(self, name) for name in ResultFields.model_fields}
+        # Left out at their defaults, like options: a later version's new field does not make an old run another one.
+        at_default = {
+            name
+            for name, value in settings.items()
+            if value == ResultFields.model_fields[name].default and name not in _ALWAYS_HASHED
+        }
+        decisive = self.model_dump(mode="json", exclude={"benchmark", *at_default}) | {
             "benchmark": self.benchmark.identity(),
             # Options by strategy, searcher and creator are among this run's own, where they concern it.
             "protocol": self.protocol.model_dump(
@@ -152,10 +228,13 @@ class RunSpec(Frozen):
             ),
         }
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:10]
-        parts = [self.benchmark.name, self.protocol_name, self.strategy]
-        parts += [part for part in (self.searcher, self.creator) if part and part != "mdl"]
+        parts = [self.benchmark.name, self.protocol_name, self.strategy, *self.chosen]
         parts += [f"limit{self.limit}"] if self.limit else []
         parts += ["synthetic"] if self.synthetic else []
         parts += [self.precision] if self.precision != "float32" else []
         slug = "-".join(parts)[:150]  # the name of a folder; the hash tells apart what is cut off
         return f"{slug}-seed{self.seed}-{digest}"
+
+
+#: Part of every run id since the first version, also at their defaults.
+_ALWAYS_HASHED: Final = frozenset({"limit", "synthetic"})

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench._version import __version__
+from seu_bench.config.run import ResultFields
 from seu_bench.metrics import avg_acc_curve
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
 from seu_bench.results.record_metrics import whole_matrix
@@ -82,7 +83,7 @@ def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
 
 def _parameters(record: Record) -> Iterator[tuple[str, str | int | float | bool]]:
     chosen = ("strategy", "searcher", "creator", "benchmark", "benchmark_version", "protocol", "seed")
-    for name in (*chosen, "limit", "synthetic", "precision"):
+    for name in (*chosen, *ResultFields.model_fields):
         yield from _flat(name, getattr(record, name))
     groups = {
         "options": record.options,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seu_bench.config.options import Options, build_options, did_you_mean
+from seu_bench.config.run import Request
 from seu_bench.engine.hook_caller import HookCaller
 from seu_bench.engine.logged_values import epoch_values, final_values, measured_rows, opening, row_values
 from seu_bench.errors import OptionError, PluginError, SeuBenchError
@@ -28,23 +29,15 @@ if TYPE_CHECKING:
 LOGS_NAME = "logs"
 
 
-def add_loggers(
-    registry: Registry, names: Iterable[str], options: Mapping[str, Any] | None = None, results: Path = Path("results")
-) -> None:
-    """Have the next run of this registry logged.
-
-    Args:
-        registry: the run's.
-        names: of loggers.
-        options: of the loggers, by ``<logger>.<option>``.
-        results: the folder of records; logs lie in its folder ``logs``.
+def add_loggers(registry: Registry, request: Request) -> None:
+    """Have the next run of this registry logged; logs lie in the folder ``logs`` of the results folder.
 
     Raises:
         UnknownNameError: there is no such logger, or what it needs is not installed.
         OptionError: an option is unknown, does not fit, or is of a logger that was not asked for.
         PluginError: a logger cannot be built, e.g. because what it needs cannot be imported.
     """
-    chosen = choose_loggers(registry, names, options)
+    chosen = choose_loggers(registry, request.log, request.log_options)
     if not chosen:
         return
     from seu_bench.utils.seeding import undisturbed
@@ -52,7 +45,7 @@ def add_loggers(
     notice = HookCaller(registry).notice
     with undisturbed():
         for name, (entry, given) in chosen.items():
-            folder = results / LOGS_NAME / name
+            folder = request.results / LOGS_NAME / name
             watcher = GuardedLogger(entry, _built(entry, given, folder), folder, notice)
             registry.manager.register(watcher, name=f"logger {name}")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from seu_bench.config.run import ResultFields
 from seu_bench.engine.environment import describe_environment
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
@@ -211,9 +212,6 @@ def opening_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         protocol_settings=spec.protocol.model_dump(mode="json", exclude={"summary", "ranked"}),
         ranked=spec.protocol.ranked,
         seed=spec.seed,
-        limit=spec.limit,
-        synthetic=spec.synthetic,
-        precision=spec.precision,
         task_order=plan.order,
         task_names=tuple(task.name for task in plan.tasks),
         task_classes=plan.classes_per_task,
@@ -222,4 +220,5 @@ def opening_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         data_fingerprint=stream.fingerprint,
         environment=describe_environment(device),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
+        **spec.model_dump(include=set(ResultFields.model_fields)),
     )

@@ -12,14 +12,7 @@ from seu_bench.config.benchmark_file import BenchmarkFile, names_a_file
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
-from seu_bench.config.run import (
-    ComputeConfig,
-    Request,
-    RunSpec,
-    _checked_limit,
-    _checked_precision,
-    checked_seed,
-)
+from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.data.dataset import DatasetSource
 from seu_bench.data.planning import StreamPlan, dataset_names, plan_stream
 from seu_bench.data.sources import checksum_of_definition, definition_source
@@ -41,6 +34,7 @@ SYNTHETIC_SEED = 0
 class ResolvedRun:
     """Everything that a run needs but data and a device."""
 
+    request: Request
     spec: RunSpec
     overrides: Mapping[str, Any]
     strategy: StrategyFactory
@@ -62,24 +56,24 @@ class ResolvedRun:
         name = {"paper": "quick", "half_day": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
         return name if name in self.spec.benchmark.protocols else None
 
-    def load(self, name: str, data_root: Path | None) -> RawDataset:
+    def load(self, name: str) -> RawDataset:
         """A data set, or its synthetic stand-in."""
         source = self.sources[name]
         if self.spec.synthetic:
             from seu_bench.data.synthetic import synthetic_dataset
 
-            return synthetic_dataset(self._asked(name, source.info, data_root), SYNTHETIC_SEED)
-        return self._asked(name, source.load, data_root)
+            return synthetic_dataset(self._asked(name, source.info), SYNTHETIC_SEED)
+        return self._asked(name, source.load)
 
-    def plan(self, data_root: Path | None) -> StreamPlan:
+    def plan(self) -> StreamPlan:
         """The stream's shape and sizes without loading data."""
-        infos = {name: self._asked(name, source.info, data_root) for name, source in self.sources.items()}
+        infos = {name: self._asked(name, source.info) for name, source in self.sources.items()}
         return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed)
 
-    def _asked(self, name: str, question: Callable[[Path | None], Answer], data_root: Path | None) -> Answer:
+    def _asked(self, name: str, question: Callable[[Path | None], Answer]) -> Answer:
         """What a data set's source answers; whatever it raises that is no error of ours names the data set."""
         try:
-            return question(data_root)
+            return question(self.request.data_root)
         except SeuBenchError:
             raise
         except Exception as error:
@@ -89,16 +83,8 @@ class ResolvedRun:
                 remedy="check its files with seu-bench data; otherwise tell the package's author",
             ) from error
 
-    def context(
-        self,
-        plan: StreamPlan,
-        device: str = "cpu",
-        *,
-        feature_cache: int | None = None,
-        compile: bool = False,
-        **more: Any,
-    ) -> StrategyContext:
-        """What the strategy's factory is given."""
+    def context(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> StrategyContext:
+        """What the strategy's factory is given; ``more`` are further fields of it."""
         return StrategyContext(
             plan=plan,
             protocol=self.spec.protocol,
@@ -108,7 +94,7 @@ class ResolvedRun:
             searcher=self.searcher,
             creator=self.creator,
             backbone=self.backbone,
-            compute=ComputeConfig(self.spec.precision, feature_cache, compile),
+            compute=self.request.compute,
             **more,
         )
 
@@ -153,11 +139,10 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         options=_decisive(options),
         searcher_options=_decisive(searcher.options) if searcher else {},
         creator_options=_decisive(creator.options) if creator else {},
-        seed=checked_seed(request.seed),
-        limit=_checked_limit(request.limit),
-        synthetic=request.synthetic,
-        precision=_checked_precision(request.precision),
+        seed=request.seed,
         local_data={name: checksum_of_definition(definition) for name, definition in definitions.items()},
+        chosen=tuple(part.name for part in (searcher, creator) if part and part.name != factory.components[part.kind]),
+        **request.model_dump(include=set(ResultFields.model_fields)),
     )
     sources = {
         name: definition_source(definitions[name], name)
@@ -166,7 +151,9 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         for name in dataset_names(benchmark)
     }
     packages = {name: registry.datasets[name].package for name in sources if name not in definitions}
-    return ResolvedRun(spec, parts["benchmark"], factory, options, searcher, creator, backbone, sources, packages)
+    return ResolvedRun(
+        request, spec, parts["benchmark"], factory, options, searcher, creator, backbone, sources, packages
+    )
 
 
 def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seu_bench.config.run import ComputeConfig, Execution
+from seu_bench.config.run import ComputeConfig
 from seu_bench.engine.checkpoint import Position, read_checkpoint
 from seu_bench.engine.hook_caller import HookCaller
 from seu_bench.engine.resolve import ResolvedRun
@@ -33,9 +33,7 @@ from seu_bench.utils.files import write_atomic
 from seu_bench.utils.locks import RunLock
 
 
-def execute(
-    registry: Registry, run: ResolvedRun, execution: Execution | None = None, *, stop: StopRequest | None = None
-) -> Outcome:
+def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = None) -> Outcome:
     """Make a run, go on with it where it was left, or return its record if it is finished already.
 
     Args:
@@ -48,10 +46,9 @@ def execute(
         RunError: the strategy failed; the record says so.
         Interruption: the run was stopped; the record says so, and the same call goes on with it.
     """
-    execution = execution or Execution()
-    stop = stop or StopRequest()
-    folder = RunFolder(execution.results, run.spec.run_id)
-    known = _finished(folder.record, execution)
+    stop = stop or StopRequest(run.request.max_seconds)
+    folder = RunFolder(run.request.results, run.spec.run_id)
+    known = _finished(folder.record, restart=run.request.restart)
     if known is not None and folder.is_tidy:
         return Outcome(known, folder.record, reused=True)
     listeners = HookCaller(registry)
@@ -60,16 +57,16 @@ def execute(
     try:
         folder.refuse_links()
         # Whoever held the lock before may have finished it.
-        if (known := _finished(folder.record, execution)) is not None:
+        if (known := _finished(folder.record, restart=run.request.restart)) is not None:
             folder.clean()
             folder.clear()
             return Outcome(known, folder.record, reused=True)
-        return _Run(registry, run, execution, stop, lock, listeners).make()
+        return _Run(registry, run, stop, lock, listeners).make()
     finally:
         lock.release()
 
 
-def _finished(path: Path, execution: Execution) -> Record | None:
+def _finished(path: Path, *, restart: bool) -> Record | None:
     """The record of this run if it is finished and may be taken as it is.
 
     Raises:
@@ -81,7 +78,7 @@ def _finished(path: Path, execution: Execution) -> Record | None:
         raise
     except ResultsError:
         return None  # there is none, or a damaged one, which is made again
-    if execution.restart:
+    if restart:
         return None
     is_it = known.status == "finished" and known.run_id == path.parent.name
     return known if is_it else None
@@ -92,18 +89,16 @@ class _Run:
         self,
         registry: Registry,
         run: ResolvedRun,
-        execution: Execution,
         stop: StopRequest,
         lock: RunLock,
         listeners: HookCaller,
     ) -> None:
         self.registry = registry
         self.run = run
-        self.execution = execution
         self.stop = stop
         self.lock = lock
         self.listeners = listeners
-        self.folder = RunFolder(execution.results, run.spec.run_id)
+        self.folder = RunFolder(run.request.results, run.spec.run_id)
 
     def make(self) -> Outcome:
         import torch
@@ -113,17 +108,17 @@ class _Run:
         from seu_bench.engine.environment import choose_device
         from seu_bench.engine.recorder import RunRecorder, opening_record
 
-        execution, spec = self.execution, self.run.spec
-        self.device = choose_device(execution.device)
+        request, spec = self.run.request, self.run.spec
+        self.device = choose_device(request.device)
         self.stream = build_stream(
             spec.benchmark,
-            lambda name: self.run.load(name, execution.data_root),
+            self.run.load,
             self.run.limits,
             spec.seed,
             torch.device(self.device),
         )
         self.recorder = RunRecorder(
-            execution.results,
+            request.results,
             opening_record(self.run, self.stream, self.device),
             self.registry,
             torch.device(self.device),
@@ -137,7 +132,7 @@ class _Run:
             failure = self._failure(error)
             self.recorder.update(status="failed", error=failure.what)
             raise failure from error
-        if execution.restart:
+        if request.restart:
             self.folder.begin_anew()
         else:
             self._go_on()
@@ -145,7 +140,7 @@ class _Run:
             self.folder.checkpoints,
             lambda: {"strategy": self.strategy.state_dict(), "record": self.recorder.state_dict()},
             self._checkpoint_bytes,
-            every=execution.checkpoint_every,
+            every=request.checkpoint_every,
             stop=self.stop,
             notice=self.listeners.notice,
         )
@@ -196,14 +191,7 @@ class _Run:
         recorder = self.recorder
         measures = (recorder.matrix, recorder.sizes)
         evaluator = EvaluationPlugin(*measures, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
-        context = self.run.context(
-            self.stream.plan,
-            self.device,
-            watch=recorder.watch,
-            evaluator=evaluator,
-            feature_cache=self.execution.feature_cache,
-            compile=self.execution.compile,
-        )
+        context = self.run.context(self.stream.plan, self.device, watch=recorder.watch, evaluator=evaluator)
         strategy = self.run.strategy.build(context)
         precision = self.run.spec.precision
         if precision != getattr(strategy, "compute", ComputeConfig()).precision:
@@ -322,7 +310,7 @@ class _Run:
         from seu_bench.models.multihead import MultiHeadModel
 
         model = self.strategy.model
-        if not self.execution.keep_weights or not isinstance(model, MultiHeadModel):
+        if not self.run.request.keep_weights or not isinstance(model, MultiHeadModel):
             self.folder.model.unlink(missing_ok=True)
             return None
         return save_model(self.folder.model, model, self.recorder.record)

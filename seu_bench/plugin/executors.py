@@ -5,65 +5,26 @@ No torch here: a plugin's outer module may import this one.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
 from seu_bench.config.options import Frozen, Options
-
-if TYPE_CHECKING:
-    from seu_bench.config.run import Execution, Request
+from seu_bench.config.run import Request
 
 
-@dataclass(frozen=True)
-class Job:
-    """One run of a sweep.
+class Job(Frozen):
+    """One run of a sweep; ``model_dump_json`` and ``model_validate_json`` carry it to another process or host.
 
     Attributes:
         run_id: what ``request`` resolves to. Who resolves it elsewhere and gets another one has other versions or
             other data, and must not make it.
-        execution: its paths are absolute.
-        log, log_options: loggers, and their options by ``<logger>.<option>``.
+        request: its paths are absolute.
     """
 
     run_id: str
     request: Request
-    execution: Execution
-    log: tuple[str, ...] = ()
-    log_options: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> str:
-        """One line, for another process or another host."""
-        request, execution = _adapters()
-        return json.dumps(
-            {
-                "run_id": self.run_id,
-                "request": request.dump_python(self.request, mode="json"),
-                "execution": execution.dump_python(self.execution, mode="json"),
-                "log": list(self.log),
-                "log_options": dict(self.log_options),
-            }
-        )
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Job:
-        """What :meth:`to_json` wrote.
-
-        Raises:
-            ValueError: it is something else.
-        """
-        request, execution = _adapters()
-        document = json.loads(text)
-        return cls(
-            str(document["run_id"]),
-            request.validate_python(document["request"]),
-            execution.validate_python(document["execution"]),
-            tuple(document["log"]),
-            document["log_options"],
-        )
 
 
 class Started(Frozen):
@@ -195,12 +156,3 @@ class ExecutorFactory(Protocol):
         Raises:
             RequestError: it cannot be used here.
         """
-
-
-def _adapters() -> tuple[TypeAdapter[Request], TypeAdapter[Execution]]:
-    from seu_bench.config.run import (
-        Execution,
-        Request,  # imports NumPy: not before a job is written or read
-    )
-
-    return TypeAdapter(Request), TypeAdapter(Execution)

@@ -111,7 +111,7 @@ def estimate_plan(plan: SweepPlan) -> SweepEstimate:
                 estimate.learn(configuration, record, same=False, speed=_made_on(record) == device)
     for configuration in left.values():
         if estimate.speed(configuration) is not None and not estimate.knows_passes(configuration):
-            passes = _planned_passes(configuration, plan.spec.data_root)
+            passes = _planned_passes(configuration)
             if passes is not None:
                 estimate.count(configuration, passes)
     return estimate
@@ -147,7 +147,7 @@ def _others(results: Path, configuration: Configuration) -> list[Record]:
     return found[:_ASKED]
 
 
-def _planned_passes(configuration: Configuration, data_root: Path | None) -> int | None:
+def _planned_passes(configuration: Configuration) -> int | None:
     """What ``seu-bench cost`` says; ``None`` where a plugin cannot say, which its run will tell.
 
     Raises:
@@ -155,7 +155,7 @@ def _planned_passes(configuration: Configuration, data_root: Path | None) -> int
     """
     run = configuration.run
     try:
-        return run.strategy.cost(run.context(run.plan(data_root))).all_passes
+        return run.strategy.cost(run.context(run.plan())).all_passes
     except PluginError:
         return None
     except SeuBenchError:

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from seu_bench.config.benchmark_file import names_a_file
-from seu_bench.config.options import did_you_mean, fault_lines
+from seu_bench.config.options import did_you_mean, fault_lines, flattened
 from seu_bench.errors import SpecError
-from seu_bench.sweeps.spec import SweepSpec, flattened, split_names
+from seu_bench.sweeps.spec import SweepSpec, split_names
 from seu_bench.utils.files import write_atomic
 
 #: Where the guide for files is.

@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from multiprocessing import connection
 from pathlib import Path
 from types import ModuleType
@@ -110,13 +109,13 @@ def with_share(job: Job, slots: int) -> Job:
     Args:
         slots: jobs that share the memory.
     """
-    if slots == 1 or job.execution.feature_cache is not None:
+    if slots == 1 or job.request.feature_cache is not None:
         return job
     from seu_bench.models.feature_store import SHARE
     from seu_bench.utils.hardware import free_host_memory
 
     share = int(SHARE * free_host_memory() / slots)
-    return replace(job, execution=replace(job.execution, feature_cache=share))
+    return job.model_copy(update={"request": job.request.model_copy(update={"feature_cache": share})})
 
 
 class LocalExecutor:

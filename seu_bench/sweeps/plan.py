@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from seu_bench.config.benchmark_file import names_a_file
 from seu_bench.config.options import did_you_mean, format_option
-from seu_bench.config.run import Execution, Request
+from seu_bench.config.run import ExecutionFields, Request, ResultFields
 from seu_bench.engine.loggers import choose_loggers
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.run_states import find_state
@@ -103,18 +103,14 @@ class SweepPlan:
         """What an executor is given of a job."""
         from seu_bench.plugin.executors import Job
 
-        spec, request = self.spec, job.configuration.request
+        request, spec = job.configuration.request, self.spec
+        places: dict[str, Any] = {
+            "results": spec.results.absolute(),
+            "data_root": spec.data_root.absolute() if spec.data_root is not None else None,
+        }
         if names_a_file(request.benchmark):
-            request = replace(request, benchmark=str(Path(request.benchmark).expanduser().absolute()))
-        execution = Execution(
-            results=spec.results.absolute(),
-            data_root=spec.data_root.absolute() if spec.data_root is not None else None,
-            device=spec.device,
-            checkpoint_every=spec.checkpoint_every,
-            keep_weights=spec.keep_weights,
-            feature_cache=spec.feature_cache,
-        )
-        return Job(job.run_id, replace(request, seed=job.seed), execution, spec.log, spec.log_options)
+            places["benchmark"] = str(Path(request.benchmark).expanduser().absolute())
+        return Job(run_id=job.run_id, request=request.model_copy(update={**places, "seed": job.seed}))
 
 
 def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
@@ -157,6 +153,7 @@ def _requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator
     Raises:
         RequestError: an unknown strategy, searcher or creator, or an option or component that no strategy takes.
     """
+    shared = spec.model_dump(include={*ResultFields.model_fields, *ExecutionFields.model_fields})
     taken: set[str] = set()
     known: set[str] = set()
     for strategy in dict.fromkeys(spec.strategy):
@@ -176,16 +173,13 @@ def _requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator
             for values in itertools.product(*fitting.values()):
                 given = dict(zip(fitting, values, strict=True))
                 request = Request(
-                    strategy,
-                    benchmark,
-                    names["searcher"],
-                    names["creator"],
-                    spec.protocol,
-                    spec.seeds[0],
-                    given,
-                    spec.limit,
-                    spec.synthetic,
-                    spec.precision,
+                    strategy=strategy,
+                    benchmark=benchmark,
+                    protocol=spec.protocol,
+                    seed=spec.seeds[0],
+                    options=given,
+                    **names,
+                    **shared,
                 )
                 yield _label(request), request
         left_out += [key for key in spec.axes if key in unused]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
 
-from seu_bench.config.options import Frozen, parse_value
-from seu_bench.config.run import Precision
+from seu_bench.config.options import flattened, parse_value
+from seu_bench.config.run import ExecutionFields, ResultFields
 from seu_bench.errors import OptionError
 
 #: A sweep of more jobs is taken for a slip of the fingers.
@@ -25,8 +24,8 @@ _OPENING: Final = {"[": "]", "{": "}"}
 _QUOTES: Final = "\"'"
 
 
-class SweepSpec(Frozen):
-    """A sweep; the keys of a sweep's TOML file are these.
+class SweepSpec(ResultFields, ExecutionFields):
+    """A sweep; the keys of a sweep's TOML file are these, and those fields of a run that all its runs share.
 
     Lists may be written as text, as on the command line: ``"seu,ewc"``, ``"0-4,7"``.
 
@@ -34,7 +33,6 @@ class SweepSpec(Frozen):
         searcher, creator: those of the strategies that take one; empty: each strategy's default.
         options: by key, the values that are combined; a list is several values, so a list as one value is in a list.
         jobs: jobs at once, the executor's option of that name.
-        log, log_options: loggers of every job, and their options by ``<logger>.<option>``.
     """
 
     strategy: _Names = ("seu",)
@@ -44,22 +42,11 @@ class SweepSpec(Frozen):
     creator: tuple[_Name, ...] = ()
     protocol: str | None = None
     options: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    limit: StrictInt | None = Field(None, ge=4)
-    synthetic: StrictBool = False
-    precision: Precision = "float32"
     executor: _Name = "local"
     jobs: StrictInt | None = Field(None, ge=1)
-    device: str = "auto"
-    data_root: Path | None = None
-    results: Path = Path("results")
-    feature_cache: StrictInt | None = Field(None, ge=0)
-    checkpoint_every: float | None = Field(None, ge=0)
-    keep_weights: StrictBool = True
     retry_failed: StrictBool = False
-    log: tuple[_Name, ...] = ()
-    log_options: dict[str, Any] = Field(default_factory=dict)
 
-    @field_validator("strategy", "benchmark", "searcher", "creator", "log", mode="before")
+    @field_validator("strategy", "benchmark", "searcher", "creator", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         return split_names(value) if isinstance(value, str) else value
@@ -86,18 +73,6 @@ class SweepSpec(Frozen):
             if key.startswith(EXECUTOR) and len(axes[key]) > 1:
                 raise ValueError(f"{key!r} has {len(axes[key])} values: a sweep has one executor")
         return axes
-
-    @field_validator("log_options", mode="before")
-    @classmethod
-    def _keys(cls, value: Any) -> Any:
-        return dict(flattened(value)) if isinstance(value, Mapping) else value
-
-    @field_validator("feature_cache", mode="before")
-    @classmethod
-    def _bytes(cls, value: Any) -> Any:
-        from seu_bench.utils.text import parse_bytes
-
-        return parse_bytes(value) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _no_slip(self) -> SweepSpec:
@@ -214,12 +189,3 @@ def _end_of_quote(text: str, begin: int) -> int:
     while index < len(text) and text[index] != text[begin]:
         index += 2 if text[index] == "\\" and text[begin] == '"' else 1
     return index
-
-
-def flattened(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Options by dotted key: ``{"searcher": {"alpha": 1}}`` has ``searcher.alpha``."""
-    for key, value in options.items():
-        if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

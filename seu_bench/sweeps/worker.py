@@ -43,8 +43,10 @@ def run_job(job: Job, notify: Callable[[Event], None], stop: StopRequest | None 
     Example:
         ``events.append(run_job(job, events.append))``
     """
+    from seu_bench.engine.launch import launch
+
     try:
-        message = _run(job, notify, stop)
+        launch(job.request, watcher=lambda _: Reporter(job.run_id, notify), stop=stop, run_id=job.run_id)
     except KeyboardInterrupt as stopped:
         return Ended(run_id=job.run_id, status="interrupted", message=str(stopped) or "interrupted")
     except RunLockedError as error:
@@ -55,27 +57,7 @@ def run_job(job: Job, notify: Callable[[Event], None], stop: StopRequest | None 
         # A defect: whoever looks for it needs all of it.
         traceback.print_exc()
         return Ended(run_id=job.run_id, status="failed", message=f"{type(error).__name__}: {error}")
-    return Ended(run_id=job.run_id, status="failed" if message else "finished", message=message)
-
-
-def _run(job: Job, notify: Callable[[Event], None], stop: StopRequest | None) -> str:
-    """Why the run was refused here; empty where it is finished."""
-    from seu_bench.engine.loggers import add_loggers
-    from seu_bench.engine.resolve import resolve
-    from seu_bench.engine.runner import execute
-    from seu_bench.plugin.registry import Registry
-
-    registry = Registry()
-    resolved = resolve(registry, job.request)
-    if resolved.spec.run_id != job.run_id:
-        return (
-            f"here this job is another run, {resolved.spec.run_id}: data or versions differ from those that the sweep "
-            "was planned with; plan it again"
-        )
-    add_loggers(registry, job.log, job.log_options, job.execution.results)
-    registry.manager.register(Reporter(job.run_id, notify), name="seu_bench.sweeps.worker")
-    execute(registry, resolved, job.execution, stop=stop)
-    return ""
+    return Ended(run_id=job.run_id, status="finished")
 
 
 class Reporter:

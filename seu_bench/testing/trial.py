@@ -15,7 +15,7 @@ import torch
 from avalanche.training.plugins import EvaluationPlugin
 from torch import Tensor, nn
 
-from seu_bench.config.run import Execution, Request
+from seu_bench.config.run import Request
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.runner import execute
@@ -58,12 +58,24 @@ class Trial:
             manager.register(plugin, name=f"trial-{index}")
         return Registry(manager)
 
-    def resolved(self, benchmark: str, *, seed: int = 0, brief: bool = True) -> ResolvedRun:
-        """The run on one of :data:`~seu_bench.testing.streams.TINY`; a ``brief`` one need not learn much."""
+    def resolved(self, benchmark: str, *, seed: int = 0, brief: bool = True, **fields: Any) -> ResolvedRun:
+        """The run on one of :data:`~seu_bench.testing.streams.TINY`; a ``brief`` one need not learn much.
+
+        Args:
+            fields: further ones of the :class:`~seu_bench.config.run.Request`.
+        """
         options = dict(self.options)
         if brief and "epochs" in self.registry.strategies.find(self.strategy).factory.options.model_fields:
             options["epochs"] = BRIEF
-        request = Request(self.strategy, benchmark, self.searcher, self.creator, seed=seed, options=options)
+        request = Request(
+            strategy=self.strategy,
+            benchmark=benchmark,
+            searcher=self.searcher,
+            creator=self.creator,
+            seed=seed,
+            options=options,
+            **fields,
+        )
         return resolve(self.registry, request)
 
     def learner(
@@ -84,15 +96,15 @@ class Trial:
             disturb: called before the strategy is built, before each training and before each evaluation.
             feature_cache: bytes for outputs of frozen layers; ``None``: the default.
         """
-        run = self.resolved(benchmark, seed=seed, brief=brief)
-        stream = build_stream(run.spec.benchmark, lambda name: run.load(name, None), run.limits, 0)
+        run = self.resolved(benchmark, seed=seed, brief=brief, feature_cache=feature_cache)
+        stream = build_stream(run.spec.benchmark, run.load, run.limits, 0)
         if change is not None:
             change(stream)
-        return Learner(run, stream, disturb, feature_cache)
+        return Learner(run, stream, disturb)
 
     def record(self, benchmark: str, results: Path) -> Record:
         """The record of a brief run."""
-        return execute(self.registry, self.resolved(benchmark), Execution(results=results, device="cpu")).record
+        return execute(self.registry, self.resolved(benchmark, results=results, device="cpu")).record
 
 
 class Learner:
@@ -109,7 +121,6 @@ class Learner:
         run: ResolvedRun,
         stream: TaskStream,
         disturb: Callable[[], None] | None = None,
-        feature_cache: int | None = None,
     ) -> None:
         self.run = run
         self.stream = stream
@@ -119,7 +130,7 @@ class Learner:
         self.sizes = ModelSizes()
         self._disturb: Callable[[], None] = disturb or (lambda: None)
         evaluator = EvaluationPlugin(self.matrix, self.sizes, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
-        self.context = run.context(stream.plan, evaluator=evaluator, feature_cache=feature_cache)
+        self.context = run.context(stream.plan, evaluator=evaluator)
         self._disturb()
         self.strategy: Any = run.strategy.build(self.context)
         self.whole_stream = bool(getattr(self.strategy, "whole_stream", False))

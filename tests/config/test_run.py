@@ -15,7 +15,7 @@ from torch._inductor import config as inductor
 
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
-from seu_bench.config.run import ComputeConfig, Execution, Request
+from seu_bench.config.run import ComputeConfig, Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.engine.saved_model.verify import verify
@@ -39,8 +39,8 @@ CPU = torch.device("cpu")
 def made(results: Path, strategy: str, precision: Any = "float32", **options: Any) -> tuple[Record, dict[str, Tensor]]:
     """A short run's record and weights."""
     registry = Registry()
-    run = resolve(registry, Request(strategy, protocol="smoke", options=options, precision=precision))
-    outcome = execute(registry, run, Execution(results, device="cpu"))
+    fields = {"protocol": "smoke", "options": options, "precision": precision, "results": results, "device": "cpu"}
+    outcome = execute(registry, resolve(registry, Request(strategy=strategy, **fields)))
     return outcome.record, load_file(outcome.path.with_name("model.safetensors"))
 
 
@@ -94,8 +94,8 @@ def test_a_row_of_its_own(tmp_path: Path) -> None:
     """A leaderboard does not take one precision for another."""
     for precision in ("float32", "bf16"):
         registry = Registry()
-        run = resolve(registry, Request("naive", protocol="quick", options={"epochs": 1}, precision=precision))
-        execute(registry, run, Execution(tmp_path, device="cpu"))
+        fields = {"protocol": "quick", "options": {"epochs": 1}, "results": tmp_path, "device": "cpu"}
+        execute(registry, resolve(registry, Request(strategy="naive", precision=precision, **fields)))
     (board,) = build_leaderboards(tmp_path)
     assert sorted(board.frame["configuration"]) == ["naive", "naive (precision=bf16)"]
 
@@ -130,9 +130,10 @@ def test_a_strategy_that_cannot_is_refused(tmp_path: Path) -> None:
     manager = load_plugins()
     manager.register(_DeafPlugin())
     registry = Registry(manager)
-    run = resolve(registry, Request("deaf", protocol="smoke", precision="bf16"))
+    request = Request(strategy="deaf", protocol="smoke", precision="bf16", results=tmp_path, device="cpu")
+    run = resolve(registry, request)
     with pytest.raises(RequestError, match="computes in float32 only"):
-        execute(registry, run, Execution(tmp_path, device="cpu"))
+        execute(registry, run)
     assert not list(tmp_path.glob("runs/*/record.json"))
 
 

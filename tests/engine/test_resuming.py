@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from seu_bench import hookimpl
-from seu_bench.config.run import Execution, Request
+from seu_bench.config.run import Request
 from seu_bench.engine.checkpoint import CheckpointFolder, read_checkpoint, read_header, write_checkpoint
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
@@ -51,9 +51,9 @@ def make(results: Path, watcher: Stopper, **more: Any) -> Outcome:
     registry = Registry()
     registry.manager.register(watcher, name="watcher")
     options = more.pop("options", {}) | {"epochs": 5}
-    run = resolve(registry, Request("tiny", protocol="smoke", limit=8, options=options))
-    execution = Execution(results, device="cpu", **({"checkpoint_every": 0.0} | more))
-    return execute(registry, run, execution, stop=watcher.stop)
+    fields = {"protocol": "smoke", "limit": 8, "results": results, "device": "cpu", "checkpoint_every": 0.0} | more
+    run = resolve(registry, Request(strategy="tiny", options=options, **fields))
+    return execute(registry, run, stop=watcher.stop)
 
 
 def interrupted(results: Path, **more: Any) -> Path:

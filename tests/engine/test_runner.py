@@ -11,7 +11,7 @@ import pytest
 from support.commands import Command, Install
 
 from seu_bench import hookimpl
-from seu_bench.config.run import Execution, Request
+from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
 from seu_bench.errors import DataMissingError, OptionError, RunError
@@ -19,13 +19,13 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
 
 
-def make(results: Path, *watchers: object, restart: bool = False, **asked: Any) -> Outcome:
+def make(results: Path, *watchers: object, **asked: Any) -> Outcome:
     """A run of the strategy ``tiny`` on eight images per task."""
     registry = Registry()
     for watcher in watchers:
         registry.manager.register(watcher)
-    request = Request(**({"strategy": "tiny", "protocol": "smoke", "limit": 8} | asked))
-    return execute(registry, resolve(registry, request), Execution(results, device="cpu", restart=restart))
+    fields = {"strategy": "tiny", "protocol": "smoke", "limit": 8, "results": results, "device": "cpu"}
+    return execute(registry, resolve(registry, Request(**(fields | asked))))
 
 
 def files(results: Path) -> list[str]:
@@ -242,5 +242,5 @@ def test_refused_before_anything_is_written(tiny: Path, tmp_path: Path) -> None:
 
 def make_on_absent_data(results: Path, data_root: Path) -> None:
     registry = Registry()
-    run = resolve(registry, Request("tiny", "pmnist", protocol="smoke"))
-    execute(registry, run, Execution(results, data_root))
+    fields = {"protocol": "smoke", "results": results, "data_root": data_root}
+    execute(registry, resolve(registry, Request(strategy="tiny", benchmark="pmnist", **fields)))

@@ -150,7 +150,7 @@ def test_loaded_model_answers(seu: Path, results: Path) -> None:
     assert not any(module.training for module in model.modules())
     assert not any(parameter.requires_grad for parameter in model.parameters())
     run = resolve(tiny.registry(), request_of(record))
-    made = build_stream(run.spec.benchmark, lambda name: run.load(name, None), run.limits, run.spec.seed)
+    made = build_stream(run.spec.benchmark, run.load, run.limits, run.spec.seed)
     for task in model.learned:
         images = made.tasks[task].test
         correct = count_correct(model, images, task, run.spec.protocol.eval_batch_size)

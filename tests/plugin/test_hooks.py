@@ -14,7 +14,7 @@ from support.commands import Command
 
 import seu_bench
 from seu_bench import hookimpl, hookspecs
-from seu_bench.config.run import Execution, Request
+from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.errors import PluginError, RunError
@@ -84,11 +84,12 @@ def watched(results: Path, *plugins: object, **asked: Any) -> tuple[list[tuple[s
         lambda name, implementations, values: calls.append((name, dict(values))), lambda *outcome: None
     )
     registry = Registry(manager)
-    run = resolve(registry, Request(**({"strategy": "tiny", "protocol": "smoke", "limit": 8} | asked)))
+    fields = {"strategy": "tiny", "protocol": "smoke", "limit": 8, "results": results, "device": "cpu"}
+    run = resolve(registry, Request(**(fields | asked)))
     damaged = results / "runs" / run.spec.run_id / "checkpoints" / "000001.ckpt"
     damaged.parent.mkdir(parents=True)
     damaged.write_text("no checkpoint")
-    return calls, execute(registry, run, Execution(results=results, device="cpu")).record
+    return calls, execute(registry, run).record
 
 
 def test_hooks_are_found() -> None:

@@ -485,7 +485,9 @@ def test_lambda_of_the_benchmarks(name: str, value: float) -> None:
     """The paper's strength of each benchmark, in every protocol; the user's wins."""
     for protocol in ("paper", "half_day", "quick", "smoke"):
         for options, expected in (({}, value), ({"ewc_lambda": 7}, 7)):
-            chosen: Any = resolve(registry(), Request("ewc", name, protocol=protocol, options=options)).options
+            chosen: Any = resolve(
+                registry(), Request(strategy="ewc", benchmark=name, protocol=protocol, options=options)
+            ).options
             assert (chosen.ewc_lambda, chosen.fisher) == (expected, "batch")
 
 

@@ -93,7 +93,7 @@ def test_workers_that_differ(tmp_path: Path) -> None:
     (job,) = tiny_jobs(tmp_path, "0")
     mark = tmp_path / "mark"
     mark.touch()
-    asked = Asked(job.to_json(), installed_versions(), str(mark), 1)
+    asked = Asked(job.model_dump_json(), installed_versions(), str(mark), 1)
     assert fault_here(asked, job) is None
     other = replace(asked, versions=asked.versions | {"torch": "0.0"})
     assert "has other versions than the sweep's own process: torch" in str(fault_here(other, job))

@@ -221,7 +221,7 @@ def stages_of(**options: Any) -> tuple[Any, dict[tuple[str, int], int]]:
 def costs_of(creator: str = "mdl", **options: Any) -> tuple[StageCost, ...]:
     """What the stages were told to pass."""
     given = {"epochs": 2, **({"creator.epochs": 2} if creator == "mdl" else {}), **options}
-    made = resolve(Registry(), Request("seu", protocol="smoke", creator=creator, options=given)).context(STREAM.plan)
+    made = resolve(Registry(), Request(protocol="smoke", creator=creator, options=given)).context(STREAM.plan)
     cost = Registry().strategies.find("seu").factory.cost(made)
     return tuple(stage for stage in cost.stages if stage.name != "evaluation")
 

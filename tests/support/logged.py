@@ -13,10 +13,8 @@ import torch
 
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
-from seu_bench.config.run import Execution, Request
-from seu_bench.engine.loggers import add_loggers
-from seu_bench.engine.resolve import resolve
-from seu_bench.engine.runner import execute
+from seu_bench.config.run import Request
+from seu_bench.engine.launch import launch
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
@@ -67,7 +65,7 @@ def logged_run(
     witness: Witness | None = None,
     log_options: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
-    **execution: Any,
+    **fields: Any,
 ) -> tuple[Record, Witness]:
     """A run of ``tiny`` on eight images of each task of ``split_digits``, with a checkpoint after each epoch."""
     witness = witness or Witness()
@@ -75,10 +73,17 @@ def logged_run(
     for name, plugin in {**(plugins or {}), "witness": witness}.items():
         manager.register(plugin, name=name)
     registry = Registry(manager)
-    run = resolve(registry, Request("tiny", protocol="smoke", limit=8, options={"epochs": EPOCHS, **(options or {})}))
-    add_loggers(registry, names, log_options, results)
-    how = Execution(results, device="cpu", **{"checkpoint_every": 0.0, **execution})
-    return execute(registry, run, how, stop=witness.stop).record, witness
+    request = Request(
+        strategy="tiny",
+        protocol="smoke",
+        limit=8,
+        options={"epochs": EPOCHS, **(options or {})},
+        results=results,
+        log=names,
+        log_options=log_options or {},
+        **{"device": "cpu", "checkpoint_every": 0.0, **fields},
+    )
+    return launch(request, registry, stop=witness.stop).record, witness
 
 
 def due(record: Record, curves: Log) -> Log:

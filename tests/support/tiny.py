@@ -69,7 +69,7 @@ def context(
     plan: StreamPlan, strategy: str, options: Mapping[str, Any], *, seed: int = 0, **more: Any
 ) -> StrategyContext:
     """A strategy's context for a stream of our own, by way of the options' own validation and presets."""
-    request = Request(strategy, "split_digits", protocol="smoke", seed=seed, options=options)
+    request = Request(strategy=strategy, protocol="smoke", seed=seed, options=options)
     return resolve(registry(), request).context(plan, **more)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,9 +66,9 @@ def test_another_run_elsewhere(tmp_path: Path) -> None:
     """A job that resolves to another run id is not made: its driver would wait for a record that never comes."""
     (job,) = tiny_jobs(tmp_path, "0")
     told: list[Event] = []
-    ended = run_job(replace(job, run_id="split_digits-smoke-tiny-seed0-0000000000"), told.append)
+    ended = run_job(job.model_copy(update={"run_id": "split_digits-smoke-tiny-seed0-0000000000"}), told.append)
     assert (ended.status, told) == ("failed", [])
-    assert f"here this job is another run, {job.run_id}" in ended.message
+    assert f"here this run is another one, {job.run_id}" in ended.message
     assert not (tmp_path / "runs").exists()
 
 
@@ -77,7 +76,8 @@ def test_refused_job(tmp_path: Path) -> None:
     """What the run refuses is told as by ``run``, and so is a defect."""
     (job,) = tiny_jobs(tmp_path, "0")
     (tmp_path / "file").write_text("")
-    ended = run_job(replace(job, execution=replace(job.execution, results=tmp_path / "file")), lambda event: None)
+    request = job.request.model_copy(update={"results": tmp_path / "file"})
+    ended = run_job(job.model_copy(update={"request": request}), lambda event: None)
     assert (ended.status, "cannot write results" in ended.message) == ("failed", True)
 
 
@@ -104,10 +104,10 @@ def test_memory_is_shared_out(tmp_path: Path) -> None:
     """Jobs that run beside each other do not each take half of what is free; what the user says stays."""
     (job,) = tiny_jobs(tmp_path, "0")
     assert with_share(job, 1) == job
-    share = with_share(job, 4).execution.feature_cache
+    share = with_share(job, 4).request.feature_cache
     assert share is not None
     assert 0 < share < free_host_memory() / 4
-    mine = replace(job, execution=replace(job.execution, feature_cache=5))
+    mine = job.model_copy(update={"request": job.request.model_copy(update={"feature_cache": 5})})
     assert with_share(mine, 4) == mine
 
 

@@ -35,7 +35,7 @@ begun, module, *jobs = sys.argv[1:]
 with open(begun, "a") as file:
     file.write("once")
 executor = LocalExecutor(jobs=1, threads=1)
-executor.submit([Job.from_json(job) for job in jobs])
+executor.submit([Job.model_validate_json(job) for job in jobs])
 pending = len(jobs)
 while pending:
     ended = sum(isinstance(event, Ended) for event in executor.wait(1.0))
@@ -119,7 +119,7 @@ def test_script_in_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     jobs = tiny_jobs(tmp_path, "1-3")
     (tmp_path / "script.py").write_text(SCRIPT)
     module = checkout / "seu_bench" / "engine" / "runner.py"
-    arguments = [str(tmp_path / "begun"), str(module), *(job.to_json() for job in jobs)]
+    arguments = [str(tmp_path / "begun"), str(module), *(job.model_dump_json() for job in jobs)]
     subprocess.run([sys.executable, str(tmp_path / "script.py"), *arguments], check=True)
     records = [read_record(tmp_path / "runs" / job.run_id) for job in jobs]
     assert [record.environment.git_revision for record in records] == [asked.stdout.strip()] * 3

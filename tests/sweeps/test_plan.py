@@ -175,9 +175,9 @@ def test_paths_for_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = plan_sweep(registry(), make_spec(asked | logged))
     made = found.to_job(found.jobs[0])
     assert made.request.benchmark == str(tmp_path / "own.toml")
-    assert (made.execution.results, made.execution.data_root) == (tmp_path / "results", tmp_path / "data")
-    assert (made.log, made.log_options) == (("tensorboard",), {"tensorboard.folder": "events"})
-    assert type(made).from_json(made.to_json()) == made
+    assert (made.request.results, made.request.data_root) == (tmp_path / "results", tmp_path / "data")
+    assert (made.request.log, made.request.log_options) == (("tensorboard",), {"tensorboard.folder": "events"})
+    assert type(made).model_validate_json(made.model_dump_json()) == made
 
 
 class TestEstimate:
@@ -213,7 +213,7 @@ class TestEstimate:
         found = plan(tmp_path, strategy="naive,ewc", seeds="5")
         estimate = estimate_plan(found)
         run = found.jobs[0].configuration.run
-        passes = run.strategy.cost(run.context(run.plan(None))).all_passes
+        passes = run.strategy.cost(run.context(run.plan())).all_passes
         assert [estimate.of_job(job) for job in found.jobs] == [pytest.approx(passes / 100), None]
         assert estimate.of_all(found.pending, {}, 2) is None
 

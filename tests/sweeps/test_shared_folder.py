@@ -50,8 +50,8 @@ processes, runs, results, benchmark = int(sys.argv[1]), int(sys.argv[2]), Path(s
 def work(number):
     registry = Registry()
     for seed in range(number * runs, (number + 1) * runs):
-        resolved = resolve(registry, Request("tiny", benchmark, seed=seed))
-        runner.execute(registry, resolved, runner.Execution(results=results, device="cpu"))
+        request = Request(strategy="tiny", benchmark=benchmark, seed=seed, results=results, device="cpu")
+        runner.execute(registry, resolve(registry, request))
         leaderboard.write_leaderboards(results)
 
 go, start = os.pipe()

@@ -158,6 +158,7 @@ def test_file(tmp_path: Path) -> None:
         "results": tmp_path / "out",
         "feature_cache": 2048,
         "checkpoint_every": 5,
+        "compile": False,
         "keep_weights": False,
         "retry_failed": True,
         "log": ("mlflow", "tensorboard"),

@@ -202,8 +202,10 @@ def differences(batches: Iterator[Any], part: Expected, case: Case, task: int) -
 
 def given(benchmark: str, seed: int) -> Any:
     """The Avalanche benchmark that a strategy gets under the full protocol."""
-    run = resolve(Registry(), Request("naive", benchmark, protocol="paper", seed=seed))
-    stream = build_stream(run.spec.benchmark, lambda name: run.load(name, ROOT), run.limits, run.spec.seed)
+    run = resolve(
+        Registry(), Request(strategy="naive", benchmark=benchmark, protocol="paper", seed=seed, data_root=ROOT)
+    )
+    stream = build_stream(run.spec.benchmark, run.load, run.limits, run.spec.seed)
     return stream.avalanche()
 
 

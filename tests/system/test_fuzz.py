@@ -210,7 +210,7 @@ def load_in_every_way(registry: Registry, folder: Path, content: bytes) -> None:
     only_ours(
         lambda: BenchmarkFile(path).summary,
         lambda: BenchmarkFile(path).load(),
-        lambda: resolve(registry, Request("naive", str(path))),
+        lambda: resolve(registry, Request(strategy="naive", benchmark=str(path))),
     )
 
 

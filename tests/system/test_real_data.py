@@ -43,8 +43,8 @@ def all_cores() -> Iterator[None]:
 )
 def test_never_forgets_a_bit(strategy: str, benchmark: str) -> None:
     """Task 0's logits are the same bits after every later task, and no column of the matrix changes."""
-    run = resolve(Registry(), Request(strategy, benchmark, protocol="quick"))
-    stream = build_stream(run.spec.benchmark, lambda name: run.load(name, Path(ROOT or "")), run.limits, run.spec.seed)
+    run = resolve(Registry(), Request(strategy=strategy, benchmark=benchmark, protocol="quick", data_root=ROOT))
+    stream = build_stream(run.spec.benchmark, run.load, run.limits, run.spec.seed)
     tasks = len(stream.tasks)
     matrix = AccuracyMatrix(tasks)
     evaluator = EvaluationPlugin(matrix, loggers=[SilentLogger()])

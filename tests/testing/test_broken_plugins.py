@@ -18,7 +18,7 @@ from support.tiny import all_threads, one_thread
 import seu_bench_seu.costing
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
-from seu_bench.config.run import Execution, Request
+from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
 from seu_bench.errors import PluginError, RunError
@@ -395,9 +395,14 @@ def _sizes_once() -> Iterator[None]:
 def make(registry: Registry, results: Path, searcher: str = "good", creator: str = "good", **options: Any) -> Outcome:
     """A run of two tasks of ten images per class."""
     asked = Request(
-        "seu", "tiny_two", searcher=searcher, creator=creator, options={"epochs": 1, "channels": 2, **options}
+        benchmark="tiny_two",
+        searcher=searcher,
+        creator=creator,
+        options={"epochs": 1, "channels": 2, **options},
+        results=results,
+        device="cpu",
     )
-    return execute(registry, resolve(registry, asked), Execution(results=results, device="cpu"))
+    return execute(registry, resolve(registry, asked))
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:

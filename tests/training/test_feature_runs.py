@@ -17,7 +17,7 @@ from support.tiny import all_threads, build, class_stream, learn, one_thread, re
 from torch import nn
 
 from seu_bench import hookimpl
-from seu_bench.config.run import ComputeConfig, Execution, Request
+from seu_bench.config.run import ComputeConfig, Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
 from seu_bench.engine.stopping import StopRequest
@@ -45,12 +45,18 @@ class Case:
     def run(self, results: Path, cache: int | None, registry: Registry | None = None, **more: Any) -> Outcome:
         """On scikit-learn's digits."""
         request = Request(
-            self.strategy, protocol="smoke", limit=LIMIT, options=THREE_TASKS | RAGGED | self.options, **self.more
+            strategy=self.strategy,
+            protocol="smoke",
+            limit=LIMIT,
+            options=THREE_TASKS | RAGGED | self.options,
+            results=results,
+            device="cpu",
+            feature_cache=cache,
+            **self.more,
+            **{key: value for key, value in more.items() if key != "stop"},
         )
         registry = registry or Registry()
-        stop = more.pop("stop", None) or StopRequest()
-        execution = Execution(results, device="cpu", feature_cache=cache, **more)
-        return execute(registry, resolve(registry, request), execution, stop=stop)
+        return execute(registry, resolve(registry, request), stop=more.get("stop"))
 
 
 NARROW = {"width": 0.05}
@@ -228,12 +234,12 @@ def experienced_seu(cache: int | None, creator: str, **options: Any) -> Any:
     given = {name.replace("__", "."): value for name, value in options.items()}
     small = {key: value for key, value in SMALL.items() if not key.startswith("searcher.")}
     request = Request(
-        "seu",
         creator=creator,
         protocol="smoke",
+        feature_cache=cache,
         options={**small, "genotype": "darts_v1", "batch_size": BATCH, **given},
     )
-    made = resolve(registry(), request).context(STREAM.plan, feature_cache=cache)
+    made = resolve(registry(), request).context(STREAM.plan)
     return learn(STREAM, registry().strategies.find("seu").factory.build(made), 2)
 
 

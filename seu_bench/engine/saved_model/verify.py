@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from seu_bench.config.run import Request
+from seu_bench.config.run import Request, ResultFields
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import ResolvedRun, resolve
@@ -61,12 +61,10 @@ def verify(
             where=str(folder),
             remedy="give the file that the run was made with: --benchmark FILE.toml",
         )
-    resolved = resolve(registry, request_of(record, benchmark))
+    resolved = resolve(registry, request_of(record, benchmark, data_root))
     chosen = torch.device(choose_device(device))
     spec = resolved.spec
-    stream = build_stream(
-        spec.benchmark, lambda name: resolved.load(name, data_root), resolved.limits, spec.seed, chosen
-    )
+    stream = build_stream(spec.benchmark, resolved.load, resolved.limits, spec.seed, chosen)
     file, model = None, None
     checks = [_run_id(record, resolved), _sha256(record, content, folder)]
     try:
@@ -88,11 +86,12 @@ def verify(
     return Verification(record, folder, tuple(checks))
 
 
-def request_of(record: Record, benchmark: Path | None = None) -> Request:
+def request_of(record: Record, benchmark: Path | None = None, data_root: Path | None = None) -> Request:
     """The request that a record answers.
 
     Args:
         benchmark: its TOML file, where its name is not registered.
+        data_root: folder of data sets; ``None``: the default one.
     """
     options: dict[str, Any] = dict(record.options)
     for prefix, given in (
@@ -109,9 +108,8 @@ def request_of(record: Record, benchmark: Path | None = None) -> Request:
         protocol=record.protocol,
         seed=record.seed,
         options=options,
-        limit=record.limit,
-        synthetic=record.synthetic,
-        precision=record.precision,
+        data_root=data_root,
+        **record.model_dump(include=set(ResultFields.model_fields)),
     )
 
 
