@@ -1,12 +1,9 @@
 """Run the plugin without installing it: register its module on a manager of one's own."""
 
-from pathlib import Path
-
 import my_seu_plugin
 
-from seu_bench.config.run import Execution, Request
-from seu_bench.engine.resolve import resolve
-from seu_bench.engine.runner import execute
+from seu_bench.config.run import Request
+from seu_bench.engine.launch import launch
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
 
@@ -14,8 +11,8 @@ manager = load_plugins()
 manager.register(my_seu_plugin, name="mine")
 registry = Registry(manager)
 for request in (
-    Request("heads_only", "split_stripes", options={"epochs": 2}),
-    Request("seu", "split_stripes", "my_random", "newest", "smoke"),
+    Request(strategy="heads_only", benchmark="split_stripes", options={"epochs": 2}),
+    Request(benchmark="split_stripes", searcher="my_random", creator="newest", protocol="smoke"),
 ):
-    record = execute(registry, resolve(registry, request), Execution(Path("results"))).record
+    record = launch(request, registry).record
     print(record.run_id, record.status, record.metrics["acc"], record.metrics["params_per_task"])

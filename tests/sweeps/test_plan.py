@@ -125,7 +125,7 @@ def test_equal_jobs_once() -> None:
         (
             {"benchmark": "mixture", "strategy": "naive", "data_root": NOWHERE},
             DataError,
-            "  - emnist_letters is absent",
+            "  - emnist_letters is missing",
         ),
         ({"strategy": "naive", "log": "tensorbord"}, RequestError, "(did you mean 'tensorboard'?)"),
         ({"strategy": "naive", "log_options": {"tensorboard.folder": "x"}}, OptionError, "is of no logger that was"),
