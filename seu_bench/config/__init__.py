@@ -1,1 +1,73 @@
-"""config"""
+"""Validated values: what a run is asked for and what it resolves to. No torch.
+
+=======================  ================================================================
+:mod:`.options`          base of options; ``-o key=value`` read, layered and described
+:mod:`.common_options`   options that strategies or searchers share
+:mod:`.protocol`         schedules, sizes of networks and numbers of images
+:mod:`.benchmark`        data sets, tasks and protocols of a benchmark
+:mod:`.benchmark_file`   benchmarks from TOML; the standard protocols
+:mod:`.run`              requests, how a run is executed, the resolved run and its id
+=======================  ================================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seu_bench.utils.lazy import attach
+
+if TYPE_CHECKING:
+    from seu_bench.config.benchmark import BenchmarkSource, BenchmarkSpec
+    from seu_bench.config.benchmark_file import BenchmarkFile
+    from seu_bench.config.common_options import (
+        BackboneOptions,
+        NetworkOptions,
+        SelectingOptions,
+        TrainingOptions,
+        WidthOptions,
+    )
+    from seu_bench.config.options import Options
+    from seu_bench.config.protocol import (
+        CreationSchedule,
+        ImageLimits,
+        ProtocolSpec,
+        Schedule,
+        ScheduleOptions,
+        SearchSchedule,
+    )
+    from seu_bench.config.run import ComputeConfig, Execution, Request
+
+__all__ = [
+    "BackboneOptions",
+    "BenchmarkFile",
+    "BenchmarkSource",
+    "BenchmarkSpec",
+    "ComputeConfig",
+    "CreationSchedule",
+    "Execution",
+    "ImageLimits",
+    "NetworkOptions",
+    "Options",
+    "ProtocolSpec",
+    "Request",
+    "Schedule",
+    "ScheduleOptions",
+    "SearchSchedule",
+    "SelectingOptions",
+    "TrainingOptions",
+    "WidthOptions",
+]
+
+__getattr__ = attach(
+    __name__,
+    dict.fromkeys(("BenchmarkSource", "BenchmarkSpec"), "benchmark")
+    | dict.fromkeys(("BenchmarkFile",), "benchmark_file")
+    | dict.fromkeys(
+        ("BackboneOptions", "NetworkOptions", "SelectingOptions", "TrainingOptions", "WidthOptions"), "common_options"
+    )
+    | dict.fromkeys(("Options",), "options")
+    | dict.fromkeys(
+        ("CreationSchedule", "ImageLimits", "ProtocolSpec", "Schedule", "ScheduleOptions", "SearchSchedule"), "protocol"
+    )
+    | dict.fromkeys(("ComputeConfig", "Execution", "Request"), "run"),
+)

@@ -1,8 +1,8 @@
-"""What a run is made of, as validated values: :class:`BenchmarkSpec`, :class:`ProtocolSpec` and :class:`RunSpec`.
+"""Benchmarks as validated values: which data sets, cut into which tasks, in which order, under which protocols.
 
-A benchmark is a TOML file (:mod:`seu_bench.config.benchmark_file` reads it): which data set, cut into tasks how, in
-which order, normalised how, and the named protocols that say for how long and with which hyper-parameters it is
-learned.
+:mod:`seu_bench.config.benchmark_file` reads one from a TOML file. Rules between keys are validators of the last key
+that they concern, so that pydantic lists their faults beside all others; they are left out where an earlier key of
+theirs is itself at fault.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 
 from seu_bench.config.options import Frozen
-from seu_bench.config.protocol import (
-    ProtocolSpec,
-)
+from seu_bench.config.protocol import ProtocolSpec
 
 Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=60)]
@@ -34,13 +32,15 @@ class InputSpec(Frozen):
     pad: NonNegativeInt = Field(0, description="zero pixels added on each side")
     channels: PositiveInt | None = Field(None, description="repeat a grey image to so many channels")
 
-    @model_validator(mode="after")
-    def _together(self) -> InputSpec:
-        if (self.mean is None) != (self.std is None):
+    @field_validator("std")
+    @classmethod
+    def _beside_mean(cls, std: tuple[float, ...] | None, info: ValidationInfo) -> tuple[float, ...] | None:
+        mean = info.data.get("mean", std)
+        if (mean is None) != (std is None):
             raise ValueError("mean and std go together: give both, or none to have them computed")
-        if self.mean is not None and self.std is not None and len(self.mean) != len(self.std):
+        if mean is not None and std is not None and len(mean) != len(std):
             raise ValueError("mean and std need the same number of channels")
-        return self
+        return std
 
 
 class ClassSplit(Frozen):
@@ -54,15 +54,15 @@ class ClassSplit(Frozen):
     validation: Fraction = 0.10
     input: InputSpec = InputSpec()
 
-    @model_validator(mode="after")
-    def _one_way(self) -> ClassSplit:
-        if (self.classes_per_task is None) == (self.groups is None):
+    @field_validator("groups")
+    @classmethod
+    def _one_way(cls, groups: Any, info: ValidationInfo) -> Any:
+        if "classes_per_task" in info.data and (info.data["classes_per_task"] is None) == (groups is None):
             raise ValueError("give either classes_per_task or groups")
-        if self.groups is not None:
-            flat = [label for group in self.groups for label in group]
-            if len(flat) != len(set(flat)) or not all(self.groups):
-                raise ValueError("groups must be non-empty and share no class")
-        return self
+        flat = [label for group in groups or () for label in group]
+        if len(flat) != len(set(flat)) or not all(groups or ()):
+            raise ValueError("groups must be non-empty and share no class")
+        return groups
 
 
 class Permutation(Frozen):
@@ -94,11 +94,13 @@ class DatasetSequence(Frozen):
     )
     validation: Fraction = 0.10
 
-    @model_validator(mode="after")
-    def _known(self) -> DatasetSequence:
-        if isinstance(self.order, tuple) and sorted(self.order) != sorted(self.tasks):
-            raise ValueError(f"order must name each of {', '.join(self.tasks)} once")
-        return self
+    @field_validator("order")
+    @classmethod
+    def _known(cls, order: Any, info: ValidationInfo) -> Any:
+        tasks = info.data.get("tasks", order)
+        if isinstance(order, tuple) and sorted(order) != sorted(tasks):
+            raise ValueError(f"order must name each of {', '.join(tasks)} once")
+        return order
 
 
 StreamSpec: TypeAlias = Annotated[ClassSplit | Permutation | DatasetSequence, Field(discriminator="kind")]
@@ -151,11 +153,13 @@ class BenchmarkSpec(Frozen):
     datasets: dict[Name, DatasetDefinition] = Field(default_factory=dict)
     protocols: dict[Name, ProtocolSpec]
 
-    @model_validator(mode="after")
-    def _default_exists(self) -> BenchmarkSpec:
-        if self.default_protocol not in self.protocols:
-            raise ValueError(f"default_protocol {self.default_protocol!r} is not one of {', '.join(self.protocols)}")
-        return self
+    @field_validator("protocols")
+    @classmethod
+    def _default_exists(cls, protocols: dict[str, ProtocolSpec], info: ValidationInfo) -> dict[str, ProtocolSpec]:
+        default = info.data.get("default_protocol", next(iter(protocols), None))
+        if default not in protocols:
+            raise ValueError(f"default_protocol {default!r} is not one of {', '.join(protocols)}")
+        return protocols
 
     def identity(self) -> dict[str, Any]:
         """What makes two benchmarks the same: everything but texts, protocols and where the user's files lie."""

@@ -1,23 +1,18 @@
-"""Benchmark files: TOML -> :class:`~seu_bench.config.benchmark.BenchmarkSpec`; all faults of a file at once."""
+"""Benchmark files: TOML to :class:`~seu_bench.config.benchmark.BenchmarkSpec`, every fault of a file at once."""
 
 from __future__ import annotations
 
-import copy
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.options import did_you_mean, fault_line
+from seu_bench.config.options import did_you_mean, fault_lines
 from seu_bench.errors import SpecError
-
-#: Where pydantic finds a fault.
-Place: TypeAlias = tuple[int | str, ...]
 
 #: The protocols that every benchmark has; a file's own tables are laid over these.
 STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -53,7 +48,11 @@ STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class BenchmarkFile:
-    """A benchmark in a TOML file."""
+    """A benchmark in a TOML file.
+
+    Example:
+        ``register("mine", BenchmarkFile(Path(__file__).parent / "mine.toml"))``
+    """
 
     path: Path
 
@@ -85,7 +84,11 @@ class BenchmarkFile:
                     definition["path"] = str((self.path.parent / Path(path).expanduser()).resolve())
                 except (OSError, RuntimeError, ValueError) as error:  # e.g. a null character, or "~nobody"
                     faults.append(f"datasets: path {path!r:.100} cannot be a path: {error}")
-        spec = _validated(document, faults)
+        spec: BenchmarkSpec | None = None
+        try:
+            spec = BenchmarkSpec.model_validate(document)
+        except ValidationError as error:
+            faults += fault_lines(error)
         if faults or spec is None:
             count = f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
             raise SpecError(
@@ -124,51 +127,6 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         below = result.get(key)
         result[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return result
-
-
-def _validated(document: dict[str, Any], faults: list[str]) -> BenchmarkSpec | None:
-    """The benchmark that ``document`` describes, or ``None`` and all its ``faults``.
-
-    Rules between keys are checked only where each key is right. So what is wrong is taken out and the rest looked at
-    again, until nothing new is found.
-    """
-    document = copy.deepcopy(document)
-    taken_out: set[Place] = set()
-    while True:
-        try:
-            spec = BenchmarkSpec.model_validate(document)
-        except ValidationError as error:
-            found = [fault for fault in error.errors(include_url=False) if not _ours(fault, taken_out)]
-        else:
-            return None if faults else spec
-        faults += [line for line in map(fault_line, found) if line not in faults]
-        wrong = [fault["loc"] for fault in found if fault["type"] not in ("missing", "value_error")]
-        removed = [place for place in wrong if _take_out(document, place)]
-        if not removed:
-            return None
-        taken_out.update(removed)
-
-
-def _ours(fault: ErrorDetails, taken_out: set[Place]) -> bool:
-    """Whether a fault is there only because its key, or one that its rule names, was taken out."""
-    place = fault["loc"]
-    if fault["type"] == "value_error":
-        return any(key[: len(place)] == place and str(key[-1]) in fault["msg"] for key in taken_out)
-    return place in taken_out
-
-
-def _take_out(document: dict[str, Any], place: Place) -> bool:
-    """Remove the key at ``place``; parts of it that are no keys are pydantic's names for kinds of tables."""
-    table: Any = document
-    owner: dict[str, Any] | None = None
-    last = ""
-    for part in place:
-        if isinstance(table, dict) and part in table:
-            owner, last, table = table, str(part), table[part]
-    if owner is None:
-        return False
-    del owner[last]
-    return True
 
 
 def _replace(document: dict[str, Any], key: str, value: Any, faults: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Options that strategies have in common: derive a strategy's own from these."""
+"""Options that strategies or searchers share: derive a plugin's own options from these."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SelectingOptions(TrainingOptions):
 
 
 class WidthOptions(TrainingOptions):
-    """Options of a strategy on a network of fixed shape whose hidden layers can be made narrower or wider."""
+    """Options of a strategy on a network of fixed shape, whose hidden layers can be scaled."""
 
     width: PositiveFloat | None = Field(None, description="factor of the widths of the network's hidden layers")
 

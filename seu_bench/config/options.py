@@ -1,24 +1,19 @@
-"""Options: typed, documented, set by ``-o key=value``.
-
-A plugin declares its options as a subclass of :class:`Options`; the fields' types, defaults and descriptions are all
-that the command line, the record and ``seu-bench list`` need.
-"""
+"""Options of plugins: typed, documented, set by ``-o key=value``."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
-from pydantic_core import ErrorDetails
 
 from seu_bench.errors import OptionError
 from seu_bench.utils.text import printable
 
-#: Prefixes of ``-o`` keys that address something else than the strategy.
+#: Prefixes of ``-o`` keys that do not address the strategy.
 PREFIXES = ("searcher", "creator", "benchmark")
 
 
@@ -29,12 +24,21 @@ class Frozen(BaseModel):
 
 
 class Options(Frozen):
-    """Base of every plugin's options. ``None`` means: as the benchmark's protocol says."""
+    """Base of every plugin's options: types, defaults and descriptions of the fields are all that is to be given.
+
+    A field whose default is ``None`` is as the benchmark's protocol says.
+
+    Example:
+        .. code-block:: python
+
+            class MyOptions(Options):
+                weight: PositiveFloat = Field(1.0, description="weight of the penalty")
+    """
 
     @field_validator("*", mode="before")
     @classmethod
     def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        # pydantic takes true for 1.
+        # pydantic reads true as 1.
         field = cls.model_fields[info.field_name or ""]
         if isinstance(value, bool) and not _takes_truth(field.annotation):
             raise ValueError("Input should not be true or false")
@@ -75,7 +79,7 @@ def parse_assignments(assignments: Iterable[str], flag: str = "-o") -> dict[str,
 
 
 def split_by_prefix(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Sort options by whom they address: ``""`` is the strategy, the others are :data:`PREFIXES`."""
+    """Sort options by the part of a run that they address: ``""`` is the strategy, the others are :data:`PREFIXES`."""
     parts: dict[str, dict[str, Any]] = {"": {}, **{prefix: {} for prefix in PREFIXES}}
     for key, value in values.items():
         prefix, dot, rest = key.partition(".")
@@ -95,18 +99,15 @@ def flattened(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
             yield f"{prefix}{key}", value
 
 
-def fault_lines(error: ValidationError, prefix: str = "") -> list[str]:
+def fault_lines(error: ValidationError) -> list[str]:
     """Every fault of a pydantic error as ``place: message``, one line each."""
-    return [fault_line(fault, prefix) for fault in error.errors(include_url=False, include_context=False)]
-
-
-def fault_line(fault: ErrorDetails, prefix: str = "") -> str:
-    """One fault of a pydantic error as ``place: message``."""
-    place = prefix + ".".join(str(part) for part in fault["loc"])
-    given = "" if fault["type"] == "missing" else f" (given: {fault['input']!r})"
-    if len(given) > 100:
-        given = ""
-    return f"{place}: {fault['msg']}{given}" if place else fault["msg"]
+    lines = []
+    for fault in error.errors(include_url=False, include_context=False):
+        place = ".".join(str(part) for part in fault["loc"])
+        given = f" (given: {fault['input']!r})"
+        shown = "" if fault["type"] == "missing" or fault["input"] is None or len(given) > 100 else given
+        lines.append(f"{place}: {fault['msg']}{shown}" if place else fault["msg"])
+    return lines
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -144,7 +145,7 @@ def build_options(model: type[OptionsT], owner: str, *layers: Mapping[str, Any])
     return options
 
 
-def describe_options(model: type[Options]) -> Sequence[dict[str, Any]]:
+def describe_options(model: type[Options]) -> list[dict[str, Any]]:
     """Name, type, default and help of every option, for ``seu-bench list``."""
     schema = model.model_json_schema(mode="serialization").get("properties", {})
     return [

@@ -1,4 +1,4 @@
-"""Protocols: for how long and with which hyper-parameters a benchmark is learned."""
+"""Protocols: schedules, sizes and numbers of images that a benchmark is learned with."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from seu_bench.config.options import Frozen, Options
 
 
 class Schedule(Frozen):
-    """One stage's optimisation: SGD with momentum, learning rate by cosine from ``learning_rate`` to
-    ``min_learning_rate`` over the epochs (the paper's, section III)."""
+    """Optimisation of one stage: SGD, its learning rate annealed by a cosine over the epochs (paper, section III).
+
+    Attributes:
+        batch_size: images per training batch.
+        learning_rate, min_learning_rate: of the first epoch, and where the cosine ends.
+        clip_norm: largest L2 norm of the gradient; ``None`` does not clip.
+    """
 
     epochs: PositiveInt = 50
     batch_size: PositiveInt = 128
@@ -23,7 +28,11 @@ class Schedule(Frozen):
 
 
 class SearchSchedule(Schedule):
-    """The search for an extension unit on a small proxy network."""
+    """Schedule of the search for an extension unit on a small proxy network.
+
+    Attributes:
+        cells, channels: cells and initial channels of the proxy network.
+    """
 
     epochs: PositiveInt = 100
     batch_size: PositiveInt = 512
@@ -33,7 +42,11 @@ class SearchSchedule(Schedule):
 
 
 class CreationSchedule(Schedule):
-    """The choice of a unit in each layer; ``old_unit_epochs`` is the epoch count that old units start with."""
+    """Schedule of the choice of a unit in each layer.
+
+    Attributes:
+        old_unit_epochs: epoch count that old units start with.
+    """
 
     epochs: PositiveInt = 100
     min_learning_rate: NonNegativeFloat = 1e-3
@@ -44,7 +57,11 @@ ScheduleT = TypeVar("ScheduleT", bound=Schedule)
 
 
 class ScheduleOptions(Options):
-    """Base of the options of whatever trains: parts of the protocol's schedule that a user may replace."""
+    """Options of a stage that trains: parts of the protocol's schedule that a user may replace.
+
+    Example:
+        ``schedule = options.applied_to(context.protocol.training)``
+    """
 
     epochs: PositiveInt | None = Field(None, description="epochs of the stage")
     batch_size: PositiveInt | None = Field(None, description="images per training batch")
@@ -55,7 +72,7 @@ class ScheduleOptions(Options):
     clip_norm: PositiveFloat | None = Field(None, description="largest norm of the gradient")
 
     def applied_to(self, schedule: ScheduleT) -> ScheduleT:
-        """``schedule`` with what is set here in place of its own."""
+        """A copy of ``schedule`` with every value that is set here in place of its own."""
         values = {name: getattr(self, name, None) for name in type(schedule).model_fields}
         return schedule.model_copy(update={name: value for name, value in values.items() if value is not None})
 
@@ -69,7 +86,7 @@ class ModelSize(Frozen):
 
 
 class ImageLimits(Frozen):
-    """At most so many images per task; ``None`` is all of them."""
+    """Largest numbers of images per task and split; ``None`` is all of them."""
 
     train: PositiveInt | None = None
     valid: PositiveInt | None = None
@@ -85,7 +102,13 @@ class ImageLimits(Frozen):
 
 
 class ProtocolSpec(Frozen):
-    """For how long, with which hyper-parameters and on how many images a benchmark is learned."""
+    """Budget of a run: schedules, sizes of networks and numbers of images.
+
+    Attributes:
+        images: limits per task and split.
+        eval_batch_size: images per batch in evaluation.
+        strategies, searchers, creators: values of their options, by name.
+    """
 
     summary: str = ""
     ranked: bool = Field(True, description="whether its records enter leaderboards")
