@@ -6,7 +6,7 @@
 :mod:`.protocol`         schedules, sizes of networks and numbers of images
 :mod:`.benchmark`        data sets, tasks and protocols of a benchmark
 :mod:`.benchmark_file`   benchmarks from TOML; the standard protocols
-:mod:`.run`              requests, how a run is executed, the resolved run and its id
+:mod:`.run`              fields of a run, the resolved run and its id
 =======================  ================================================================
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         ScheduleOptions,
         SearchSchedule,
     )
-    from seu_bench.config.run import ComputeConfig, Execution, Request
+    from seu_bench.config.run import ComputeConfig, Request
 
 __all__ = [
     "BackboneOptions",
@@ -44,7 +44,6 @@ __all__ = [
     "BenchmarkSpec",
     "ComputeConfig",
     "CreationSchedule",
-    "Execution",
     "ImageLimits",
     "NetworkOptions",
     "Options",
@@ -69,5 +68,5 @@ __getattr__ = attach(
     | dict.fromkeys(
         ("CreationSchedule", "ImageLimits", "ProtocolSpec", "Schedule", "ScheduleOptions", "SearchSchedule"), "protocol"
     )
-    | dict.fromkeys(("ComputeConfig", "Execution", "Request"), "run"),
+    | dict.fromkeys(("ComputeConfig", "Request"), "run"),
 )

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, StrictBool, ValidationError, model_
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.options import Frozen, fault_line, flattened
+from seu_bench.config.options import Frozen, fault_lines, flattened
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.errors import OptionError
 from seu_bench.utils.text import parse_bytes
@@ -158,7 +158,7 @@ class Request(ResultFields, ExecutionFields):
             what = f"the {name} is {faults[0]['input']!r}: {faults[0]['msg']}"
             field = cls.model_fields.get(name)
             raise OptionError(
-                "; ".join([what, *map(fault_line, faults[1:])]),
+                "; ".join([what, *fault_lines(error)[1:]]),
                 where=name,
                 remedy=f"{name}: {field.description}" if field else f"the fields are: {', '.join(cls.model_fields)}",
             ) from None
