@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from seu_bench.engine.saved_model.load import load_model
     from seu_bench.hookspecs import hookimpl
     from seu_bench.plugin.registration import LazyFactory, Register
-    from seu_bench.results.leaderboard import load_records
+    from seu_bench.results.leaderboard.frames import load_records
 
 __all__ = ["LazyFactory", "Register", "__version__", "hookimpl", "load_model", "load_records", "run", "sweep"]
 
@@ -36,7 +36,7 @@ __getattr__ = attach(
         "Register": "plugin.registration",
         "hookimpl": "hookspecs",
         "load_model": "engine.saved_model.load",
-        "load_records": "results.leaderboard",
+        "load_records": "results.leaderboard.frames",
         "run": "api",
         "sweep": "api",
     },

@@ -132,7 +132,7 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
         SeuBenchError: the sweep was refused, and nothing was begun; or its executor failed.
     """
     from seu_bench.cli.sweep_display import SweepDisplay
-    from seu_bench.results.leaderboard import write_leaderboards
+    from seu_bench.results.leaderboard.building import make_leaderboards
     from seu_bench.sweeps.driver import GuardedExecutor, SweepWatcher, run_sweep
     from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
     from seu_bench.sweeps.file import make_spec
@@ -145,5 +145,5 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     executor = GuardedExecutor(registry, spec)
     result = run_sweep(plan, executor, estimate, SweepDisplay() if progress else SweepWatcher())
     if any(record.may_be_ranked for record in result.records):
-        write_leaderboards(spec.results)
+        make_leaderboards(spec.results, registry.known_metrics)
     return result

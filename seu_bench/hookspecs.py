@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from seu_bench.plugin.executors import ExecutorFactory
     from seu_bench.plugin.loggers import LoggerFactory
     from seu_bench.plugin.registration import Register
+    from seu_bench.results.metric import Metric, MetricFunction
     from seu_bench.results.record import Record
-    from seu_bench.results.record_metrics import MetricFunction
     from seu_bench.training.interfaces import BackboneFactory, Cost, CreatorFactory, SearcherFactory, StrategyFactory
     from seu_bench.training.stage import StageProgress
 
@@ -62,8 +62,8 @@ def register_datasets(register: Register[DatasetSource]) -> None:
 
 
 @hookspec
-def register_metrics(register: Register[MetricFunction]) -> None:
-    """Offer metrics computed from a finished record (:class:`~seu_bench.results.record_metrics.MetricFunction`)."""
+def register_metrics(register: Register[Metric | MetricFunction]) -> None:
+    """Offer metrics computed from a finished record (:class:`~seu_bench.results.metric.Metric`)."""
 
 
 @hookspec

@@ -11,43 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Final, TypeAlias
-
-from seu_bench.utils.text import format_seconds
+from typing import TypeAlias
 
 AccuracyMatrix: TypeAlias = Sequence[Sequence[float | None]]
-
-#: What each id means, one line each; the peers of this project do not agree on all of them.
-METRIC_DEFINITIONS: Final[dict[str, str]] = {
-    "acc": "mean over tasks of the accuracy after the last task: mean_j R[T-1,j] (Lopez-Paz & Ranzato 2017)",
-    "avg_acc_curve": "after each task i, mean accuracy on the tasks learned so far: mean_{j<=i} R[i,j] (SEU paper)",
-    "learning_acc": "mean accuracy on each task right after learning it: mean_j R[j,j] (Riemer et al. 2019)",
-    "bwt": "backward transfer: mean_{j<T-1} (R[T-1,j] - R[j,j]) (Lopez-Paz & Ranzato 2017)",
-    "forgetting": "mean_{j<T-1} (max_{l<T-1} R[l,j] - R[T-1,j]) (Chaudhry et al. 2018)",
-    "intransigence": "mean_j (J[j] - R[j,j]), J[j] = accuracy on task j of one model trained on the whole stream "
-    "(joint, same seed); leaderboards only (after Chaudhry et al. 2018)",
-    "percent_of_joint": "acc divided by the acc of the run of joint with the same seed; leaderboards only",
-    "fwt": "forward transfer: mean_{i>0} (R[i-1,i] - b_i), b = untrained accuracy (Lopez-Paz & Ranzato 2017)",
-    "params_total": "parameters stored after the last task, each counted once, all heads included (SEU paper)",
-    "params_active": "parameters on the last task's own path, its head included",
-    "macs": "multiply-accumulates per image on the last task's path, forward",
-    "mixed_score": "accuracy and size in one number in [0, 1], from acc and params_total (SEU paper, equation MS)",
-    "train_seconds": "wall-clock seconds of all stages but evaluation, searching included",
-    "train_cpu_seconds": "seconds that the processors computed in the same stages, all threads together",
-    "search_seconds": "wall-clock seconds of the search stages",
-    "image_passes": "images passed forward in all stages but evaluation",
-    "peak_memory_bytes": "largest memory held on the accelerator, in bytes",
-    "peak_feature_bytes": "outputs of frozen layers kept at the most (--feature-cache), in bytes",
-}
-
-#: Metrics that are a number for every task rather than one for the run.
-CURVES: Final = frozenset({"avg_acc_curve"})
-
-#: Metrics of a run beside another one; a record has them as ``None``, leaderboards find them.
-RELATIVE: Final = ("intransigence", "percent_of_joint")
-
-#: Ids whose values are fractions that are read as percent.
-FRACTIONS: Final = frozenset({"acc", "learning_acc", "bwt", "forgetting", "intransigence", "percent_of_joint", "fwt"})
 
 
 def acc(matrix: AccuracyMatrix) -> float | None:
@@ -165,23 +131,6 @@ def percent_of_joint(accuracy: float | None, joint: float | None) -> float | Non
     return accuracy / joint if joint else None
 
 
-def fwt(matrix: AccuracyMatrix, baseline: Sequence[float | None]) -> float | None:
-    """Forward transfer, in [-1, 1]: what earlier tasks bring to one not learned yet (Lopez-Paz & Ranzato 2017).
-
-    Only defined where a strategy can answer for a task that it has not learned.
-
-    Args:
-        matrix: ``R``, T rows, with the entries right above the diagonal.
-        baseline: T accuracies in [0, 1], task i's at random initialisation; the first is not used.
-
-    Returns:
-        ``mean_{i>0} (R[i-1][i] - baseline[i])``; ``None`` for T < 2 or if one of these was not measured.
-    """
-    return _mean(
-        [_difference(_entry(matrix, task - 1, task), _entry([baseline], 0, task)) for task in range(1, len(matrix))]
-    )
-
-
 def mixed_score(accuracy_percent: float, parameters: int) -> float:
     """Accuracy and model size in one number (SEU paper, equation of the mixed score "MS").
 
@@ -201,26 +150,6 @@ def mixed_score(accuracy_percent: float, parameters: int) -> float:
         raise ValueError(f"a number of parameters is not negative: {parameters!r}")
     smallness = math.exp(-math.log10(parameters + 1) / 10)
     return math.sqrt(accuracy_percent) / 10 * (math.cos(math.pi * (1 - smallness)) + 1) / 2
-
-
-def format_metric(name: str, value: float | None) -> str:
-    """A metric's value for a reader: fractions in percent, times and sizes in units; ``-`` for ``None``.
-
-    Args:
-        name: the metric's id; one that is not known here is shown as a plain number.
-        value: as in a record.
-    """
-    if value is None:
-        return "-"
-    if name in FRACTIONS:
-        return f"{round(100 * value, 2) + 0.0:.2f} %"  # adding 0.0 turns -0.0 into 0.0
-    if name == "mixed_score":
-        return f"{value:.4f}"
-    if name.endswith("_seconds"):
-        return format_seconds(value)
-    if name.endswith("_bytes"):
-        return f"{value / 2**20:,.1f} MiB"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
 def _entry(matrix: AccuracyMatrix, row: int, task: int) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pandas
 
 from scripts.evidence.runs import by_seed
-from seu_bench.results.leaderboard.sample_summary import spread, verdict
+from seu_bench.results.leaderboard.sample_summary import summarize, verdict
 
 #: How a metric is shown: a factor, decimals, the unit.
 SHOWN = {
@@ -19,7 +19,6 @@ SHOWN = {
     "reused": (100.0, 0, " %"),
     "score_per_cpu_minute": (1.0, 3, ""),
 }
-_VERDICTS = {"apart": "told apart", "within": "within the spread", "undecided": "too few seeds to tell"}
 
 
 def number(value: float, metric: str) -> str:
@@ -37,7 +36,7 @@ def _change(value: float, metric: str, *, unit: bool = False) -> str:
 
 def mean(values: Iterable[float], metric: str) -> str:
     """Mean and deviation over seeds; ``-`` where nothing was measured, the value alone where there is one seed."""
-    found = spread(list(values))
+    found = summarize(list(values))
     if found is None:
         return "-"
     factor, decimals, unit = SHOWN[metric]
@@ -47,31 +46,31 @@ def mean(values: Iterable[float], metric: str) -> str:
 
 def difference(one: pandas.DataFrame, other: pandas.DataFrame, metric: str) -> str:
     """By how much ``one`` is above ``other`` on the seeds that both have: mean, 95 % interval, and whether the paired
-    t-test tells them apart (docs/reference/leaderboards.md). ``-`` without a common seed."""
+    t-test finds it significant (docs/reference/leaderboards.md). ``-`` without a common seed."""
     ours, theirs = by_seed(one, metric), by_seed(other, metric)
     common = sorted(ours.keys() & theirs.keys())
-    found = spread([ours[seed] - theirs[seed] for seed in common])
+    found = summarize([ours[seed] - theirs[seed] for seed in common])
     if found is None:
         return "-"
     interval = ""
     if found.low is not None and found.high is not None:
         interval = f", {_change(found.low, metric)} to {_change(found.high, metric)}"
     seeds = f"{found.number} seed{'s' if found.number != 1 else ''}"
-    told = _VERDICTS[verdict(ours, theirs)]
+    told = verdict(ours, theirs)
     return f"{_change(found.mean, metric, unit=True)} ({seeds}{interval}; {told})"
 
 
 def counted(pairs: Iterable[tuple[pandas.DataFrame, pandas.DataFrame]], metric: str) -> str:
     """In how many pairs the seeds tell the first side above, or below, the other; pairs of too few seeds are none."""
-    counts = dict.fromkeys(("above", "below", "not told apart"), 0)
+    counts = dict.fromkeys(("above", "below", "not significant"), 0)
     for one, other in pairs:
         ours, theirs = by_seed(one, metric), by_seed(other, metric)
         found = verdict(ours, theirs)
-        if found == "apart":
+        if found == "significant":
             common = ours.keys() & theirs.keys()
             counts["above" if sum(ours[seed] - theirs[seed] for seed in common) > 0 else "below"] += 1
-        elif found == "within":
-            counts["not told apart"] += 1
+        elif found == "not significant":
+            counts["not significant"] += 1
     return ", ".join(f"{name} in {count}" for name, count in counts.items())
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import results_option
+from seu_bench.cli.options import make_registry, results_option
 from seu_bench.errors import RequestError
 
 
@@ -28,7 +28,8 @@ def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
     if len(run_names) < 2:
         raise RequestError("there is one run, and nothing to compare it with", remedy="name two runs or more")
     first, *others = [find_record(results, name) for name in run_names]
-    comparisons = [compared(first, other) for other in others]
+    metrics = make_registry().known_metrics
+    comparisons = [compared(first, other, metrics) for other in others]
     if form == "json":
         click.echo(json.dumps([comparison.document() for comparison in comparisons], indent=1))
         return
@@ -36,4 +37,4 @@ def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
     for index, comparison in enumerate(comparisons):
         if index:
             console.print()
-        console.print(comparison_tables(comparison))
+        console.print(comparison_tables(comparison, metrics))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from seu_bench.cli.tables import literal, new_table
-from seu_bench.metrics import FRACTIONS, format_metric
 from seu_bench.results.comparison import Comparison, Pair, difference
+from seu_bench.results.metric import Metric
+from seu_bench.results.record_metrics import METRICS, known_metric
 from seu_bench.utils.text import format_seconds
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _SIDES: Final = ("1", "2", "2 - 1")
 
 
-def comparison_tables(comparison: Comparison) -> RenderableType:
+def comparison_tables(comparison: Comparison, metrics: Mapping[str, Metric] = METRICS) -> RenderableType:
     """Both runs named, accuracies and costs of each task, metrics, and the settings that are not the same."""
     from rich.console import Group
 
@@ -30,7 +31,7 @@ def comparison_tables(comparison: Comparison) -> RenderableType:
         parts.append("They learned the tasks in another order; rows are in that of the first.")
     parts += ["", _task_table("accuracy of each task (%)", comparison, ("final", "learned", "forgetting"), _percent)]
     parts += ["", _task_table("cost after and of each task", comparison, ("parameters", "seconds"), _plain)]
-    parts += ["", _metrics_table(comparison), "", _settings_table(comparison)]
+    parts += ["", _metrics_table(comparison, metrics), "", _settings_table(comparison)]
     return Group(*parts)
 
 
@@ -48,15 +49,16 @@ def _task_table(
     return table
 
 
-def _metrics_table(comparison: Comparison) -> Table:
+def _metrics_table(comparison: Comparison, metrics: Mapping[str, Metric]) -> Table:
     table = new_table("metrics")
     table.add_column("metric", overflow="fold")
     for side in _SIDES:
         table.add_column(side, justify="right", no_wrap=True)
     for key, pair in comparison.metrics.items():
         change = difference(pair)
-        values = [format_metric(key, value) for value in pair]
-        table.add_row(literal(key), *values, "-" if change is None else _signed(key, change))
+        metric = known_metric(key, metrics)
+        values = [metric.format(value) for value in pair]
+        table.add_row(literal(key), *values, "-" if change is None else _signed(metric, change))
     return table
 
 
@@ -91,9 +93,8 @@ def _plain(value: float | None, signed: bool) -> str:
     return f"+{text}" if signed and value > 0 else text
 
 
-def _signed(key: str, change: float) -> str:
-    if key.endswith("_seconds"):
+def _signed(metric: Metric, change: float) -> str:
+    if metric.unit == "seconds":
         return ("-" if change < 0 else "+" if change > 0 else "") + format_seconds(abs(change))
-    unit = "points" if key in FRACTIONS else ""
-    text = format_metric(key, change).replace("%", unit)
+    text = metric.format(change).replace("%", "points")
     return f"+{text}" if change > 0 else text

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seu_bench.cli.options import results_option
+from seu_bench.cli.options import make_registry, results_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seu_bench.results.leaderboard import Leaderboard
+    from seu_bench.results.leaderboard.boards import Leaderboard
 
 
 @click.command()
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     "budgets",
     multiple=True,
     metavar="NAME=LIMIT",
-    help="Only configurations that keep to it: params=5e6, macs=1e9 or seconds=600; may be repeated.",
+    help="Only configurations that keep to it, in any metric of which less is better: params=5e6, macs=1e9, "
+    "seconds=600, ...; may be repeated.",
 )
 @click.option(
     "--pareto",
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     flag_value="acc,params_total",
     default=None,
     metavar="[AXES]",
-    help="Only configurations that no other one dominates, by default in acc,params_total.",
+    help="Only configurations that no other one dominates in these metrics, by default acc,params_total.",
 )
 @click.option(
     "--rows",
@@ -51,17 +52,18 @@ def leaderboard(
     Their files are always written whole; --budget, --pareto and --rows choose what is shown. A view is kept with
     --format and a redirection.
     """
-    from seu_bench.results.leaderboard import make_leaderboards
+    from seu_bench.results.leaderboard.building import make_leaderboards
     from seu_bench.results.leaderboard.views import pareto_front, parse_axes, parse_budgets, within_budget
     from seu_bench.results.record_files import require_records
 
-    limits = parse_budgets(budgets)
-    dimensions = parse_axes(axes) if axes is not None else ()
+    metrics = make_registry().known_metrics
+    limits = parse_budgets(budgets, metrics)
+    dimensions = parse_axes(axes, metrics) if axes is not None else ()
     require_records(results)
-    made = make_leaderboards(results)
-    boards = [within_budget(board, limits) for board in made.boards if benchmark in (None, board.benchmark)]
+    made = make_leaderboards(results, metrics)
+    boards = [within_budget(board, limits, metrics) for board in made.boards if benchmark in (None, board.benchmark)]
     if dimensions:
-        boards = [pareto_front(board, dimensions) for board in boards]
+        boards = [pareto_front(board, dimensions, metrics) for board in boards]
     if form != "table":
         click.echo(_text(boards, form), nl=False)
         return
@@ -72,7 +74,7 @@ def leaderboard(
         console.print(leaderboard_table(board, rows or None))
     if not boards:
         click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""))
-        for line in made.left_out(benchmark):
+        for line in made.excluded(benchmark):
             click.echo(f"  {line}")
     for path in made.paths:
         click.echo(str(path))
@@ -80,9 +82,11 @@ def leaderboard(
 
 def _text(boards: Sequence[Leaderboard], form: str) -> str:
     """All leaderboards in one text: Markdown below each other, one CSV, or one list of JSON."""
+    from seu_bench.results.leaderboard.boards import to_csv
+    from seu_bench.results.leaderboard.markdown import to_markdown
+
     if form == "json":
         return json.dumps([board.document() for board in boards], indent=1) + "\n"
     if form == "md":
-        return "\n".join(board.to_markdown() for board in boards)
-    tables = [board.to_csv() for board in boards if board.rows]
-    return "".join([*tables[:1], *[table.partition("\n")[2] for table in tables[1:]]])
+        return "\n".join(to_markdown(board) for board in boards)
+    return to_csv(boards)

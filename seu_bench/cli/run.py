@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seu_bench.cli.options import FieldsCommand
+from seu_bench.cli.options import FieldsCommand, make_registry
 
 if TYPE_CHECKING:
     from seu_bench.config.run import Request
@@ -31,19 +31,23 @@ def run(**fields: Any) -> None:
     from seu_bench.engine.stopping import StopRequest
 
     request = Request(**fields)
+    registry = make_registry()
+    metrics = registry.known_metrics
     stop = StopRequest(request.max_seconds)
     with stop.on_signals():
-        outcome = launch(request, watcher=lambda resolved: ProgressDisplay(shorter=resolved.shorter), stop=stop)
+        outcome = launch(
+            request, registry, watcher=lambda resolved: ProgressDisplay(shorter=resolved.shorter), stop=stop
+        )
     from seu_bench.results.labels import why_not_ranked
-    from seu_bench.results.leaderboard import make_leaderboards
+    from seu_bench.results.leaderboard.building import make_leaderboards
 
     console = wide_console()
-    console.print(record_summary(outcome.record))
+    console.print(record_summary(outcome.record, metrics))
     if outcome.reused:
         console.print("this run was finished before: nothing was computed (--restart runs it again)")
     click.echo(f"record: {outcome.path}")
     if outcome.record.may_be_ranked:
-        for board in make_leaderboards(request.results).boards:
+        for board in make_leaderboards(request.results, metrics).boards:
             if (board.benchmark, board.protocol, board.data_fingerprint) == (
                 outcome.record.benchmark,
                 outcome.record.protocol,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import results_option
+from seu_bench.cli.options import make_registry, results_option
 
 
 @click.command()
@@ -22,4 +22,4 @@ def show(run_name: str, plot: bool, results: Path) -> None:
     from seu_bench.results.record_files import find_record
 
     record = find_record(results, run_name)
-    wide_console().print(accuracy_summary(record) if plot else record_summary(record))
+    wide_console().print(accuracy_summary(record) if plot else record_summary(record, make_registry().known_metrics))

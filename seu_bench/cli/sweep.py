@@ -10,6 +10,9 @@ import click
 from seu_bench.cli.options import FieldsCommand
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from seu_bench.results.metric import Metric
     from seu_bench.sweeps.driver import SweepResult
     from seu_bench.sweeps.spec import SweepSpec
 
@@ -101,7 +104,7 @@ def sweep(
     stop = StopRequest(grace=GRACE)
     with stop.on_signals():
         result = run_sweep(plan, executor, estimate, SweepDisplay(), stop)
-    _tell(result, spec.results)
+    _tell(result, spec.results, registry.known_metrics)
     if result.interruption is not None:
         more = "; seu-bench sweep --attach looks at jobs that go on" if result.select("running") else ""
         click.echo(f"{result.interruption.reason}; the same command goes on with the sweep{more}", err=True)
@@ -140,11 +143,11 @@ def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
     return kept_spec(results)
 
 
-def _tell(result: SweepResult, results: Path) -> None:
+def _tell(result: SweepResult, results: Path, metrics: Mapping[str, Metric]) -> None:
     """What became of each job; leaderboards, unless the sweep was interrupted."""
     from seu_bench.cli.sweep_display import result_table, result_words
     from seu_bench.cli.tables import wide_console
-    from seu_bench.results.leaderboard import write_leaderboards
+    from seu_bench.results.leaderboard.building import make_leaderboards
 
     console = wide_console()
     table = result_table(result)
@@ -153,7 +156,6 @@ def _tell(result: SweepResult, results: Path) -> None:
     click.echo(result_words(result))
     if result.interruption is None and any(record.may_be_ranked for record in result.records):
         places = {record.benchmark for record in result.records}
-        written = write_leaderboards(results)
-        for path in written:
+        for path in make_leaderboards(results, metrics).paths:
             if path.suffix == ".md" and any(path.name.startswith(f"{place}-v") for place in places):
                 click.echo(f"leaderboard: {path}")

@@ -16,8 +16,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from seu_bench.cli.progress import duration
-from seu_bench.metrics import format_metric
 from seu_bench.plugin.executors import Progressed
+from seu_bench.results.record_metrics import METRICS
 from seu_bench.sweeps.driver import JobResult, SweepResult, SweepWatcher
 from seu_bench.sweeps.estimate import SweepEstimate
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan
@@ -211,7 +211,7 @@ def _columns() -> list[ProgressColumn]:
 
 
 def _metric(record: Record | None, name: str) -> str:
-    return "-" if record is None else format_metric(name, record.metrics.get(name))
+    return "-" if record is None else METRICS[name].format(record.metrics.get(name))
 
 
 def _number(number: int, what: str) -> str:

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from seu_bench.config.options import format_option
-from seu_bench.metrics import METRIC_DEFINITIONS, RELATIVE, format_metric
 from seu_bench.results.labels import why_not_ranked
-from seu_bench.results.leaderboard.boards import LEGEND
-from seu_bench.results.reference import JOINT
+from seu_bench.results.leaderboard.boards import COMPARED
+from seu_bench.results.leaderboard.markdown import LEGEND, cells, intervals
+from seu_bench.results.metric import Metric
+from seu_bench.results.record_metrics import METRICS, in_order, known_metric
 from seu_bench.utils.text import format_seconds, printable
 
 if TYPE_CHECKING:
@@ -80,24 +81,23 @@ def accuracy_summary(record: Record) -> RenderableType:
     return Group(literal(record.run_id), literal(title), "", matrix_table(record))
 
 
-def metrics_table(record: Record) -> Table:
-    """The record's metrics: id, value, definition. Plugins' metrics come after those defined here."""
+def metrics_table(record: Record, metrics: Mapping[str, Metric] = METRICS) -> Table:
+    """The record's metrics: id, value, definition. Those that are not among ``metrics`` come last."""
     table = new_table("metrics")
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("definition", overflow="fold")
-    known = [key for key in METRIC_DEFINITIONS if key in record.metrics]
-    for key in [*known, *sorted(set(record.metrics) - set(known))]:
-        definition = METRIC_DEFINITIONS.get(key, "")
-        table.add_row(literal(key), format_metric(key, record.metrics[key]), literal(definition))
+    for key in in_order(list(record.metrics), metrics):
+        metric = known_metric(key, metrics)
+        table.add_row(literal(key), metric.format(record.metrics[key]), literal(metric.summary))
     return table
 
 
 def leaderboard_table(board: Leaderboard, most: int | None = None) -> RenderableType:
     """A leaderboard: rank, configuration, seeds, mean ± standard deviation of what decides; its files have more.
 
-    Below are the intervals of what decides and what it cost, and, where there are runs of ``joint`` to compare with,
-    what they say: beside the first table's columns those would not hold in the width.
+    Below are the intervals of what decides and what it cost, and, where they were measured, the relative metrics and
+    those of plugins: beside the first table's columns those would not hold in the width.
 
     Args:
         most: rows to show at the most; ``None``: all.
@@ -108,24 +108,39 @@ def leaderboard_table(board: Leaderboard, most: int | None = None) -> Renderable
     told = [LEGEND, *board.views, f"data {board.data_fingerprint}", f"records: {board.records}"]
     if most is not None and len(board.rows) > most:
         told.insert(0, f"the best {most:,} of {len(board.rows):,} rows; the leaderboard's files and --format have all")
-    caption = Text("\n").join(literal(line) for line in [*told, *board.left_out])
+    caption = Text("\n").join(literal(line) for line in [*told, *board.excluded])
     if not board.rows:
         return Group(literal(board.title), "no row is left", caption)
-    named = ["#", "configuration"]
-    cells = board.cells(("mixed_score", "acc", "forgetting", "params_total", "macs", "train_seconds"), most)
-    intervals = board.intervals(("mixed_score", "acc"), most)
-    headings = [board.heading(key) for key in ("mixed_score", "acc", "forgetting", "params_total")]
-    tables = [_board_table(board.title, [*named, "seeds", *headings], [row[:7] for row in cells])]
-    headings = [board.heading(key) for key in ("mixed_score", "acc", "macs", "train_seconds")]
-    rows = [[*interval, *row[7:]] for interval, row in zip(intervals, cells, strict=True)]
-    tables.append(_board_table("95 % confidence intervals of the means, and cost", [*named, *headings], rows))
-    if any(row.mean(key) is not None for row in board.rows for key in RELATIVE):
-        title = f"beside {JOINT}, one model trained on the whole stream at once"
-        metrics = ("acc", "percent_of_joint", "learning_acc", "intransigence")
-        headings = [board.heading(key) for key in metrics]
-        tables.append(_board_table(title, [*named, "seeds", *headings], board.cells(metrics, most)))
+    first = [name for name in ("mixed_score", "acc", "forgetting", "params_total") if name in board.columns]
+    cost = [name for name in ("macs", "train_seconds") if name in board.columns]
+    told_apart = [name for name in COMPARED if name in board.columns]
+    intervals_and_cost = [
+        [*interval, *row[3:]]
+        for interval, row in zip(intervals(board, told_apart, most), cells(board, cost, most), strict=True)
+    ]
+    tables = [
+        _board_table(board.title, _headings(board, first), cells(board, first, most)),
+        _board_table(
+            "95 % confidence intervals of the means, and cost",
+            _headings(board, [*told_apart, *cost], seeds=False),
+            intervals_and_cost,
+        ),
+    ]
+    measured = {name for name in board.columns if any(row.mean(name) is not None for row in board.rows)}
+    relative = {name for name, metric in board.columns.items() if metric.relative} & measured
+    if relative:
+        beside = [name for name in board.columns if name in {"acc", "learning_acc", *relative}]
+        title = "beside one model trained jointly on the whole stream"
+        tables.append(_board_table(title, _headings(board, beside), cells(board, beside, most)))
+    more = [name for name in board.columns if name in measured - relative - set(METRICS)]
+    if more:
+        tables.append(_board_table("metrics of plugins", _headings(board, more), cells(board, more, most)))
     tables[-1].caption = caption
     return Group(*[part for table in tables for part in ("", table)][1:])
+
+
+def _headings(board: Leaderboard, metrics: Sequence[str], *, seeds: bool = True) -> list[str]:
+    return ["#", "configuration", *(["seeds"] if seeds else []), *[board.heading(name) for name in metrics]]
 
 
 def _board_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -140,11 +155,11 @@ def _board_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[st
     return table
 
 
-def record_summary(record: Record) -> RenderableType:
+def record_summary(record: Record, metrics: Mapping[str, Metric] = METRICS) -> RenderableType:
     """All that a reader of one run wants: what it was, its matrix, metrics, stages, genotypes, paths and choices."""
     from rich.console import Group
 
-    parts: list[RenderableType] = [_header(record), "", matrix_table(record), "", metrics_table(record)]
+    parts: list[RenderableType] = [_header(record), "", matrix_table(record), "", metrics_table(record, metrics)]
     if record.stages:
         parts += ["", _stages_table(record)]
     if record.genotypes is not None:

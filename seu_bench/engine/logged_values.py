@@ -12,17 +12,15 @@ from seu_bench._version import __version__
 from seu_bench.config.run import ResultFields
 from seu_bench.metrics import avg_acc_curve
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
-from seu_bench.results.record_metrics import whole_matrix
+from seu_bench.results.record_metrics import METRICS, complete_matrix, known_metric
 
 if TYPE_CHECKING:
+    from seu_bench.results.metric import Metric
     from seu_bench.results.record import Record
     from seu_bench.training.stage import StageProgress
 
 #: The axis of what is measured after each task: how many were learned.
 TASKS: Final = "tasks"
-
-#: What is only true of the machine.
-_DEVICE_METRICS: Final = frozenset({"peak_memory_bytes", "peak_feature_bytes"})
 
 
 def opening(record: Record) -> LoggedRun:
@@ -46,7 +44,7 @@ def epoch_values(progress: StageProgress, position: int, tasks: int) -> LoggedVa
 
 def row_values(record: Record, row: int, position: int) -> LoggedValues:
     """What was measured after task ``row`` (0-based): accuracies on the tasks so far, their mean, sizes."""
-    matrix = whole_matrix(record)
+    matrix = complete_matrix(record)
     tasks = len(matrix)
     values = {f"accuracy/{_task(task, tasks)}": value for task, value in enumerate(matrix[row])}
     values["accuracy/average"] = avg_acc_curve(matrix)[row]
@@ -56,10 +54,14 @@ def row_values(record: Record, row: int, position: int) -> LoggedValues:
     return LoggedValues(_finite(values), TASKS, row + 1, position)
 
 
-def final_values(record: Record, position: int) -> LoggedValues:
-    """The metrics of a finished run, but for those that tell of the machine's memory."""
-    values = {f"final/{_plain(name)}": value for name, value in record.metrics.items() if name not in _DEVICE_METRICS}
-    return LoggedValues(_finite(values), TASKS, len(whole_matrix(record)), position)
+def final_values(record: Record, position: int, metrics: Mapping[str, Metric] = METRICS) -> LoggedValues:
+    """The metrics of a finished run, but for those that were read off its process, e.g. its memory."""
+    values = {
+        f"final/{_plain(name)}": value
+        for name, value in record.metrics.items()
+        if known_metric(name, metrics).from_record
+    }
+    return LoggedValues(_finite(values), TASKS, len(complete_matrix(record)), position)
 
 
 def measured_rows(record: Record) -> list[int]:
@@ -99,7 +101,7 @@ def _parameters(record: Record) -> Iterator[tuple[str, str | int | float | bool]
     }
     for group, values in groups.items():
         yield from _flat(group, values)
-    yield "tasks", len(whole_matrix(record))
+    yield "tasks", len(complete_matrix(record))
     yield from _flat("task_names", list(record.task_names))
 
 

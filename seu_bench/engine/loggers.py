@@ -21,6 +21,7 @@ from seu_bench.utils.text import printable
 if TYPE_CHECKING:
     from seu_bench.plugin.entries import Entry
     from seu_bench.plugin.registry import Registry
+    from seu_bench.results.metric import Metric
     from seu_bench.results.record import Record
     from seu_bench.training.interfaces import Cost
     from seu_bench.training.stage import StageProgress
@@ -46,7 +47,7 @@ def add_loggers(registry: Registry, request: Request) -> None:
     with undisturbed():
         for name, (entry, given) in chosen.items():
             folder = request.results / LOGS_NAME / name
-            watcher = GuardedLogger(entry, _built(entry, given, folder), folder, notice)
+            watcher = GuardedLogger(entry, _built(entry, given, folder), folder, notice, registry.known_metrics)
             registry.manager.register(watcher, name=f"logger {name}")
 
 
@@ -104,15 +105,22 @@ class GuardedLogger:
         logger: of this run alone.
         folder: where it writes by default.
         notice: told why it is switched off.
+        metrics: those known.
     """
 
     def __init__(
-        self, entry: Entry[LoggerFactory], logger: RunLogger, folder: Path, notice: Callable[[str], None]
+        self,
+        entry: Entry[LoggerFactory],
+        logger: RunLogger,
+        folder: Path,
+        notice: Callable[[str], None],
+        metrics: Mapping[str, Metric],
     ) -> None:
         self._entry = entry
         self._logger = logger
         self._folder = folder
         self._notice = notice
+        self._metrics = metrics
         self._is_on = True
         self._tasks = 0
         self._epochs_before = 0
@@ -159,7 +167,7 @@ class GuardedLogger:
 
         def end() -> None:
             if record.status == "finished":
-                self._log(final_values(record, self._epochs_before + 1))
+                self._log(final_values(record, self._epochs_before + 1, self._metrics))
             with bar(f"closing the log of {self._entry.name}"):
                 self._logger.end(record.status)
 

@@ -18,8 +18,9 @@ from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.plugin.entries import Entry
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.metric import Metric, Value
 from seu_bench.results.record import Record, StageRecord, write_record
-from seu_bench.results.record_metrics import KnownMetric, MetricFunction, compute_metrics
+from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
 from seu_bench.training.stage import StageProgress
 
@@ -101,9 +102,7 @@ class RunRecorder:
         record = self._measured(fields)
         if record.status == "finished":
             metrics = {
-                name: _metric(entry, record)
-                for name, entry in self.registry.metrics.items()
-                if not isinstance(entry.factory, KnownMetric)
+                name: _metric(entry, record) for name, entry in self.registry.metrics.items() if name not in METRICS
             }
             record = record.model_copy(update={"metrics": record.metrics | metrics})
         write_record(self.results, record)
@@ -176,17 +175,12 @@ def _curve(values: Sequence[float | None]) -> tuple[float | None, ...]:
     return measured if any(value is not None for value in measured) else ()
 
 
-def _metric(entry: Entry[MetricFunction], record: Record) -> float | int | None:
+def _metric(entry: Entry[Metric], record: Record) -> Value:
     """A plugin's metric. One that fails costs its own value, with a warning, and not the run that was finished."""
     try:
-        value = entry.factory(record)
+        return entry.factory(record)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
-    else:
-        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-            # NaN and infinity are no measurements.
-            return value if value is not None and math.isfinite(value) else None
-        problem = f"it gave {value!r}, which is no number"
     warnings.warn(
         f"metric {entry.name!r} of package {entry.package} is left out: {problem}", RuntimeWarning, stacklevel=2
     )

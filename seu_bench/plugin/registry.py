@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from seu_bench.config.benchmark import BenchmarkSource
-from seu_bench.metrics import CURVES, METRIC_DEFINITIONS
 from seu_bench.plugin.commands import CommandFactory
 from seu_bench.plugin.entries import Entry, Kind, collect
 from seu_bench.plugin.executors import ExecutorFactory
 from seu_bench.plugin.loggers import LoggerFactory
 from seu_bench.plugin.manager import installed_points, load_plugins, packages_of
-from seu_bench.results.record_metrics import KnownMetric, MetricFunction
+from seu_bench.results.metric import Metric, as_metric
+from seu_bench.results.record_metrics import METRICS
 from seu_bench.training.interfaces import BackboneFactory, CreatorFactory, SearcherFactory, StrategyFactory
 
 if TYPE_CHECKING:
@@ -44,12 +44,8 @@ class Registry:
         self.benchmarks: Kind[BenchmarkSource] = kind("benchmark", "benchmarks")
         self.datasets: Kind[DatasetSource] = kind("data set", "datasets")
         # Our own come first, so that no plugin can change what leaderboards compare.
-        ours = {
-            name: Entry(name, KnownMetric(name), "core", "seu-bench")
-            for name in METRIC_DEFINITIONS
-            if name not in CURVES
-        }
-        self.metrics: Kind[MetricFunction] = kind("metric", "metrics", ours)
+        ours = {name: Entry(name, metric, "core", "seu-bench") for name, metric in METRICS.items()}
+        self.metrics: Kind[Metric] = kind("metric", "metrics", ours, as_metric)
         self.executors: Kind[ExecutorFactory] = kind("executor", "executors")
         self.loggers: Kind[LoggerFactory] = kind("logger", "loggers")
         self.commands: Kind[CommandFactory] = kind("command", "commands")
@@ -58,6 +54,11 @@ class Registry:
     def kinds(self) -> dict[str, Kind[Any]]:
         """Every kind by its plural name."""
         return {kind.plural: kind for kind in vars(self).values() if isinstance(kind, Kind)}
+
+    @property
+    def known_metrics(self) -> dict[str, Metric]:
+        """Every metric by its id: core's in their order, then those of plugins by name."""
+        return {**METRICS, **{name: entry.factory for name, entry in self.metrics.items()}}
 
     def package(self, plugin: str) -> str:
         """The package that a plugin came from; its own name where it was not installed."""

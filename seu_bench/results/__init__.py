@@ -1,1 +1,72 @@
-"""results"""
+"""Results: records of runs, and all that is made of them. Nothing here knows models, data or strategies.
+
+=======================  ===============================================================
+:mod:`.record`           the record: its fields; reading and writing one
+:mod:`.record_files`     the records of a results folder; a run found by its name
+:mod:`.schema`           versions of the record
+:mod:`.metric`           a metric: definition, unit, direction, column
+:mod:`.record_metrics`   core's metrics in one table; their values for a record
+:mod:`.reference`        metrics relative to a run that was trained jointly
+:mod:`.comparison`       two runs task by task
+:mod:`.labels`           configurations and reasons in words
+:mod:`.leaderboard`      leaderboards
+:mod:`.report`           figures and one HTML page
+=======================  ===============================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seu_bench.utils.lazy import attach
+
+if TYPE_CHECKING:
+    from seu_bench.results.comparison import Comparison, compare
+    from seu_bench.results.leaderboard.boards import Leaderboard
+    from seu_bench.results.leaderboard.building import LeaderboardBuild, make_leaderboards, read_leaderboards
+    from seu_bench.results.leaderboard.frames import load_records
+    from seu_bench.results.metric import Metric
+    from seu_bench.results.record import Record, StageRecord, read_record
+    from seu_bench.results.record_files import find_record, read_records
+    from seu_bench.results.record_metrics import METRICS, compute_metrics, without_times
+
+__all__ = [
+    "METRICS",
+    "Comparison",
+    "Leaderboard",
+    "LeaderboardBuild",
+    "Metric",
+    "Record",
+    "StageRecord",
+    "compare",
+    "compute_metrics",
+    "find_record",
+    "load_records",
+    "make_leaderboards",
+    "read_leaderboards",
+    "read_record",
+    "read_records",
+    "without_times",
+]
+
+__getattr__ = attach(
+    __name__,
+    {
+        "METRICS": "record_metrics",
+        "Comparison": "comparison",
+        "Leaderboard": "leaderboard.boards",
+        "LeaderboardBuild": "leaderboard.building",
+        "Metric": "metric",
+        "Record": "record",
+        "StageRecord": "record",
+        "compare": "comparison",
+        "compute_metrics": "record_metrics",
+        "find_record": "record_files",
+        "load_records": "leaderboard.frames",
+        "make_leaderboards": "leaderboard.building",
+        "read_leaderboards": "leaderboard.building",
+        "read_record": "record",
+        "read_records": "record_files",
+        "without_times": "record_metrics",
+    },
+)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from seu_bench.errors import RequestError
-from seu_bench.metrics import METRIC_DEFINITIONS, task_forgetting
+from seu_bench.metrics import task_forgetting
+from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
-from seu_bench.results.record_metrics import EVALUATION, whole_matrix
+from seu_bench.results.record_metrics import EVALUATION, METRICS, complete_matrix, in_order
 
 #: What is compared for each task, with the unit of its values.
 MEASURES: Final[dict[str, str]] = {
@@ -77,8 +78,12 @@ class Comparison:
         }
 
 
-def compare(one: Record, other: Record) -> Comparison:
+def compare(one: Record, other: Record, metrics: Mapping[str, Metric] = METRICS) -> Comparison:
     """Compare two runs of one benchmark.
+
+    Args:
+        one, other: their records; differences are those of the second to the first.
+        metrics: those known, in the order of the comparison.
 
     Raises:
         RequestError: they are of different benchmarks, versions, protocols or data, or otherwise of different tasks;
@@ -96,10 +101,10 @@ def compare(one: Record, other: Record) -> Comparison:
         TaskComparison(task, names.get(task, str(task)), {key: (mine[task][key], its[task][key]) for key in MEASURES})
         for task in one.task_order
     ]
-    known = [*METRIC_DEFINITIONS, *sorted({*one.metrics, *other.metrics} - set(METRIC_DEFINITIONS))]
+    known = in_order([*one.metrics, *other.metrics], metrics)
     pairs = {key: (_finite(one.metrics.get(key)), _finite(other.metrics.get(key))) for key in known}
-    metrics = {key: pair for key, pair in pairs.items() if pair != (None, None)}
-    return Comparison(one, other, tuple(tasks), metrics, _settings(one, other), one.task_order == other.task_order)
+    measured = {key: pair for key, pair in pairs.items() if pair != (None, None)}
+    return Comparison(one, other, tuple(tasks), measured, _settings(one, other), one.task_order == other.task_order)
 
 
 def difference(pair: Pair) -> float | None:
@@ -128,10 +133,10 @@ def _incomparable(one: Record, other: Record) -> list[str]:
 
 def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
     """Every measure of every task, by the benchmark's own index."""
-    matrix = whole_matrix(record)
+    matrix = complete_matrix(record)
     falls = task_forgetting(matrix)
     last = len(record.task_order) - 1
-    # Sizes are measured when accuracies are: joint, which is evaluated once, has them of the last task only.
+    # Sizes are measured when accuracies are: a run that is evaluated once has them of the last task only.
     evaluated = [row for row, values in enumerate(matrix) if any(_finite(value) is not None for value in values)]
     sizes = dict(zip(evaluated, record.params_total, strict=False))
     found: dict[int, dict[str, float | None]] = {}

@@ -59,18 +59,16 @@ def protocol_settings(record: Record) -> dict[str, Any]:
     return {key: value for key, value in record.protocol_settings.items() if key not in owners}
 
 
-def configuration_label(record: Record, others: Sequence[Record]) -> str:
-    """What was chosen, in words: strategy, searcher and creator, then the options that tell it from ``others``.
+def configuration_labels(records: Sequence[Record]) -> list[str]:
+    """What was chosen in each record, in words: strategy, searcher and creator, then the options that tell it apart.
 
     Args:
-        others: the records beside it in a leaderboard; an option is named where those of the same choice differ in it,
-            and not where it is ``None``, left to the protocol.
+        records: of one leaderboard; an option is named where those of the same choice differ in it, and not where it
+            is ``None``, left to the protocol.
+
+    Returns:
+        A label for each record, in a time that grows with their number only.
     """
-    return configuration_labels([record, *others])[0]
-
-
-def configuration_labels(records: Sequence[Record]) -> list[str]:
-    """:func:`configuration_label` of each record beside all of them, in a time that grows with their number only."""
     parts = [_parts(record) for record in records]
     groups: dict[_Group, list[Mapping[str, Any]]] = defaultdict(list)
     for group, own in (item for choices in parts for item in choices.items()):

@@ -79,7 +79,7 @@ class Record(Document):
         input_shape: channels, height and width of the network's input.
         accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
             it was not measured. Tasks are in the order in which they were learned.
-        metrics: by id; the definitions are in :mod:`seu_bench.metrics`. ``None``: not measured, or not defined.
+        metrics: by id, defined in :mod:`seu_bench.results.record_metrics`; ``None``: not measured, or not defined.
         params_total, params_active: parameters stored, and on the task's own path, after each task.
         genotypes: per task, the unit found for it (strategies that search).
         paths: per task, the unit used in each layer (strategies that choose).
@@ -138,15 +138,6 @@ class Record(Document):
     def may_be_ranked(self) -> bool:
         """Whether it can enter a leaderboard: finished, on real data, whole, by a protocol that is ranked."""
         return self.status == "finished" and self.ranked and not self.synthetic and self.limit is None
-
-    def without_times(self) -> dict[str, Any]:
-        """What must be equal in two runs of one seed on one machine: all but clocks and measured memory."""
-        document = self.model_dump(mode="json", exclude={"started", "seconds"})
-        for stage in document["stages"]:
-            del stage["seconds"], stage["cpu_seconds"]
-        for name in ("train_seconds", "train_cpu_seconds", "search_seconds", "peak_memory_bytes", "peak_feature_bytes"):
-            document["metrics"].pop(name, None)
-        return document
 
 
 def runs_folder(results: Path) -> Path:

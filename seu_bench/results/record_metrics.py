@@ -1,45 +1,33 @@
-"""Metrics of a record: what :mod:`seu_bench.metrics` makes of its matrix, sizes and stages."""
+"""Core's metrics in one table, and their values for a record."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench.metrics import (
-    METRIC_DEFINITIONS,
-    RELATIVE,
     AccuracyMatrix,
     acc,
     bwt,
     forgetting,
+    intransigence,
     learning_acc,
     mixed_score,
+    percent_of_joint,
 )
+from seu_bench.results.metric import Metric, Value
 
 if TYPE_CHECKING:
-    from seu_bench.results.record import Record, StageRecord
-
-
-class MetricFunction(Protocol):
-    """A metric: a number made of a record whose accuracy matrix is complete; ``None`` where it is not defined."""
-
-    summary: str
-
-    def __call__(self, record: Record) -> float | int | None:
-        """The metric's value."""
-
+    from seu_bench.results.record import Record
 
 #: The stage that measures the matrix; no cost counts it.
-EVALUATION = "evaluation"
+EVALUATION: Final = "evaluation"
+SEARCH: Final = "search"
 
 
-SEARCH = "search"
-
-
-def whole_matrix(record: Record) -> AccuracyMatrix:
-    """A record's accuracy matrix with a row for every task of the stream.
+def complete_matrix(record: Record) -> AccuracyMatrix:
+    """Return a record's accuracy matrix with a row for every task of the stream.
 
     Tasks that were never learned are rows without measurements, so that nothing is called final which is not.
     """
@@ -47,59 +35,199 @@ def whole_matrix(record: Record) -> AccuracyMatrix:
     return [*record.accuracy_matrix, *[()] * (tasks - len(record.accuracy_matrix))]
 
 
-def compute_metrics(record: Record) -> dict[str, float | int | None]:
-    """Every metric of :data:`METRIC_DEFINITIONS` that is one number, from a record.
+def _matrix(function: Callable[[AccuracyMatrix], float | None]) -> Callable[[Record], Value]:
+    return lambda record: function(complete_matrix(record))
+
+
+def _last(field: str) -> Callable[[Record], Value]:
+    return lambda record: next(reversed(getattr(record, field)), None)
+
+
+def _undefined(record: Record) -> None:
+    """A record alone does not tell."""
+
+
+def _mixed_score(record: Record) -> float | None:
+    accuracy = acc(complete_matrix(record))
+    if accuracy is None or not record.params_total:
+        return None
+    return mixed_score(100 * accuracy, record.params_total[-1])
+
+
+def _stages(field: str, name: str | None = None) -> Callable[[Record], Value]:
+    """The sum of a field over the stages of this name, or over all but evaluation; ``None`` where one lacks it."""
+
+    def total(record: Record) -> Value:
+        stages = [stage for stage in record.stages if (stage.name == name if name else stage.name != EVALUATION)]
+        values = [getattr(stage, field) for stage in stages]
+        if not values or None in values:
+            return None
+        return sum(values) if all(isinstance(value, int) for value in values) else math.fsum(values)
+
+    return total
+
+
+def _intransigence(record: Record, reference: Record) -> float | None:
+    rows = complete_matrix(reference)
+    return intransigence(complete_matrix(record), rows[-1] if rows else ())
+
+
+def _percent_of_joint(record: Record, reference: Record) -> float | None:
+    return percent_of_joint(record.metrics.get("acc"), reference.metrics.get("acc"))
+
+
+#: Core's metrics by id, in the order of columns and tables; this project's peers do not agree on all definitions.
+METRICS: Final[Mapping[str, Metric]] = {
+    "mixed_score": Metric(
+        _mixed_score,
+        "accuracy and size in one number in [0, 1], from acc and params_total (SEU paper, equation MS)",
+        "score",
+        True,
+        "mixed score",
+    ),
+    "acc": Metric(
+        _matrix(acc),
+        "mean over tasks of the accuracy after the last task: mean_j R[T-1,j] (Lopez-Paz & Ranzato 2017)",
+        "fraction",
+        True,
+        "acc (%)",
+    ),
+    "forgetting": Metric(
+        _matrix(forgetting),
+        "mean_{j<T-1} (max_{l<T-1} R[l,j] - R[T-1,j]) (Chaudhry et al. 2018)",
+        "fraction",
+        False,
+        "forgetting (%)",
+    ),
+    "percent_of_joint": Metric(
+        _undefined,
+        "acc divided by the acc of the run of joint with the same seed; leaderboards only",
+        "fraction",
+        True,
+        "% of joint",
+        relative=_percent_of_joint,
+    ),
+    "params_total": Metric(
+        _last("params_total"),
+        "parameters stored after the last task, each counted once, all heads included (SEU paper)",
+        "count",
+        False,
+        "parameters (M)",
+    ),
+    "macs": Metric(
+        _last("macs"), "multiply-accumulates per image on the last task's path, forward", "count", False, "MACs (M)"
+    ),
+    "learning_acc": Metric(
+        _matrix(learning_acc),
+        "mean accuracy on each task right after learning it: mean_j R[j,j] (Riemer et al. 2019)",
+        "fraction",
+        True,
+        "learning acc (%)",
+    ),
+    "intransigence": Metric(
+        _undefined,
+        "mean_j (J[j] - R[j,j]), J[j] = accuracy on task j of one model trained on the whole stream "
+        "(joint, same seed); leaderboards only (after Chaudhry et al. 2018)",
+        "fraction",
+        False,
+        "intransigence (%)",
+        relative=_intransigence,
+    ),
+    "train_seconds": Metric(
+        _stages("seconds"),
+        "wall-clock seconds of all stages but evaluation, searching included",
+        "seconds",
+        False,
+        "training (s)",
+        machine_dependent=True,
+    ),
+    "bwt": Metric(
+        _matrix(bwt),
+        "backward transfer: mean_{j<T-1} (R[T-1,j] - R[j,j]) (Lopez-Paz & Ranzato 2017)",
+        "fraction",
+        True,
+    ),
+    "fwt": Metric(
+        _undefined,  # a strategy with a head per task has no trained head to answer for an unseen task
+        "forward transfer: mean_{i>0} (R[i-1,i] - b_i), b = untrained accuracy (Lopez-Paz & Ranzato 2017)",
+        "fraction",
+        True,
+    ),
+    "params_active": Metric(
+        _last("params_active"), "parameters on the last task's own path, its head included", "count", False
+    ),
+    "train_cpu_seconds": Metric(
+        _stages("cpu_seconds"),
+        "seconds that the processors computed in the same stages, all threads together",
+        "seconds",
+        False,
+        machine_dependent=True,
+    ),
+    "search_seconds": Metric(
+        _stages("seconds", SEARCH),
+        "wall-clock seconds of the search stages",
+        "seconds",
+        False,
+        machine_dependent=True,
+    ),
+    "image_passes": Metric(
+        _stages("image_passes"), "images passed forward in all stages but evaluation", "count", False
+    ),
+    "peak_memory_bytes": Metric(
+        _undefined,
+        "largest memory held on the accelerator, in bytes",
+        "bytes",
+        False,
+        machine_dependent=True,
+        from_record=False,
+    ),
+    "peak_feature_bytes": Metric(
+        _undefined,
+        "outputs of frozen layers kept at the most (--feature-cache), in bytes",
+        "bytes",
+        False,
+        machine_dependent=True,
+        from_record=False,
+    ),
+}
+
+#: What is assumed of a metric that nobody registered.
+_UNKNOWN: Final = Metric(_undefined)
+
+
+def known_metric(name: str, metrics: Mapping[str, Metric] = METRICS) -> Metric:
+    """Return the metric of this id, or one with defaults where it is unknown, e.g. of a plugin that is gone."""
+    return metrics.get(name, _UNKNOWN)
+
+
+def in_order(names: Sequence[str], metrics: Mapping[str, Metric] = METRICS) -> list[str]:
+    """Return ids in the order of the registry, those that are unknown last, by name."""
+    return [*[name for name in metrics if name in names], *sorted(set(names) - set(metrics))]
+
+
+def compute_metrics(record: Record) -> dict[str, Value]:
+    """Compute core's metrics of a record.
 
     Args:
         record: its matrix may be incomplete, e.g. because the run was interrupted.
 
     Returns:
-        Values by id; ``None`` where not defined or not measured. ``fwt`` is ``None``: a multi-head strategy has no
-        trained head to answer for an unseen task. ``intransigence`` and ``percent_of_joint`` are ``None``: they need
-        another record (:mod:`seu_bench.results.reference`). ``peak_memory_bytes`` is ``None``: no record can tell.
+        Values by id; ``None`` where not defined or not measured, or where no record alone can tell.
     """
-    matrix = whole_matrix(record)
-    accuracy = acc(matrix)
-    parameters = record.params_total[-1] if record.params_total else None
-    score = None if accuracy is None or parameters is None else mixed_score(100 * accuracy, parameters)
-    learning = [stage for stage in record.stages if stage.name != EVALUATION]
-    searching = [stage for stage in record.stages if stage.name == SEARCH]
-    return {
-        "acc": accuracy,
-        "learning_acc": learning_acc(matrix),
-        "bwt": bwt(matrix),
-        "forgetting": forgetting(matrix),
-        **dict.fromkeys(RELATIVE),
-        "fwt": None,
-        "params_total": parameters,
-        "params_active": record.params_active[-1] if record.params_active else None,
-        "macs": record.macs[-1] if record.macs else None,
-        "mixed_score": score,
-        "train_seconds": math.fsum(stage.seconds for stage in learning) if learning else None,
-        "train_cpu_seconds": _cpu_seconds(learning),
-        "search_seconds": math.fsum(stage.seconds for stage in searching) if searching else None,
-        "image_passes": sum(stage.image_passes for stage in learning) if learning else None,
-        "peak_memory_bytes": None,
-        "peak_feature_bytes": None,
+    return {name: metric(record) for name, metric in METRICS.items()}
+
+
+def without_times(record: Record, metrics: Mapping[str, Metric] = METRICS) -> dict[str, Any]:
+    """Return a record without clocks and measured memory: equal in two runs of one seed on one machine.
+
+    Args:
+        record: of any status.
+        metrics: those known; values of the machine-dependent ones are left out.
+    """
+    document = record.model_dump(mode="json", exclude={"started", "seconds"})
+    for stage in document["stages"]:
+        del stage["seconds"], stage["cpu_seconds"]
+    document["metrics"] = {
+        name: value for name, value in document["metrics"].items() if not known_metric(name, metrics).machine_dependent
     }
-
-
-def _cpu_seconds(stages: Sequence[StageRecord]) -> float | None:
-    measured = [stage.cpu_seconds for stage in stages if stage.cpu_seconds is not None]
-    return math.fsum(measured) if measured and len(measured) == len(stages) else None
-
-
-@dataclass(frozen=True)
-class KnownMetric:
-    """One of our own metrics in the form in which ``register_metrics`` offers them."""
-
-    name: str
-
-    @property
-    def summary(self) -> str:
-        """Its definition."""
-        return METRIC_DEFINITIONS[self.name]
-
-    def __call__(self, record: Record) -> float | int | None:
-        """Its value, as the record's matrix, sizes and stages have it."""
-        return compute_metrics(record)[self.name]
+    return document

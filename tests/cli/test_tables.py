@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.board_records import leaderboards
 
 from seu_bench.cli.tables import accuracy_summary, leaderboard_table, matrix_table, metrics_table, record_summary
 from seu_bench.config.options import format_option
-from seu_bench.metrics import METRIC_DEFINITIONS
-from seu_bench.results.labels import configuration_label, why_not_ranked
-from seu_bench.results.leaderboard import build_leaderboards
+from seu_bench.results.labels import configuration_labels, why_not_ranked
 from seu_bench.results.record import Environment, Record, StageRecord, write_record
-from seu_bench.results.record_metrics import compute_metrics
+from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.utils.text import escape_markdown, printable
 
 if TYPE_CHECKING:
@@ -139,25 +138,25 @@ class TestMetrics:
         record = a_record(metrics={"acc": 0.5, "of_a_plugin": 12.5, "[bold]odd": None, "mixed_score": 0.123456})
         text = rendered(metrics_table(record), width=200)
         lines = [line.split(maxsplit=3) for line in text.splitlines()[3:]]
-        assert [line[0] for line in lines] == ["acc", "mixed_score", "[bold]odd", "of_a_plugin"]
-        assert lines[0][1:3] == ["50.00", "%"]
-        assert lines[1][1] == "0.1235"
+        assert [line[0] for line in lines] == ["mixed_score", "acc", "[bold]odd", "of_a_plugin"]
+        assert lines[1][1:3] == ["50.00", "%"]
+        assert lines[0][1] == "0.1235"
         assert lines[2][1:] == ["-"]
-        assert METRIC_DEFINITIONS["acc"] in text
+        assert METRICS["acc"].summary in text
 
     def test_of_a_computed_record(self) -> None:
         text = rendered(metrics_table(a_record()), width=200)
-        assert all(definition in text for key, definition in METRIC_DEFINITIONS.items() if key != "avg_acc_curve")
+        assert all(metric.summary in text for metric in METRICS.values())
         assert "3,000,000" in text
 
 
 class TestLeaderboard:
-    def test_rows_and_what_was_left_out(self, tmp_path: Path) -> None:
+    def test_rows_and_what_was_excluded(self, tmp_path: Path) -> None:
         for seed in range(2):
             write_record(tmp_path, a_record(run_id=f"a{seed}", seed=seed))
         write_record(tmp_path, a_record(run_id="b", strategy=ODD, searcher=None, creator=None))
         write_record(tmp_path, a_record(run_id="c", synthetic=True))
-        (board,) = build_leaderboards(tmp_path)
+        (board,) = leaderboards(tmp_path)
         text = rendered(leaderboard_table(board), width=200)
         assert "cifar10, version 1, protocol quick" in text
         assert f"data {'ab' * 32}" in text
@@ -179,9 +178,9 @@ class TestLeaderboard:
             write_record(
                 tmp_path, a_record(run_id=f"j{seed}", strategy="joint", options={}, accuracy_matrix=matrix, seed=seed)
             )
-        (board,) = build_leaderboards(tmp_path)
+        (board,) = leaderboards(tmp_path)
         text = rendered(leaderboard_table(board), width=200)
-        assert text.index("mixed score") < text.index("beside joint") < text.index("% of joint")
+        assert text.index("mixed score") < text.index("beside one model trained jointly") < text.index("% of joint")
         assert text.count(f"data {'ab' * 32}") == 1
         first, second = 14.3 / 28.6, 14.3 / 18.6
         assert f"{50 * (first + second):.2f} ± {100 * (second - first) / 2**0.5:.2f}" in text
@@ -209,7 +208,7 @@ class TestSummary:
             "torch 2.15 Linux",
             "abc123",
             "name-2",
-            METRIC_DEFINITIONS["bwt"],
+            METRICS["bwt"].summary,
             "1,234,567",
             "1,234,577",
             "1 min 01 s",
@@ -296,13 +295,11 @@ class TestWords:
 
     def test_label_with_an_option_that_only_some_have(self) -> None:
         one, other = a_record(), a_record(options={"decay": 0.0003})
-        assert configuration_label(one, [one, other]) == "seu + mdl + mdl (rule=sum)"
-        assert configuration_label(other, [one, other]) == "seu + mdl + mdl"
+        assert configuration_labels([one, other]) == ["seu + mdl + mdl (rule=sum)", "seu + mdl + mdl"]
 
     def test_label_without_what_is_left_to_the_protocol(self) -> None:
         one, other = (a_record(options={"rule": "sum", "epochs": epochs}) for epochs in (None, 40))
-        assert configuration_label(one, [one, other]) == "seu + mdl + mdl"
-        assert configuration_label(other, [one, other]) == "seu + mdl + mdl (epochs=40)"
+        assert configuration_labels([one, other]) == ["seu + mdl + mdl", "seu + mdl + mdl (epochs=40)"]
 
     def test_why_not_ranked_agrees_with_the_record(self) -> None:
         assert why_not_ranked(a_record()) is None

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.board_records import frame, leaderboards
 from support.tiny import all_threads, one_thread
 from torch import Tensor, nn
 from torch._inductor import config as inductor
@@ -24,7 +25,6 @@ from seu_bench.models.compiling import CompiledUnits
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.leaderboard import build_leaderboards
 from seu_bench.results.record import Record
 from seu_bench.search_space import GENOTYPES, SearchSpace
 from seu_bench.training.context import computing_in, units_compiled
@@ -96,8 +96,8 @@ def test_a_row_of_its_own(tmp_path: Path) -> None:
         registry = Registry()
         fields = {"protocol": "quick", "options": {"epochs": 1}, "results": tmp_path, "device": "cpu"}
         execute(registry, resolve(registry, Request(strategy="naive", precision=precision, **fields)))
-    (board,) = build_leaderboards(tmp_path)
-    assert sorted(board.frame["configuration"]) == ["naive", "naive (precision=bf16)"]
+    (board,) = leaderboards(tmp_path)
+    assert sorted(frame(board)["configuration"]) == ["naive", "naive (precision=bf16)"]
 
 
 class _Deaf(nn.Module):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.board_records import leaderboards
 from support.commands import Command, Install
 from support.records import FULL, a_record
 
@@ -18,7 +19,7 @@ from seu_bench.data.sources.official import TorchvisionSource
 from seu_bench.data.sources.torchvision_class import TorchvisionClassSource
 from seu_bench.errors import DataCorruptError, PluginError, ResultsError, SpecError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.leaderboard import build_leaderboards, write_leaderboards
+from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.results.record import Record, read_record, write_record
 from seu_bench.results.record_files import find_record, read_records
 
@@ -191,7 +192,7 @@ class TestNames:
         with pytest.raises(ResultsError, match=f"not a whole record: {field}"):
             read_record(path)
         before = everything(tmp_path)
-        assert write_leaderboards(results) == []
+        assert list(make_leaderboards(results).paths) == []
         assert everything(tmp_path) == before
         with pytest.raises(ValueError, match=field):
             Record(**(FULL.model_dump() | {field: name}))
@@ -199,7 +200,7 @@ class TestNames:
     def test_long_ones_of_a_record_make_a_file_all_the_same(self, tmp_path: Path) -> None:
         strange(tmp_path, benchmark="b" * 200, protocol="p" * 200, run_id="r" * 200)
         strange(tmp_path, "other", benchmark="b" * 200, protocol="p" * 199 + "q", run_id="r")
-        written = write_leaderboards(tmp_path)
+        written = make_leaderboards(tmp_path).paths
         assert len({path.name for path in written}) == 4
         assert {path.parent for path in written} == {tmp_path / "leaderboards"}
 
@@ -236,7 +237,7 @@ class TestLinks:
         with pytest.raises(ResultsError, match="is a link"):
             find_record(results, "linked")
         before = everything(tmp_path)
-        assert build_leaderboards(results) == []
+        assert leaderboards(results) == []
         for words in (["leaderboard"], ["show", "linked"]):
             answer = command(*words, "--results", results)
             assert "cifar10" not in answer.out
@@ -257,10 +258,10 @@ class TestLinks:
         results, precious = tmp_path / "results", tmp_path / "precious"
         strange(results)
         precious.write_text("kept")
-        for path in write_leaderboards(results):
+        for path in make_leaderboards(results).paths:
             path.unlink()
             path.symlink_to(precious)
-        for path in write_leaderboards(results):
+        for path in make_leaderboards(results).paths:
             assert not path.is_symlink()
         assert precious.read_text() == "kept"
 
@@ -272,7 +273,7 @@ class TestLinks:
         assert find_record(tmp_path, "a-copy").run_id == "the-run"
         with pytest.raises(ResultsError, match="no run is called 'the-run'"):
             find_record(tmp_path, "the-run")
-        assert len(build_leaderboards(tmp_path)) == 1
+        assert len(leaderboards(tmp_path)) == 1
         assert everything(tmp_path / "other") == before
 
     @pytest.mark.parametrize("name", ["../../elsewhere", "/etc", "..", "a\0b", "*", "[", "x" * 300])

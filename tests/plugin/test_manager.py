@@ -15,7 +15,7 @@ from seu_bench.errors import PluginError, UnknownNameError
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record_metrics import MetricFunction
+from seu_bench.results.metric import MetricFunction
 from seu_bench.training.interfaces import StrategyFactory
 
 CORE = Path(seu_bench.__file__).parent

@@ -10,6 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from seu_bench.errors import Interruption
+from seu_bench.results.record_metrics import without_times
 
 
 def events(folder: Path) -> EventAccumulator:
@@ -42,7 +43,7 @@ def test_event_files(tiny: Path, tmp_path: Path) -> None:
     expected, _ = logged_run(tmp_path / "without")
     record, witness = logged_run(tmp_path / "with", ["tensorboard"])
     assert witness.notices == []
-    assert record.without_times() == expected.without_times()
+    assert without_times(record) == without_times(expected)
     folder = tmp_path / "with" / "logs" / "tensorboard"
     found = events(folder)
     assert [path.name for path in folder.iterdir()] == [record.run_id]

@@ -13,6 +13,7 @@ import pytest
 from support.logged import EPOCHS, Log, Witness, due, logged_run
 
 from seu_bench.errors import Interruption
+from seu_bench.results.record_metrics import without_times
 
 #: The file is a log in LevelDB's format behind a header of seven bytes: blocks of so many bytes, in them pieces of
 #: records with a checksum, a length and a kind (1: a whole record; 2, 3, 4: its first, middle and last piece).
@@ -81,7 +82,7 @@ def test_offline_run(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     files = offline_runs(results)
     (second,) = set(files) - {first}
     expected, _ = logged_run(tmp_path / "without")
-    assert record.without_times() == expected.without_times()
+    assert without_times(record) == without_times(expected)
 
     parts = [history(file, axes(file)) for file in (first, second)]
     found = {name: parts[0].get(name, []) + parts[1].get(name, []) for name in {**parts[0], **parts[1]}}

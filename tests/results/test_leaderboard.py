@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.board_records import DATA, ODD, OTHER_DATA, writer
+from support.board_records import COLUMNS, DATA, ODD, OTHER_DATA, excluded, frame, leaderboards, writer
 
 from seu_bench.errors import ResultsError
-from seu_bench.metrics import RELATIVE
-from seu_bench.results.leaderboard import COLUMNS, build_leaderboards, left_out, load_records, write_leaderboards
+from seu_bench.results.leaderboard.boards import to_csv
+from seu_bench.results.leaderboard.building import make_leaderboards
+from seu_bench.results.leaderboard.frames import load_records
+from seu_bench.results.leaderboard.markdown import cells, intervals, to_markdown
 from seu_bench.results.record import Record
 
 
@@ -37,28 +39,28 @@ def table_rows(markdown: str, part: str = "") -> list[list[str]]:
 class TestAggregation:
     def test_numbers_are_those_of_a_direct_computation(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         records = [put(seed, acc, parameters=1_000_000 + 10 * seed) for seed, acc in enumerate((0.5, 0.7, 0.55))]
-        (board,) = build_leaderboards(tmp_path)
-        (row,) = board.frame.to_dict("records")
+        (board,) = leaderboards(tmp_path)
+        (row,) = frame(board).to_dict("records")
         assert (row["seeds"], board.records, row["configuration"]) == (3, 3, "naive")
-        measured = [key for key in COLUMNS if key not in RELATIVE]
-        assert len(measured) == len(COLUMNS) - len(RELATIVE)
+        measured = [key for key, metric in COLUMNS.items() if not metric.relative]
+        assert len(measured) == len(COLUMNS) - 2
         for key in measured:
             values = [float(record.metrics[key] or 0) for record in records]
             assert row[f"{key}_mean"] == pytest.approx(sum(values) / 3)
             mean = sum(values) / 3
             assert row[f"{key}_std"] == pytest.approx((sum((value - mean) ** 2 for value in values) / 2) ** 0.5)
-        shown = table_rows(board.to_markdown())[2]
+        shown = table_rows(to_markdown(board))[2]
         accs = [50.0, 70.0, 55.0]
         assert f"\\* {statistics.fmean(accs):.2f} ± {statistics.stdev(accs):.2f}" in shown
 
     def test_one_seed_has_no_deviation(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         put(acc=0.5)
-        (board,) = build_leaderboards(tmp_path)
-        assert board.frame[[f"{key}_std" for key in COLUMNS]].isna().all(axis=None)
-        assert board.frame[[f"{key}_{end}" for key in COLUMNS for end in ("low", "high")]].isna().all(axis=None)
-        assert "±" not in "".join(board.cells()[0])
-        assert board.intervals()[0][2:] == ["-"] * len(COLUMNS)
-        (row,) = csv.DictReader(io.StringIO(board.to_csv()))
+        (board,) = leaderboards(tmp_path)
+        assert frame(board)[[f"{key}_std" for key in COLUMNS]].isna().all(axis=None)
+        assert frame(board)[[f"{key}_{end}" for key in COLUMNS for end in ("low", "high")]].isna().all(axis=None)
+        assert "±" not in "".join(cells(board)[0])
+        assert intervals(board)[0][2:] == ["-"] * len(COLUMNS)
+        (row,) = csv.DictReader(io.StringIO(to_csv([board])))
         assert (row["acc_mean"], row["acc_std"], row["searcher"]) == ("0.5", "", "")
 
     @pytest.mark.parametrize("metrics", [{}, {"acc": None}, {"acc": 0.5, "forgetting": None}])
@@ -68,12 +70,12 @@ class TestAggregation:
         put(0)
         put(1, metrics=metrics)
         put(0, acc=0.01, strategy="worst")
-        (board,) = build_leaderboards(tmp_path)
-        rows = {row["configuration"]: row for row in board.frame.to_dict("records")}
+        (board,) = leaderboards(tmp_path)
+        rows = {row["configuration"]: row for row in frame(board).to_dict("records")}
         assert rows["naive"]["forgetting_mean"] != rows["naive"]["forgetting_mean"]  # NaN
         assert list(rows) == ["worst", "naive"]  # without a score it comes last
-        assert board.cells()[1][3:] == ["-"] * len(COLUMNS) or metrics.get("acc") == 0.5
-        assert {row["mixed_score_mean"] for row in csv.DictReader(io.StringIO(board.to_csv()))} >= {""}
+        assert cells(board)[1][3:] == ["-"] * len(COLUMNS) or metrics.get("acc") == 0.5
+        assert {row["mixed_score_mean"] for row in csv.DictReader(io.StringIO(to_csv([board])))} >= {""}
 
     def test_numbers_that_are_none_in_a_foreign_record(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         record = put(0)
@@ -82,25 +84,25 @@ class TestAggregation:
         document["metrics"]["mixed_score"] = float("nan")
         path.write_text(json.dumps(document), encoding="utf-8")
         put(0, strategy="other")
-        (board,) = build_leaderboards(tmp_path)
-        assert list(board.frame["configuration"]) == ["other", "naive"]
+        (board,) = leaderboards(tmp_path)
+        assert list(frame(board)["configuration"]) == ["other", "naive"]
 
     def test_repeated_seed_counts_the_latest(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         put(0, 0.9, started="2026-01-02T00:00:00")
         put(0, 0.1, started="2026-01-01T00:00:00")
-        (board,) = build_leaderboards(tmp_path)
-        assert board.frame["acc_mean"].tolist() == [0.9]
-        assert (board.records, board.frame["seeds"].tolist()) == (1, [1])
-        assert board.left_out == ("1 record not counted: a later record has the same configuration and seed (run-002)",)
+        (board,) = leaderboards(tmp_path)
+        assert frame(board)["acc_mean"].tolist() == [0.9]
+        assert (board.records, frame(board)["seeds"].tolist()) == (1, [1])
+        assert board.excluded == ("1 record not counted: a later record has the same configuration and seed (run-002)",)
 
     def test_copied_run_counts_once(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         record = put(0)
         path = tmp_path / "runs" / record.run_id / "record.json"
         (tmp_path / "runs" / "copy").mkdir()
         (tmp_path / "runs" / "copy" / "record.json").write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-        (board,) = build_leaderboards(tmp_path)
+        (board,) = leaderboards(tmp_path)
         assert board.records == 1
-        assert "1 record not counted" in board.left_out[0]
+        assert "1 record not counted" in board.excluded[0]
 
 
 class TestConfigurations:
@@ -122,16 +124,16 @@ class TestConfigurations:
     ) -> None:
         put(0)
         put(1, **change)
-        (board,) = build_leaderboards(tmp_path)
-        assert len(set(board.frame["configuration"])) == 2
-        assert board.frame["seeds"].tolist() == [1, 1]
+        (board,) = leaderboards(tmp_path)
+        assert len(set(frame(board)["configuration"])) == 2
+        assert frame(board)["seeds"].tolist() == [1, 1]
 
     def test_options_of_other_strategies_in_a_protocol_make_no_difference(
         self, tmp_path: Path, put: Callable[..., Record]
     ) -> None:
         put(0)
         put(1, protocol_settings={"strategies": {"ewc": {"strength": 3}}})
-        assert build_leaderboards(tmp_path)[0].frame["seeds"].tolist() == [2]
+        assert frame(leaderboards(tmp_path)[0])["seeds"].tolist() == [2]
 
     def test_label_names_only_what_differs_within_a_strategy(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         seu = {"strategy": "seu", "searcher": "mdl", "creator": "mdl", "searcher_options": {"alpha": 0.01, "edges": 14}}
@@ -140,8 +142,8 @@ class TestConfigurations:
         put(0, 0.7, **seu, options={"decay": "1", "same": "x"}, creator_options={"old": 0})
         put(0, 0.6, **seu | {"searcher": "random"}, options={"decay": "1", "same": "x"}, creator_options={"old": 0})
         put(0, 0.5, options={"decay": 0.5}, benchmark_overrides={"stream.validation": 0.3})
-        (board,) = build_leaderboards(tmp_path)
-        assert board.frame["configuration"].tolist() == [
+        (board,) = leaderboards(tmp_path)
+        assert frame(board)["configuration"].tolist() == [
             "seu + mdl + mdl (decay=0.1, creator.old=10)",
             "seu + mdl + mdl (decay=none, creator.old=10)",
             'seu + mdl + mdl (decay="1", creator.old=0)',
@@ -154,11 +156,11 @@ class TestConfigurations:
             put(0, acc, strategy=strategy)
         # As accurate as the best and larger: what counts is the mixed score, not the accuracy.
         put(0, 0.91, strategy="large", parameters=900_000_000)
-        (board,) = build_leaderboards(tmp_path)
-        order = board.frame["configuration"].tolist()
+        (board,) = leaderboards(tmp_path)
+        order = frame(board)["configuration"].tolist()
         assert [name for name in order if name != "large"] == ["best", "a", "b", "worst"]
         assert order.index("large") > order.index("best")
-        assert [row[0] for row in board.cells()] == ["1", "2", "3", "4", "5"]
+        assert [row[0] for row in cells(board)] == ["1", "2", "3", "4", "5"]
 
 
 class TestNeverMixed:
@@ -168,37 +170,37 @@ class TestNeverMixed:
         put(benchmark_version=2)
         put(protocol="paper")
         put(data_fingerprint=OTHER_DATA)
-        boards = build_leaderboards(tmp_path)
-        assert [(board.records, board.frame["seeds"].tolist()) for board in boards] == [(1, [1])] * 5
+        boards = leaderboards(tmp_path)
+        assert [(board.records, frame(board)["seeds"].tolist()) for board in boards] == [(1, [1])] * 5
         assert len({board.name for board in boards}) == 5
-        assert {board.benchmark for board in build_leaderboards(tmp_path, "pmnist")} == {"pmnist"}
-        assert build_leaderboards(tmp_path, "unknown") == []
+        assert {board.benchmark for board in leaderboards(tmp_path, "pmnist")} == {"pmnist"}
+        assert leaderboards(tmp_path, "unknown") == []
 
     def test_data_with_most_records_has_the_plain_name(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         put(0, data_fingerprint=DATA)
         for seed in range(2):
             put(seed, data_fingerprint=OTHER_DATA)
-        boards = build_leaderboards(tmp_path)
+        boards = leaderboards(tmp_path)
         assert [(board.name, board.data_fingerprint) for board in boards] == [
             ("cifar10-v1-quick", OTHER_DATA),
             ("cifar10-v1-quick-a1a1a1a1", DATA),
         ]
         for board in boards:
-            assert "2 different data fingerprints" in board.to_markdown()
-            assert board.data_fingerprint in board.to_markdown()
+            assert "2 different data fingerprints" in to_markdown(board)
+            assert board.data_fingerprint in to_markdown(board)
 
     def test_equal_beginnings_of_fingerprints_do_not_overwrite(
         self, tmp_path: Path, put: Callable[..., Record]
     ) -> None:
         for end in "123":
             put(data_fingerprint="a" * 10 + end)
-        names = [board.name for board in build_leaderboards(tmp_path)]
+        names = [board.name for board in leaderboards(tmp_path)]
         assert names == ["cifar10-v1-quick", "cifar10-v1-quick-aaaaaaaa", "cifar10-v1-quick-aaaaaaaa-2"]
 
-    def test_unknown_data_is_left_out(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+    def test_unknown_data_is_excluded(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         put(data_fingerprint=None)
-        assert build_leaderboards(tmp_path) == []
-        assert left_out(tmp_path) == ["1 record not ranked: no data fingerprint (run-001)"]
+        assert leaderboards(tmp_path) == []
+        assert excluded(tmp_path) == ["1 record not ranked: no data fingerprint (run-001)"]
 
 
 class TestLeftOut:
@@ -212,25 +214,25 @@ class TestLeftOut:
         put(1, 1.0, protocol="smoke", ranked=False)
         (tmp_path / "runs" / "broken").mkdir()
         (tmp_path / "runs" / "broken" / "record.json").write_text("{", encoding="utf-8")
-        (board,) = build_leaderboards(tmp_path)
-        assert board.frame["acc_mean"].tolist() == [0.5]
-        assert board.left_out == (
+        (board,) = leaderboards(tmp_path)
+        assert frame(board)["acc_mean"].tolist() == [0.5]
+        assert board.excluded == (
             "1 record not ranked: images were limited with --limit (run-009)",
             "7 records not ranked: synthetic data (run-002, run-003, run-004, run-005, run-006 and 2 more)",
             "1 record not ranked: the run is failed, not finished; synthetic data; no data fingerprint (run-010)",
             "1 record not read: the record is unreadable (broken)",
         )
-        page = board.to_markdown()
-        assert all(f"- {line}" in page for line in board.left_out)
-        everything = left_out(tmp_path)
+        page = to_markdown(board)
+        assert all(f"- {line}" in page for line in board.excluded)
+        everything = excluded(tmp_path)
         assert "1 record not ranked: protocol 'smoke' is never ranked (run-012)" in everything
-        assert everything[-1] == board.left_out[-1]
-        assert left_out(tmp_path, "other")[0] == "1 record not ranked: synthetic data (run-011)"
+        assert everything[-1] == board.excluded[-1]
+        assert excluded(tmp_path, "other")[0] == "1 record not ranked: synthetic data (run-011)"
 
     def test_nothing(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         put()
-        page = build_leaderboards(tmp_path)[0].to_markdown()
-        assert page.endswith("## Left out\n\n- nothing\n")
+        page = to_markdown(leaderboards(tmp_path)[0])
+        assert page.endswith("## Excluded\n\n- nothing\n")
 
 
 class TestFiles:
@@ -238,7 +240,7 @@ class TestFiles:
         put(0)
         put(0, benchmark="pmnist", benchmark_version=3, protocol="paper")
         folder = tmp_path / "leaderboards"
-        assert write_leaderboards(tmp_path) == [
+        assert list(make_leaderboards(tmp_path).paths) == [
             folder / "cifar10-v1-quick.md",
             folder / "cifar10-v1-quick.csv",
             folder / "pmnist-v3-paper.md",
@@ -247,12 +249,12 @@ class TestFiles:
         page = (folder / "pmnist-v3-paper.md").read_text(encoding="utf-8")
         assert page.startswith(f"# pmnist, version 3, protocol paper\n\n- data fingerprint: {DATA}\n- 1 record, ")
         before = {path: path.read_bytes() for path in folder.iterdir()}
-        write_leaderboards(tmp_path)
+        make_leaderboards(tmp_path)
         assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
     def test_csv_columns(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         put(0, options={"a": [1, "x|y"]})
-        reader = csv.DictReader(io.StringIO(build_leaderboards(tmp_path)[0].to_csv()))
+        reader = csv.DictReader(io.StringIO(to_csv([leaderboards(tmp_path)[0]])))
         (row,) = reader
         numbers = [f"{key}_{what}" for key in COLUMNS for what in ("mean", "std", "low", "high")]
         marks = ["mixed_score_against_best", "acc_against_best"]
@@ -268,7 +270,7 @@ class TestFiles:
         put(0, strategy=ODD, benchmark="a+b..c", protocol="d")
         put(1, strategy="plain", benchmark="a+b..c", protocol="d", options={ODD: ODD})
         put(1, 0.4, strategy="plain", benchmark="a+b..c", protocol="d", synthetic=True)
-        page_path, csv_path = write_leaderboards(tmp_path)
+        page_path, csv_path = make_leaderboards(tmp_path).paths
         assert page_path.parent == csv_path.parent == tmp_path / "leaderboards"
         assert re.fullmatch(r"[A-Za-z0-9._-]+", page_path.name)
         page = page_path.read_text(encoding="utf-8")
@@ -285,26 +287,26 @@ class TestFiles:
     ) -> None:
         put(benchmark="a+b")
         put(benchmark="a_b")
-        assert len({board.name for board in build_leaderboards(tmp_path)}) == 2
+        assert len({board.name for board in leaderboards(tmp_path)}) == 2
         # Asking for one of them does not change what its file is called.
-        named = {board.benchmark: board.name for board in build_leaderboards(tmp_path)}
-        assert [board.name for board in build_leaderboards(tmp_path, "a_b")] == [named["a_b"]]
+        named = {board.benchmark: board.name for board in leaderboards(tmp_path)}
+        assert [board.name for board in leaderboards(tmp_path, "a_b")] == [named["a_b"]]
 
     def test_folder_that_cannot_be_written(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         put()
         (tmp_path / "leaderboards").write_text("a file", encoding="utf-8")
         with pytest.raises(ResultsError, match="cannot write results"):
-            write_leaderboards(tmp_path)
+            make_leaderboards(tmp_path)
 
-    @pytest.mark.parametrize("function", [load_records, build_leaderboards, write_leaderboards, left_out])
+    @pytest.mark.parametrize("function", [load_records, leaderboards, make_leaderboards, excluded])
     def test_folder_that_is_not_there(self, tmp_path: Path, function: Callable[[Path], object]) -> None:
         with pytest.raises(ResultsError, match="no such results folder"):
             function(tmp_path / "nowhere")
 
     def test_empty_folder(self, tmp_path: Path) -> None:
-        assert build_leaderboards(tmp_path) == []
-        assert write_leaderboards(tmp_path) == []
-        assert left_out(tmp_path) == []
+        assert leaderboards(tmp_path) == []
+        assert list(make_leaderboards(tmp_path).paths) == []
+        assert excluded(tmp_path) == []
 
 
 class TestLoadRecords:

@@ -11,7 +11,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seu_bench.results.leaderboard.sample_summary import SampleSummary, paired_p_value, spread, verdict
+from seu_bench.results.leaderboard.sample_summary import SampleSummary, paired_p_value, summarize, verdict
 
 #: Accuracies, sizes and seconds: what a column holds.
 VALUES = st.one_of(st.floats(0, 1), st.integers(0, 2**40).map(float), st.floats(-1e6, 1e6))
@@ -21,7 +21,7 @@ SAMPLES = st.lists(VALUES, min_size=2, max_size=12)
 class TestSpread:
     @given(SAMPLES)
     def test_as_numpy_and_scipy(self, sample: list[float]) -> None:
-        found = spread(sample)
+        found = summarize(sample)
         assert found is not None and found.std is not None
         size = max(map(abs, sample))
         assert found.number == len(sample)
@@ -35,7 +35,7 @@ class TestSpread:
 
     def test_by_hand(self) -> None:
         """1, 2, 3: mean 2, deviation 1; t(0.975, 2) = 4.302652729911275 by tables."""
-        found = spread([1, 2, 3])
+        found = summarize([1, 2, 3])
         assert found is not None
         assert (found.number, found.mean, found.std) == (3, 2.0, 1.0)
         half = 4.302652729911275 / math.sqrt(3)
@@ -44,20 +44,20 @@ class TestSpread:
     @given(VALUES, st.integers(2, 20))
     def test_equal_values(self, value: float, number: int) -> None:
         """Exactly no deviation, whatever the value is."""
-        assert spread([value] * number) == SampleSummary(number, value, 0.0, value, value)
+        assert summarize([value] * number) == SampleSummary(number, value, 0.0, value, value)
 
     @given(VALUES)
     def test_one_value(self, value: float) -> None:
-        assert spread([value]) == SampleSummary(1, value)
+        assert summarize([value]) == SampleSummary(1, value)
 
     @pytest.mark.parametrize("sample", [[], [None], [0.5, None], [0.5, math.nan], [math.inf, 0.5]])
     def test_what_was_not_measured(self, sample: list[float | None]) -> None:
-        assert spread(sample) is None
+        assert summarize(sample) is None
 
     def test_numbers_too_large_to_count_with(self) -> None:
         """A stranger's record may hold them: no error, and no number that would be none."""
-        assert spread([1.7e308, -1.7e308]) is None
-        assert spread([1e300, 0.0, -1e300]) == SampleSummary(3, 0.0)
+        assert summarize([1.7e308, -1.7e308]) is None
+        assert summarize([1e300, 0.0, -1e300]) == SampleSummary(3, 0.0)
 
 
 @st.composite
@@ -82,7 +82,7 @@ class TestDifference:
         assert paired_p_value(one, other) == pytest.approx(expected, rel=1e-6)
         assert paired_p_value(other, one) == pytest.approx(expected, rel=1e-6)
         if len(common) >= 3:
-            assert verdict(one, other) == ("apart" if expected < 0.05 else "within")
+            assert verdict(one, other) == ("significant" if expected < 0.05 else "not significant")
 
     def test_a_known_one(self) -> None:
         """Student's sleep data (1908): t = -4.0621, p = 0.002833 for ten patients."""
@@ -94,18 +94,18 @@ class TestDifference:
     def test_seeds_that_all_agree(self) -> None:
         """A difference that is the same on every seed is no chance; none is none; rounding is none."""
         one = {0: 0.5, 1: 0.25, 2: 0.75}
-        assert (paired_p_value(one, dict(one)), verdict(one, dict(one))) == (1.0, "within")
+        assert (paired_p_value(one, dict(one)), verdict(one, dict(one))) == (1.0, "not significant")
         above = {seed: value + 0.125 for seed, value in one.items()}
-        assert (paired_p_value(one, above), verdict(one, above)) == (0.0, "apart")
+        assert (paired_p_value(one, above), verdict(one, above)) == (0.0, "significant")
         rounded = {seed: np.nextafter(value, 1) for seed, value in one.items()}
-        assert verdict(one, rounded) == "within"
+        assert verdict(one, rounded) == "not significant"
 
     def test_pairs_see_what_samples_by_themselves_do_not(self) -> None:
         """Seeds that differ more than the strategies: the reason for pairs."""
         one = {0: 0.90, 1: 0.70, 2: 0.50, 3: 0.80}
         other = {0: 0.88, 1: 0.69, 2: 0.48, 3: 0.78}
         assert scipy.stats.ttest_ind(list(one.values()), list(other.values()), equal_var=False).pvalue > 0.8
-        assert verdict(one, other) == "apart"
+        assert verdict(one, other) == "significant"
 
     @pytest.mark.parametrize("common", [0, 1, 2])
     def test_too_few_seeds(self, common: int) -> None:
@@ -113,7 +113,7 @@ class TestDifference:
         one = {seed: 0.9 + seed / 1000 for seed in range(5)}
         other = {seed + 5 - common: 0.1 for seed in range(5)}
         assert len(one.keys() & other.keys()) == common
-        assert verdict(one, other) == "undecided"
+        assert verdict(one, other) == "too few seeds"
         assert (paired_p_value(one, other) is None) == (common < 2)
 
     def test_false_alarms(self) -> None:
@@ -122,5 +122,7 @@ class TestDifference:
         samples = generator.normal(0.5, 0.1, (4000, 2, 5))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            apart = sum(verdict(dict(enumerate(one)), dict(enumerate(other))) == "apart" for one, other in samples)
+            apart = sum(
+                verdict(dict(enumerate(one)), dict(enumerate(other))) == "significant" for one, other in samples
+            )
         assert apart / 4000 == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 4000))

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.board_records import ODD, Put, writer
+from support.board_records import COLUMNS, ODD, Put, frame, leaderboards, writer
 from support.commands import Command
 
 from seu_bench.errors import OptionError
-from seu_bench.results.leaderboard import COLUMNS, Leaderboard, build_leaderboards
-from seu_bench.results.leaderboard.boards import LESS_IS_BETTER
+from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
+from seu_bench.results.leaderboard.markdown import cells, intervals, to_markdown
 from seu_bench.results.leaderboard.views import pareto_front, parse_axes, parse_budgets, within_budget
 
 
@@ -37,7 +37,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Leaderboard:
             if index % 10 == 9:
                 fields["metrics"] = {"acc": acc, "mixed_score": acc}
             write(seed, acc + seed / 1000, **fields)
-    (board,) = build_leaderboards(results)
+    (board,) = leaderboards(results)
     assert len(board.rows) == 60
     return board
 
@@ -55,15 +55,15 @@ class TestMarks:
                 put(seed, acc, strategy=strategy)
         put(7, 0.2, strategy="elsewhere")
         put(0, strategy="nothing", metrics={})
-        (board,) = build_leaderboards(tmp_path)
+        (board,) = leaderboards(tmp_path)
         order = ["best", "within", "apart", "elsewhere", "few", "nothing"]
-        assert [row.strategy for row in board.rows] == order
-        said = ["best", "within", "apart", "undecided", "undecided", None]
+        assert [row.record.strategy for row in board.rows] == order
+        said = ["best", "not significant", "significant", "too few seeds", "too few seeds", None]
         for metric in ("mixed_score", "acc"):
             assert board.standings(metric) == said
-            assert board.frame[f"{metric}_against_best"].tolist()[:5] == said[:5]
-            assert board.frame[f"{metric}_against_best"].isna().tolist()[5]
-        shown = {row[1]: row[4] for row in board.cells()}
+            assert frame(board)[f"{metric}_against_best"].tolist()[:5] == said[:5]
+            assert frame(board)[f"{metric}_against_best"].isna().tolist()[5]
+        shown = {row[1]: row[4] for row in cells(board)}
         assert {name: text[:2] for name, text in shown.items()} == {
             "best": "* ",
             "within": "≈ ",
@@ -72,7 +72,7 @@ class TestMarks:
             "few": "? ",
             "nothing": "-",
         }
-        page = board.to_markdown()
+        page = to_markdown(board)
         assert r"\* 92.00 ± 2.00" in page and "≈ 91.33 ± 1.53" in page and "? 20.00" in page
         assert "paired t-test over the seeds that both have" in page
 
@@ -81,20 +81,24 @@ class TestMarks:
         for seed, acc in enumerate((0.80, 0.83, 0.81)):
             put(seed, acc, strategy="small")
             put(seed, acc + 0.05, strategy="large", parameters=900_000_000)
-        (board,) = build_leaderboards(tmp_path)
-        assert [row.strategy for row in board.rows] == ["small", "large"]
-        assert board.standings("mixed_score") == ["best", "apart"]
-        assert board.standings("acc") == ["apart", "best"]
+        (board,) = leaderboards(tmp_path)
+        assert [row.record.strategy for row in board.rows] == ["small", "large"]
+        assert board.standings("mixed_score") == ["best", "significant"]
+        assert board.standings("acc") == ["significant", "best"]
 
     def test_intervals_are_shown(self, tmp_path: Path, put: Put) -> None:
         for seed, acc in enumerate((0.5, 0.6, 0.7)):
             put(seed, acc)
-        (board,) = build_leaderboards(tmp_path)
-        assert board.rows[0].spreads["acc"] is not None
-        assert board.intervals(("acc", "forgetting", "intransigence"))[0][2:] == ["35.16 to 84.84", "3.52 to 8.48", "-"]
-        (row,) = csv.DictReader(io.StringIO(board.to_csv()))
+        (board,) = leaderboards(tmp_path)
+        assert board.rows[0].summary("acc") is not None
+        assert intervals(board, ("acc", "forgetting", "intransigence"))[0][2:] == [
+            "35.16 to 84.84",
+            "3.52 to 8.48",
+            "-",
+        ]
+        (row,) = csv.DictReader(io.StringIO(to_csv([board])))
         assert (float(row["acc_low"]), float(row["acc_high"])) == (pytest.approx(0.3515862), pytest.approx(0.8484138))
-        assert "35.16 to 84.84" in board.to_markdown().partition("## Confidence intervals")[2]
+        assert "35.16 to 84.84" in to_markdown(board).partition("## Confidence intervals")[2]
 
 
 class TestBudget:
@@ -104,7 +108,8 @@ class TestBudget:
             ([], {}),
             (["params=5e6"], {"params_total": 5e6}),
             (["macs=1e9,seconds=60", "params = 10"], {"macs": 1e9, "train_seconds": 60, "params_total": 10}),
-            (["params=5e6", "params=3e6", "params=4e6"], {"params_total": 3e6}),
+            (["params=5e6", "params_total=3e6", "params=4e6"], {"params_total": 3e6}),
+            (["peak_memory_bytes=1e9"], {"peak_memory_bytes": 1e9}),
         ],
     )
     def test_as_it_is_written(self, texts: list[str], budgets: dict[str, float]) -> None:
@@ -114,6 +119,7 @@ class TestBudget:
         ("text", "said"),
         [
             ("parms=5", "did you mean 'params'?"),
+            ("acc=0.5", "there is no budget 'acc'"),
             ("", "there is no budget ''"),
             ("params", "'' is no positive number"),
             ("params=many", "'many' is no positive number"),
@@ -137,8 +143,8 @@ class TestBudget:
         over = sum((row.mean("params_total") or 0) > limit for row in crowd.rows)
         (told,) = view.views
         assert told.startswith(f"parameters (M) at most {limit / 1e6:,.3f}: ")
-        assert (f"{over} row{'s' * (over != 1)} left out, above (" in told) == (over > 0)
-        assert "; 6 rows left out, not measured (s" in told
+        assert (f"{over} row{'s' * (over != 1)} excluded, above (" in told) == (over > 0)
+        assert "; 6 rows excluded, not measured (s" in told
         assert crowd.views == () and len(crowd.rows) == 60
 
     def test_several(self, crowd: Leaderboard) -> None:
@@ -158,7 +164,9 @@ class TestPareto:
     def test_by_brute_force(self, crowd: Leaderboard, axes: str) -> None:
         metrics = parse_axes(axes)
         points = {
-            row.rank: [(-1 if metric in LESS_IS_BETTER else 1) * (row.mean(metric) or 0.0) for metric in metrics]
+            row.rank: [
+                (1 if COLUMNS[metric].higher_is_better else -1) * (row.mean(metric) or 0.0) for metric in metrics
+            ]
             for row in crowd.rows
             if all(row.mean(metric) is not None for metric in metrics)
         }
@@ -174,15 +182,15 @@ class TestPareto:
         assert [row.rank for row in view.rows] == sorted(front)
         (told,) = view.views
         assert f": {len(points) - len(front)} dominated row" in told
-        assert ("; 6 rows left out, not measured" in told) == (len(points) == 54)
-        assert all(COLUMNS[metric][0] in told for metric in metrics)
+        assert ("; 6 rows excluded, not measured" in told) == (len(points) == 54)
+        assert all(str(COLUMNS[metric].column) in told for metric in metrics)
 
     def test_equal_rows_stay(self, tmp_path: Path, put: Put) -> None:
         for strategy in ("a", "b"):
             put(0, 0.5, strategy=strategy)
         put(0, 0.4, strategy="c")
-        (board,) = build_leaderboards(tmp_path)
-        assert [row.strategy for row in pareto_front(board).rows] == ["a", "b"]
+        (board,) = leaderboards(tmp_path)
+        assert [row.record.strategy for row in pareto_front(board).rows] == ["a", "b"]
 
     @pytest.mark.parametrize("text", ["", "acc", "acc,acc", "acc,params,params_total", "acc,size", ",", "acc,,params"])
     def test_faults(self, text: str) -> None:
@@ -206,7 +214,7 @@ class TestShown:
         assert whole.status == 0 and len(files) == 4
         view = command("leaderboard", "--results", results, "--budget", "params=5e6", "--benchmark", "cifar10")
         assert view.status == 0
-        assert "parameters (M) at most 5.000: 2 rows left out, above (" in view.out
+        assert "parameters (M) at most 5.000: 2 rows excluded, above (" in view.out
         table = view.out.partition("95 %")[0]
         assert "small" in table and "large" not in table and "pmnist, version" not in view.out
         front = command("leaderboard", "--pareto", "--results", results, "--benchmark", "cifar10").out
@@ -224,7 +232,7 @@ class TestShown:
         boards = {board["benchmark"]: board for board in json.loads(answer.out)}
         assert len(boards["cifar10"]["views"]) == 2
         assert [row["strategy"] for row in boards["cifar10"]["rows"]] == ["large", "small"]
-        assert [row["against_best"]["acc"] for row in boards["cifar10"]["rows"]] == ["best", "apart"]
+        assert [row["against_best"]["acc"] for row in boards["cifar10"]["rows"]] == ["best", "significant"]
 
     def test_nothing_left(self, command: Command, results: Path) -> None:
         for form, said in (

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.board_records import leaderboards
 
-from seu_bench.results.leaderboard import build_leaderboards
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import read_records
 from seu_bench.results.record_metrics import compute_metrics
@@ -35,7 +35,7 @@ def test_valid_and_varied(folder: Path) -> None:
         }
     assert len({record.metrics["acc"] for record in records}) > 300
     assert Counter(record.seed for record in records) == dict.fromkeys(range(5), 66)
-    boards = build_leaderboards(folder)
+    boards = leaderboards(folder)
     assert {board.benchmark for board in boards} == {"pmnist", "split_digits", "split_fashion"}
     assert sum(board.records for board in boards) == 330
     assert all(row.seeds == 5 for board in boards for row in board.rows)

@@ -10,21 +10,18 @@ import sys
 import pytest
 
 from seu_bench.metrics import (
-    METRIC_DEFINITIONS,
     AccuracyMatrix,
     acc,
     avg_acc_curve,
     bwt,
     forgetting,
-    format_metric,
-    fwt,
     intransigence,
     learning_acc,
     mixed_score,
     percent_of_joint,
 )
 from seu_bench.results.record import Record, StageRecord
-from seu_bench.results.record_metrics import compute_metrics
+from seu_bench.results.record_metrics import METRICS, compute_metrics, known_metric
 from seu_bench.utils.text import format_seconds
 
 # Three tasks; the entries above the diagonal are what the model answers for tasks that it has not learned.
@@ -87,7 +84,6 @@ class TestMatrix:
         assert learning_acc(MATRIX) == pytest.approx((0.9 + 0.7 + 0.5) / 3)
         assert bwt(MATRIX) == pytest.approx(((0.6 - 0.9) + (0.75 - 0.7)) / 2)
         assert forgetting(MATRIX) == pytest.approx(((0.9 - 0.6) + (0.7 - 0.75)) / 2)
-        assert fwt(MATRIX, [0.0, 0.1, 0.15]) == pytest.approx(((0.3 - 0.1) + (0.4 - 0.15)) / 2)
 
     def test_forgetting_takes_the_best_ever_measured_not_the_one_when_learned(self) -> None:
         rising = ((0.5,), (0.9, 0.8), (0.6, 0.8, 0.7))
@@ -101,15 +97,14 @@ class TestMatrix:
         padded = tuple((*row, *(None,) * (3 - len(row))) for row in ragged)
         for function in (acc, learning_acc, bwt, avg_acc_curve, forgetting):
             assert function(ragged) == function(padded) == function(MATRIX)
-        assert fwt(ragged, [0.1, 0.1, 0.1]) is None
 
     def test_no_task(self) -> None:
-        assert (acc(()), learning_acc(()), bwt(()), forgetting(()), fwt((), ())) == (None,) * 5
+        assert (acc(()), learning_acc(()), bwt(()), forgetting(())) == (None,) * 4
         assert avg_acc_curve(()) == []
 
     def test_one_task_has_no_past_and_no_future(self) -> None:
         assert (acc(((0.5,),)), learning_acc(((0.5,),)), avg_acc_curve(((0.5,),))) == (0.5, 0.5, [0.5])
-        assert (bwt(((0.5,),)), forgetting(((0.5,),)), fwt(((0.5,),), (0.1,))) == (None, None, None)
+        assert (bwt(((0.5,),)), forgetting(((0.5,),))) == (None, None)
 
     @pytest.mark.parametrize("missing", [None, math.nan])
     def test_what_needs_a_missing_entry_is_none(self, missing: float | None) -> None:
@@ -121,11 +116,6 @@ class TestMatrix:
         assert (learning_acc(diagonal), bwt(diagonal), forgetting(diagonal)) == (None, None, None)
         assert acc(diagonal) == pytest.approx(0.6)
         assert avg_acc_curve(diagonal) == [pytest.approx(0.9), None, pytest.approx(0.6)]
-
-    def test_forward_transfer_needs_every_baseline(self) -> None:
-        assert fwt(MATRIX, [None, 0.1, 0.1]) is not None
-        assert fwt(MATRIX, [0.1, None, 0.1]) is None
-        assert fwt(MATRIX, [0.1, 0.1]) is None
 
     def test_only_the_last_row_is_filled_as_by_joint(self) -> None:
         joint = ((None, None, None), (), (0.6, 0.75, 0.5))
@@ -214,7 +204,7 @@ class TestComputeMetrics:
             "peak_memory_bytes": None,
             "peak_feature_bytes": None,
         }
-        assert set(metrics) | {"avg_acc_curve"} == set(METRIC_DEFINITIONS)
+        assert set(metrics) == set(METRICS)
 
     def test_perfect_accuracy_is_within_the_bounds_of_the_score(self) -> None:
         record = a_record(((1.0,), (1.0, 1.0)), params_total=(1, 1))
@@ -271,7 +261,7 @@ class TestFormat:
         ],
     )
     def test_values(self, name: str, value: float | None, shown: str) -> None:
-        assert format_metric(name, value) == shown
+        assert known_metric(name).format(value) == shown
 
     @pytest.mark.parametrize(
         ("seconds", "shown"),

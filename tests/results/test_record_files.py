@@ -14,7 +14,7 @@ from support.records import a_record
 
 import seu_bench
 from seu_bench.errors import NewerRecordError, ResultsError
-from seu_bench.results.leaderboard import write_leaderboards
+from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.results.record import Record, read_record, record_path, write_record
 from seu_bench.results.record_files import find_record, find_run, pack_records, read_records, unpack_records
 
@@ -106,12 +106,12 @@ class TestPacked:
         results = ("--results", tmp_path)
         table = seu_bench.load_records(tmp_path)
         answers = [command(*each, *results) for each in words]
-        files = {path.name: path.read_bytes() for path in write_leaderboards(tmp_path)}
+        files = {path.name: path.read_bytes() for path in make_leaderboards(tmp_path).paths}
         self.packed(tmp_path)
         pandas.testing.assert_frame_equal(seu_bench.load_records(tmp_path), table)
         assert [command(*each, *results) for each in words] == answers
         assert answers[0].status == 0 and "seu" in answers[0].out
-        assert {path.name: path.read_bytes() for path in write_leaderboards(tmp_path)} == files
+        assert {path.name: path.read_bytes() for path in make_leaderboards(tmp_path).paths} == files
 
     def test_order_does_not_depend_on_where_records_are(self, tmp_path: Path) -> None:
         put = writer(tmp_path)
@@ -156,7 +156,7 @@ class TestPacked:
         assert "run-001 stands on an earlier line" in whats[2] and "line 1" in str(faults[f"{path}, line 6"].remedy)
         assert isinstance(faults[f"{path}, line 7"], NewerRecordError)
         assert [item.run_id for item in found if isinstance(item, Record)] == ["run-001", "run-002"]
-        (board,) = write_leaderboards(tmp_path)[:1]
+        (board,) = make_leaderboards(tmp_path).paths[:1]
         assert "2 records" in board.read_text(encoding="utf-8")
         unreadable = seu_bench.load_records(tmp_path).attrs["unreadable"]
         assert unreadable == [f"records.jsonl, line {number}" for number in (2, 4, 6, 7)]

@@ -10,15 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.board_records import leaderboards
 
 from seu_bench.config.common_options import BackboneOptions
-from seu_bench.metrics import RELATIVE
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.leaderboard import build_leaderboards, load_records
+from seu_bench.results.leaderboard.boards import to_csv
+from seu_bench.results.leaderboard.frames import load_records
+from seu_bench.results.leaderboard.markdown import to_markdown
 from seu_bench.results.record import Matrix, Record, write_record
 from seu_bench.results.record_metrics import compute_metrics
-from seu_bench.results.reference import JOINT, compare_with_joint
+from seu_bench.results.reference import compare_with_reference
+
+#: A strategy that trains on the whole stream at once.
+JOINT = "joint"
 
 MATRIX: Matrix = ((0.9, None), (0.5, 0.7))
 LAST: Matrix = ((None, None), (0.8, 0.9))
@@ -62,7 +67,7 @@ def compared(*records: Record) -> dict[str, tuple[float | None, float | None]]:
     """Run id -> share of joint and intransigence."""
     return {
         record.run_id: (record.metrics["percent_of_joint"], record.metrics["intransigence"])
-        for record in compare_with_joint(records)
+        for record in compare_with_reference(records)
     }
 
 
@@ -74,9 +79,9 @@ class TestValues:
 
     def test_everything_else_stays_and_the_order_too(self) -> None:
         records = [a_record("b"), joint(), a_record("a")]
-        for before, after in zip(records, compare_with_joint(records), strict=True):
+        for before, after in zip(records, compare_with_reference(records), strict=True):
             assert after.model_copy(update={"metrics": before.metrics}) == before
-            assert after.metrics | dict.fromkeys(RELATIVE) == before.metrics
+            assert after.metrics | {"percent_of_joint": None, "intransigence": None} == before.metrics
 
     def test_without_joint(self) -> None:
         assert compared(a_record("a")) == {"a": (None, None)}
@@ -88,8 +93,9 @@ class TestValues:
 
     @pytest.mark.parametrize("missing", [None, math.nan])
     def test_what_was_not_measured(self, missing: float | None) -> None:
-        diagonal = a_record("a", matrix=((missing, None), (0.5, 0.7)))
-        assert compared(diagonal, joint())["a"] == (pytest.approx(SHARE), None)
+        diagonal = a_record("a", matrix=((0.9,), (0.8, missing), (0.5, 0.7, 0.6)), task_order=(0, 1, 2))
+        three = joint(matrix=((), (), (0.8, 0.9, 0.85)), task_order=(0, 1, 2))
+        assert compared(diagonal, three)["a"] == (pytest.approx(SHARE), None)
         last = a_record("a", matrix=((0.9, None), (0.5, missing)))
         assert compared(last, joint())["a"] == (None, None)
         assert compared(a_record("a"), joint(matrix=((None, None), (0.8, missing)))) == {
@@ -246,8 +252,8 @@ class TestOnDisk:
             put(a_record(f"b{seed}", "seu", matrix=((1.0, None), (0.9, 0.9)), seed=seed))
             put(joint(f"j{seed}", ((None, None), (0.8, 0.8 + seed / 10)), seed=seed))
         put(a_record("b2", "seu", seed=2))
-        (board,) = build_leaderboards(tmp_path)
-        rows = {row["configuration"]: row for row in csv.DictReader(io.StringIO(board.to_csv()))}
+        (board,) = leaderboards(tmp_path)
+        rows = {row["configuration"]: row for row in csv.DictReader(io.StringIO(to_csv([board])))}
         shares = [0.6 / 0.8, 0.7 / 0.85]
         assert float(rows["naive"]["percent_of_joint_mean"]) == pytest.approx(sum(shares) / 2)
         assert float(rows["naive"]["percent_of_joint_std"]) == pytest.approx((shares[1] - shares[0]) / 2**0.5)
@@ -258,7 +264,7 @@ class TestOnDisk:
         assert float(rows["joint"]["mixed_score_mean"]) > 0
         # No run of joint has the third seed.
         assert [rows["seu"][f"{key}_mean"] for key in ("percent_of_joint", "intransigence")] == ["", ""]
-        page = board.to_markdown()
+        page = to_markdown(board)
         assert f"{50 * sum(shares):.2f} ± " in page and "100.00 ± 0.00" in page
         header = next(line for line in page.splitlines() if line.startswith("|") and "configuration" in line)
         assert {"% of joint", "intransigence (%)"} <= {cell.strip() for cell in header.split("|")}

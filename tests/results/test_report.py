@@ -12,11 +12,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from support.board_records import frame, leaderboards
 from support.commands import Command
 from support.report_records import HOSTILE, published, put, put_all, with_curves
 
 from seu_bench.errors import ResultsError
-from seu_bench.results.leaderboard import COLUMNS, build_leaderboards
+from seu_bench.results.leaderboard.markdown import cells
 from seu_bench.results.record import write_record
 from seu_bench.results.report.paper import beside_ours, published_points
 from seu_bench.results.report.plan import Limits
@@ -83,14 +84,14 @@ def written(results: Path) -> ReportFiles:
 class TestPage:
     def test_leaderboards_are_those_of_the_leaderboard(self, results: Path, written: ReportFiles) -> None:
         page = page_of(written)
-        boards = build_leaderboards(results)
+        boards = leaderboards(results)
         shown = [table for table in page.tables if table[0][1].startswith("configuration") and "seeds" in table[0]]
         assert len(shown) == len(boards) == 2
         for table, board in zip(shown, boards, strict=True):
             head, *rows = table
-            assert head[3:] == [board.heading(key) for key in COLUMNS]
-            assert [row[1] for row in rows] == list(board.frame["configuration"])
-            assert [row[3:] for row in rows] == [cells[-len(COLUMNS) :] for cells in board.cells()]
+            assert head[3:] == [board.heading(key) for key in board.columns]
+            assert [row[1] for row in rows] == list(frame(board)["configuration"])
+            assert [row[3:] for row in rows] == [texts[3:] for texts in cells(board)]
 
     def test_every_figure(self, written: ReportFiles) -> None:
         images = list(page_of(written).all("img"))

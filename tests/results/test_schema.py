@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.board_records import writer
+from support.board_records import leaderboards, writer
 from support.commands import Command
 
 from seu_bench.engine.run_states import list_runs
 from seu_bench.errors import NewerRecordError, ResultsError
-from seu_bench.results.leaderboard import build_leaderboards, load_records
+from seu_bench.results.leaderboard.frames import load_records
+from seu_bench.results.leaderboard.markdown import to_markdown
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import find_record
 from seu_bench.results.record_metrics import compute_metrics
@@ -48,9 +49,9 @@ class TestOlder:
         shutil.copytree(OLD / "runs", tmp_path / "runs")
         (old,) = [read_record(path) for path in tmp_path.glob("runs/*/record.json")]
         writer(tmp_path)(1, strategy="new", benchmark=old.benchmark, data_fingerprint=old.data_fingerprint)
-        (board,) = build_leaderboards(tmp_path)
-        assert (board.records, board.left_out) == (2, ())
-        means = {row.strategy: row.mean("acc") for row in board.rows}
+        (board,) = leaderboards(tmp_path)
+        assert (board.records, board.excluded) == (2, ())
+        means = {row.record.strategy: row.mean("acc") for row in board.rows}
         assert means == {"naive": pytest.approx(old.metrics["acc"]), "new": 0.5}
 
     def test_every_version_that_was_has_its_step(self) -> None:
@@ -70,11 +71,11 @@ class TestLater:
         return tmp_path
 
     def test_left_out_with_the_reason(self, command: Command, results: Path) -> None:
-        (board,) = build_leaderboards(results)
+        (board,) = leaderboards(results)
         assert board.records == 1
         line = "2 records not read: a later version of seu-bench wrote the record (run-002, run-003)"
-        assert board.left_out == (line,)
-        assert f"- {line}\n" in board.to_markdown()
+        assert board.excluded == (line,)
+        assert f"- {line}\n" in to_markdown(board)
         assert line in " ".join(command("leaderboard", "--results", results).out.split())
         frame = load_records(results)
         assert (frame["run_id"].tolist(), frame.attrs["unreadable"]) == (["run-001"], ["run-002", "run-003"])

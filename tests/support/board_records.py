@@ -6,16 +6,40 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pandas
+
 from seu_bench.metrics import mixed_score
+from seu_bench.results.leaderboard.boards import Leaderboard
+from seu_bench.results.leaderboard.building import read_leaderboards
 from seu_bench.results.record import Record, write_record
+from seu_bench.results.record_metrics import METRICS
 
 #: Two data fingerprints.
 DATA, OTHER_DATA = "a1" * 32, "b2" * 32
+#: Core's metrics that are columns of a leaderboard, in their order.
+COLUMNS = {name: metric for name, metric in METRICS.items() if metric.column}
 #: What a name in a stranger's record may be.
 ODD = "a|b\\|c <script>alert(1)</script> [red] *x* _y_ `z`\n| new | row |\x1b[31m"
 
 #: Writes a record of a seed and an accuracy; keywords change its fields, ``parameters`` its size.
 Put: TypeAlias = Callable[..., Record]
+
+
+def leaderboards(results: Path, benchmark: str | None = None) -> list[Leaderboard]:
+    """The leaderboards of a results folder, or those of one benchmark."""
+    return [board for board in read_leaderboards(results).boards if benchmark in (None, board.benchmark)]
+
+
+def excluded(results: Path, benchmark: str | None = None) -> list[str]:
+    """Which records of a results folder enter no leaderboard and why."""
+    return read_leaderboards(results).excluded(benchmark)
+
+
+def frame(board: Leaderboard) -> pandas.DataFrame:
+    """The table of a leaderboard; what was not measured is NaN."""
+    found = pandas.DataFrame(board.table())
+    numbers = [name for name in found if str(name).endswith(("_mean", "_std", "_low", "_high"))]
+    return found.astype(dict.fromkeys(numbers, "float64"))
 
 
 def writer(folder: Path) -> Put:

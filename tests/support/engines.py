@@ -15,6 +15,7 @@ from support.sweeping import MODULES, POINTS, tiny_plan
 from seu_bench.engine.run_states import find_state
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import read_records
+from seu_bench.results.record_metrics import without_times
 
 #: Jobs that take a second, with a checkpoint after each epoch.
 TINY = ("--strategy", "tiny", "--protocol", "smoke", "--device", "cpu", "--checkpoint-every", "0")
@@ -75,7 +76,7 @@ def _records(results: Path) -> dict[str, dict[str, object]]:
 
 
 def _lasting(record: Record) -> dict[str, object]:
-    document = record.without_times()
+    document = without_times(record)
     for name in _OF_PROCESS:
         document["metrics"].pop(name, None)
     for name in ("environment", "earlier_environments"):

@@ -19,6 +19,7 @@ from support.sweeping import tiny_jobs, within
 import seu_bench
 from seu_bench.plugin.executors import Ended, Event, Job
 from seu_bench.results.record import Record, read_record
+from seu_bench.results.record_metrics import without_times
 from seu_bench.sweeps.local import METHOD, LocalExecutor
 
 pytestmark = pytest.mark.usefixtures("gate")
@@ -170,6 +171,6 @@ def test_stopped(command: Command, gate: Path, tmp_path: Path) -> None:
 
 def same(record: Record) -> dict[str, object]:
     """What must be equal; who was killed and goes on elsewhere is told by the process alone."""
-    document = record.without_times()
+    document = without_times(record)
     del document["metrics"]["process"], document["earlier_environments"]
     return document

@@ -11,10 +11,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.board_records import leaderboards
 from support.commands import TINY, Command, write_package
 from support.records import a_record
 
-from seu_bench.results.leaderboard import build_leaderboards, write_leaderboards
+from seu_bench.results.leaderboard.building import make_leaderboards
+from seu_bench.results.leaderboard.markdown import to_markdown
 from seu_bench.results.record import Record, record_path, write_record
 from seu_bench.results.record_files import read_records
 from seu_bench.utils.locks import alone_in
@@ -52,7 +54,7 @@ def work(number):
     for seed in range(number * runs, (number + 1) * runs):
         request = Request(strategy="tiny", benchmark=benchmark, seed=seed, results=results, device="cpu")
         runner.execute(registry, resolve(registry, request))
-        leaderboard.write_leaderboards(results)
+        building.make_leaderboards(results)
 
 go, start = os.pipe()
 children = []
@@ -96,12 +98,12 @@ def test_many_processes_share_a_folder(tmp_path: Path, processes: int, runs: int
     assert {record.seed for record in whole} == set(range(processes * runs))
     left = [path.name for path in results.rglob("*") if path.name.startswith((".", "lock"))]
     assert left == []
-    (board,) = build_leaderboards(results)
+    (board,) = leaderboards(results)
     assert sorted(path.name for path in (results / "leaderboards").iterdir()) == [
         f"{board.name}.csv",
         f"{board.name}.md",
     ]
-    assert (results / "leaderboards" / f"{board.name}.md").read_text(encoding="utf-8") == board.to_markdown()
+    assert (results / "leaderboards" / f"{board.name}.md").read_text(encoding="utf-8") == to_markdown(board)
     with (results / "leaderboards" / f"{board.name}.csv").open(encoding="utf-8", newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["seeds"] == str(processes * runs)
@@ -113,9 +115,9 @@ def test_many_processes_share_a_folder(tmp_path: Path, processes: int, runs: int
 def test_records_are_read_when_it_is_ones_turn(tmp_path: Path) -> None:
     """A leaderboard that had to wait has what was learned meanwhile, so the last one written has everything."""
     write_record(tmp_path, a_record("first", data_fingerprint="ab", seed=1))
-    assert len(write_leaderboards(tmp_path)) == 2  # whatever it imports is there from now on
+    assert len(make_leaderboards(tmp_path).paths) == 2  # whatever it imports is there from now on
     written: list[Path] = []
-    waiting = threading.Thread(target=lambda: written.extend(write_leaderboards(tmp_path)))
+    waiting = threading.Thread(target=lambda: written.extend(make_leaderboards(tmp_path).paths))
     with alone_in(tmp_path / "leaderboards"):
         waiting.start()
         waiting.join(0.5)

@@ -14,6 +14,7 @@ import pytest
 
 from seu_bench.engine.checkpoint import CheckpointFolder
 from seu_bench.results.record import Record, read_record
+from seu_bench.results.record_metrics import without_times
 
 Answer: TypeAlias = dict[str, Any]
 
@@ -126,7 +127,7 @@ class Reference:
             results = self.folder / learner
             answer = self.server(self.command(learner, results))
             assert answer["status"] == 0, answer["err"]
-            self.made[learner] = (record_of(results).without_times(), answer["counts"])
+            self.made[learner] = (without_times(record_of(results)), answer["counts"])
         return self.made[learner]
 
 
@@ -173,7 +174,7 @@ def killed_often(
                 break
             assert answer["status"] == -9, answer["err"]
             struck.append(kind)
-        assert record_of(here).without_times() == expected
+        assert without_times(record_of(here)) == expected
         assert is_clean(here)
         attempt += 1
     return struck
@@ -201,7 +202,7 @@ def killed_at_renames(server: Server, reference: Reference, learner: str, result
             assert killed["status"] == -9, killed["err"]
             resumed = server(reference.command(learner, here))
             assert resumed["status"] == 0, resumed["err"]
-            assert record_of(here).without_times() == expected, (number, kind)
+            assert without_times(record_of(here)) == expected, (number, kind)
             assert is_clean(here)
 
 
@@ -240,7 +241,7 @@ def test_signals(
     resumed = server(arguments)
     assert resumed["status"] == 0, resumed["err"]
     assert "the run goes on from task" in resumed["err"]
-    assert record_of(tmp_path).without_times() == expected
+    assert without_times(record_of(tmp_path)) == expected
     assert is_clean(tmp_path)
 
 
@@ -258,5 +259,5 @@ def test_time_limit(server: Server, reference: Reference, tmp_path: Path, learne
         stops += 1
         assert stops < 100
     assert stops >= 1
-    assert record_of(tmp_path).without_times() == expected
+    assert without_times(record_of(tmp_path)) == expected
     assert is_clean(tmp_path)

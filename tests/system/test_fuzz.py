@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.board_records import excluded, leaderboards
 from support.records import FULL
 
 from seu_bench.cli.comparison import comparison_tables
@@ -25,7 +26,8 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.errors import SeuBenchError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.comparison import compare
-from seu_bench.results.leaderboard import build_leaderboards, left_out, load_records, write_leaderboards
+from seu_bench.results.leaderboard.building import make_leaderboards
+from seu_bench.results.leaderboard.frames import load_records
 from seu_bench.results.leaderboard.views import pareto_front, within_budget
 from seu_bench.results.record import read_record, write_record
 from seu_bench.results.record_files import find_record, read_records
@@ -147,15 +149,15 @@ def read_in_every_way(results: Path, content: bytes) -> None:
         lambda: shown(comparison_tables(compare(find_record(results, "whole"), find_record(results, "strange")))),
         lambda: list(read_records(results)),
         lambda: load_records(results),
-        lambda: left_out(results),
-        lambda: write_leaderboards(results),
+        lambda: excluded(results),
+        lambda: make_leaderboards(results).paths,
         lambda: [
             (
                 shown(leaderboard_table(board)),
                 pareto_front(within_budget(board, {"macs": 1.0})),
                 json.dumps(board.document()),
             )
-            for board in build_leaderboards(results)
+            for board in leaderboards(results)
         ],
     )
     assert {path.name for path in results.iterdir()} <= {"runs", "leaderboards"}

@@ -14,7 +14,7 @@ import pytest
 import seu_bench
 from seu_bench.engine.checkpoint_manager import SHARE
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.leaderboard import write_leaderboards
+from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.results.record_files import pack_records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +54,7 @@ def on(records: pandas.DataFrame, benchmark: str, backbone: str) -> pandas.DataF
 def test_leaderboards_come_from_the_records(tmp_path: Path, folder: str) -> None:
     """The tables that are published are those that the records give, to the letter."""
     shutil.copy(PUBLISHED / folder / "records.jsonl", tmp_path)
-    made = {path.name: path.read_text(encoding="utf-8") for path in write_leaderboards(tmp_path)}
+    made = {path.name: path.read_text(encoding="utf-8") for path in make_leaderboards(tmp_path).paths}
     for benchmark in BENCHMARKS:
         name = f"{benchmark}-v1-quick.md"
         assert (PUBLISHED / folder / "leaderboards" / name).read_text(encoding="utf-8") == made[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from seu_bench.config.run import Request, ResultFields
 from seu_bench.data.images import TaskImages
@@ -20,11 +20,8 @@ from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import RECORD_NAME, Record, read_record
 from seu_bench.results.record_files import find_run
-from seu_bench.results.record_metrics import KnownMetric, compute_metrics
+from seu_bench.results.record_metrics import METRICS
 from seu_bench.utils.progress import tracked
-
-#: Metrics that no record can tell anew.
-_NOT_IN_RECORDS: Final = frozenset({"peak_memory_bytes", "peak_feature_bytes"})
 
 
 def verify(
@@ -208,7 +205,7 @@ def count_correct(model: LearnedModel, images: TaskImages, task: int, batch_size
 def _sizes(record: Record, model: LearnedModel, device: Any) -> list[Check]:
     """Parameters at the end, and on each task's path parameters and multiply-accumulates."""
     network, shape = model.network, record.input_shape or ()
-    # ``joint`` learns all tasks at once and is measured once, on the last.
+    # A strategy that learns all tasks at once is measured once, on the last.
     tasks = range(len(record.task_names))
     active = tasks[-len(record.params_active) :] if record.params_active else ()
     macs = tasks[-len(record.macs) :] if record.macs else ()
@@ -251,25 +248,21 @@ def _counted(name: str, expected: Mapping[str, tuple[Sequence[int], Any]], what:
 
 
 def _metrics(record: Record, registry: Registry) -> Check:
-    """The metrics made anew from the record's own matrix, sizes and stages."""
-    try:
-        known: dict[str, Any] = dict(compute_metrics(record))
-    except ValueError as error:
-        return Check("metrics", False, (f"they cannot be computed: {error}",))
+    """The metrics made anew from the record's own matrix, sizes and stages, core's and those of plugins."""
+    metrics = registry.known_metrics
     faults, not_compared = [], []
-    for name in dict.fromkeys([*known, *record.metrics]):
-        if name in _NOT_IN_RECORDS:
-            continue
-        if name in known:
-            found = known[name]
-        elif name in registry.metrics and not isinstance(registry.metrics[name].factory, KnownMetric):
-            try:
-                found = registry.metrics[name].factory(record)
-            except Exception as error:
-                not_compared.append(f"{name} ({type(error).__name__}: {error})")
-                continue
-        else:
+    for name in dict.fromkeys([*METRICS, *record.metrics]):
+        if name not in metrics:
             not_compared.append(f"{name} (its plugin is not installed)")
+            continue
+        if not metrics[name].from_record:
+            continue
+        try:
+            found = metrics[name](record)
+        except Exception as error:
+            if name in METRICS:
+                return Check("metrics", False, (f"they cannot be computed: {error}",))
+            not_compared.append(f"{name} ({type(error).__name__}: {error})")
             continue
         if name not in record.metrics:
             faults.append(f"{name}: not recorded, found {found}")

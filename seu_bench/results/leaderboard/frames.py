@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seu_bench.results.leaderboard.grouping import CHOICES, collect
+from seu_bench.results.leaderboard.collection import CHOICES, collect
 from seu_bench.results.record import Record
 
 if TYPE_CHECKING:
@@ -16,17 +16,24 @@ _PER_TASK: Final = ("params_total", "params_active", "macs")
 
 
 def load_records(folder: Path | str = "results") -> pandas.DataFrame:
-    """Every readable record of a results folder as one row, in the order of run ids.
+    """Load every readable record of a results folder.
 
-    Columns are the record's keys; metrics are columns by id (``metrics.<id>`` where a record key has that name), those
-    that need a run of ``joint`` found among the folder's records as for leaderboards
-    (:func:`~seu_bench.results.reference.compare_with_joint`);
-    options, overrides and environment are ``options.<name>``, ``environment.device``, ``environment.versions.torch``,
-    .... What a record has per task and a metric has of the last one is ``params_total_per_task`` and so on.
-    ``frame.attrs["unreadable"]`` lists the runs that could not be read.
+    Args:
+        folder: the results folder.
+
+    Returns:
+        A row per record, in the order of run ids. Columns are the record's keys; metrics are columns by id
+        (``metrics.<id>`` where a record key has that name), those relative to a reference found among the folder's
+        records (:func:`~seu_bench.results.reference.compare_with_reference`); options, overrides and environment are
+        ``options.<name>``, ``environment.device``, ``environment.versions.torch``, .... What a record has per task and
+        a metric has of the last one is ``params_total_per_task`` and so on. ``frame.attrs["unreadable"]`` lists the
+        runs that could not be read.
 
     Raises:
         ResultsError: the folder does not exist.
+
+    Example:
+        ``load_records("results").groupby("strategy")["acc"].mean()``
     """
     import pandas
 

@@ -1,4 +1,4 @@
-"""How much a value varies over seeds, and whether a difference is more than that."""
+"""Summaries of values over seeds, and the significance of differences between them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CONFIDENCE: Final = 0.95
 #: With fewer seeds in common nothing is said of a difference: two of them have one degree of freedom.
 SEEDS_TO_COMPARE: Final = 3
 
-#: ``apart``: the seeds tell the two apart; ``within``: they do not; ``undecided``: there are too few of them.
-Verdict: TypeAlias = Literal["apart", "within", "undecided"]
+#: Whether the difference of two samples is significant by their common seeds.
+Verdict: TypeAlias = Literal["significant", "not significant", "too few seeds"]
 
 #: Differences of so many units in the last place are rounding.
 _ROUNDING: Final = 8 * sys.float_info.epsilon
@@ -39,8 +39,15 @@ class SampleSummary:
     high: float | None = None
 
 
-def spread(values: Sequence[float | None]) -> SampleSummary | None:
-    """The summary of a sample; ``None`` without values, or if one was not measured or is no finite number."""
+def summarize(values: Sequence[float | None]) -> SampleSummary | None:
+    """Summarize a sample.
+
+    Args:
+        values: one per seed.
+
+    Returns:
+        Its summary; ``None`` without values, or if one was not measured or is no finite number.
+    """
     sample = [float(value) for value in values if value is not None and math.isfinite(value)]
     if not sample or len(sample) < len(values):
         return None
@@ -66,7 +73,7 @@ def spread(values: Sequence[float | None]) -> SampleSummary | None:
 
 
 def paired_p_value(one: Mapping[int, float], other: Mapping[int, float]) -> float | None:
-    """The two-sided p value of the paired t-test over the seeds that both have.
+    """Compute the two-sided p value of the paired t-test over the seeds that both have.
 
     A seed fixes order, split and first weights of a run for all strategies, so that two runs of one seed are no
     independent samples, which Welch's test would need.
@@ -82,7 +89,7 @@ def paired_p_value(one: Mapping[int, float], other: Mapping[int, float]) -> floa
     if len(common) < 2:
         return None
     rounding = _ROUNDING * max(max(abs(one[seed]), abs(other[seed])) for seed in common)
-    differences = spread([one[seed] - other[seed] for seed in sorted(common)])
+    differences = summarize([one[seed] - other[seed] for seed in sorted(common)])
     if differences is None or differences.std is None:
         return None
     error = differences.std / math.sqrt(differences.number)
@@ -94,14 +101,12 @@ def paired_p_value(one: Mapping[int, float], other: Mapping[int, float]) -> floa
 
 
 def verdict(one: Mapping[int, float], other: Mapping[int, float]) -> Verdict:
-    """Whether the seeds that both have tell two samples apart, by :func:`paired_p_value`.
+    """Decide by :func:`paired_p_value` whether two samples differ significantly.
 
     Args:
         one, other: finite values by seed.
     """
-    if len(one.keys() & other.keys()) < SEEDS_TO_COMPARE:
-        return "undecided"
     p_value = paired_p_value(one, other)
-    if p_value is None:
-        return "undecided"
-    return "apart" if p_value < 1 - CONFIDENCE else "within"
+    if p_value is None or len(one.keys() & other.keys()) < SEEDS_TO_COMPARE:
+        return "too few seeds"
+    return "significant" if p_value < 1 - CONFIDENCE else "not significant"

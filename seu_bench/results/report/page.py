@@ -10,8 +10,8 @@ from importlib.resources import files
 from typing import Any, Final
 
 from seu_bench._version import __version__
-from seu_bench.metrics import format_metric
 from seu_bench.results.record import Record
+from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report.paper import Beside, beside_ours, source
 from seu_bench.results.report.picture import Numbers, Picture
 from seu_bench.results.report.plan import Limits, Plan
@@ -116,7 +116,7 @@ def _group(
         "single": [_figure(finished[id(picture)]) for picture in plan.single],
         "runs": [_run(rank, run) for rank, run in runs[: limits.runs]],
         "all_runs": len(runs),
-        "left_out": group.left_out,
+        "excluded": group.excluded,
     }
 
 
@@ -146,5 +146,5 @@ def _figure(shown: RenderedFigure) -> dict[str, Any]:
 
 def _run(rank: str, run: Record) -> tuple[str, ...]:
     shown = ("acc", "forgetting", "params_total", "train_seconds")
-    values = [format_metric(name, run.metrics.get(name)) for name in shown]
+    values = [METRICS[name].format(run.metrics.get(name)) for name in shown]
     return (rank, run.run_id, str(run.seed), *values, printable(run.environment.device), printable(run.started))

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from seu_bench.errors import ResultsError
-from seu_bench.metrics import METRIC_DEFINITIONS
-from seu_bench.results.leaderboard import COLUMNS, Leaderboard
-from seu_bench.results.leaderboard.boards import LEGEND
-from seu_bench.results.leaderboard.building import boards_of
-from seu_bench.results.leaderboard.grouping import collect
+from seu_bench.results.leaderboard.boards import Leaderboard
+from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.leaderboard.markdown import LEGEND, cells
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.results.record_files import read_records, require_records
 from seu_bench.results.report.picture import Configuration
@@ -73,7 +71,7 @@ class Group:
     protocol: str
     fingerprint: str
     records: int
-    left_out: tuple[str, ...]
+    excluded: tuple[str, ...]
     headings: tuple[Heading, ...]
     rows: tuple[Row, ...]
     drawn: tuple[Configuration, ...]
@@ -118,14 +116,13 @@ def read_groups(
 
 def _boards(results: Path, benchmark: str | None) -> tuple[list[Leaderboard], list[str]]:
     """The leaderboards, and which records enter none of them and why."""
-    collection = collect(results)
-    boards = [board for board in boards_of(collection) if benchmark in (None, board.benchmark)]
-    return boards, [*collection.unranked_lines(benchmark=benchmark), *collection.unread_lines()]
+    build = read_leaderboards(results)
+    return [board for board in build.boards if benchmark in (None, board.benchmark)], build.excluded(benchmark)
 
 
 def _rows_drawn(board: Leaderboard, most: int) -> dict[int, list[str]]:
     """The rows that are drawn, by their places, with the ids of their runs."""
-    chosen = choose([row.strategy for row in board.rows], most)
+    chosen = choose([row.record.strategy for row in board.rows], most)
     return {place: list(board.rows[place].run_ids.values()) for place in chosen}
 
 
@@ -135,12 +132,12 @@ def _group(board: Leaderboard, runs: Mapping[int, tuple[Record, ...]], missing: 
         Row(
             row.rank,
             printable(row.configuration),
-            printable(row.strategy),
+            printable(row.record.strategy),
             row.seeds,
             row.mean("params_total"),
-            tuple(Cell(text, row.mean(key)) for key, text in zip(COLUMNS, cells[-len(COLUMNS) :], strict=True)),
+            tuple(Cell(text, row.mean(key)) for key, text in zip(board.columns, texts[3:], strict=True)),
         )
-        for row, cells in zip(board.rows, board.cells(), strict=True)
+        for row, texts in zip(board.rows, cells(board), strict=True)
     )
     styles = styles_of([rows[place].strategy for place in runs])
     drawn = tuple(
@@ -155,8 +152,8 @@ def _group(board: Leaderboard, runs: Mapping[int, tuple[Record, ...]], missing: 
         board.protocol,
         board.data_fingerprint,
         board.records,
-        board.left_out,
-        tuple(Heading(board.heading(key), METRIC_DEFINITIONS.get(key, "")) for key in COLUMNS),
+        board.excluded,
+        tuple(Heading(board.heading(key), metric.summary) for key, metric in board.columns.items()),
         rows,
         drawn,
         missing,

@@ -1,4 +1,4 @@
-"""Records sorted: what enters which leaderboard, what is one configuration, and what is left out and why."""
+"""Records of a results folder grouped by leaderboard and configuration, and those excluded with the reason."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import Any, Final, NamedTuple
 
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.labels import CanonicalTexts, protocol_settings, why_not_ranked
+from seu_bench.results.metric import Metric
 from seu_bench.results.record import RECORD_NAME, Environment, Record
 from seu_bench.results.record_files import collection_paused, read_records
-from seu_bench.results.reference import compare_with_joint
+from seu_bench.results.record_metrics import METRICS
+from seu_bench.results.reference import compare_with_reference
 from seu_bench.utils.text import printable
 
 #: Keys of a record that tell configurations of one strategy, searcher and creator apart.
 CHOICES: Final = ("options", "searcher_options", "creator_options", "benchmark_overrides")
 
-#: What takes most of a record's memory and no leaderboard shows.
+#: Most of a record's memory; no leaderboard shows it.
 _DETAILS: Final[dict[str, Any]] = {
     "stages": (),
     "genotypes": None,
@@ -31,9 +33,6 @@ _DETAILS: Final[dict[str, Any]] = {
     "earlier_environments": (),
 }
 
-_UNREADABLE: Final = "the record is unreadable"
-_LATER: Final = "a later version of seu-bench wrote the record"
-
 
 class Place(NamedTuple):
     """What all records of a leaderboard have in common, besides their data."""
@@ -42,60 +41,51 @@ class Place(NamedTuple):
     version: int
     protocol: str
 
-    @classmethod
-    def of(cls, record: Record) -> Place:
-        """The place of a record."""
-        return cls(record.benchmark, record.benchmark_version, record.protocol)
-
 
 @dataclass(frozen=True)
 class Collection:
     """The records of one results folder.
 
     Attributes:
-        records: in the order of run ids, compared with ``joint``.
+        records: in the order of run ids, with their relative metrics.
         unread: names of the runs whose records could not be read, by the reason.
     """
 
     records: Sequence[Record]
     unread: Mapping[str, Sequence[str]]
 
-    def unread_lines(self) -> list[str]:
-        """What could not be read and why, one line for each reason."""
-        return [line for reason in sorted(self.unread) for line in told("not read", self.unread[reason], reason)]
-
-    def unranked_lines(self, place: Place | None = None, benchmark: str | None = None) -> list[str]:
-        """Which records are not ranked and why, one line for each reason.
+    def excluded(self, place: Place | None = None, benchmark: str | None = None) -> list[str]:
+        """Which records are not ranked or could not be read and why, one line for each reason.
 
         Args:
-            place: only those that would belong there.
+            place: only those that would belong there; what could not be read may belong anywhere.
             benchmark: only those of this one.
         """
         runs: dict[str, list[str]] = defaultdict(list)
         for where, reason, run_id in self._unranked:
             if place in (None, where) and benchmark in (None, where.benchmark):
                 runs[reason].append(run_id)
-        return [line for reason in sorted(runs) for line in told("not ranked", runs[reason], reason)]
+        return [*exclusions("not ranked", runs), *exclusions("not read", self.unread)]
 
     @cached_property
     def _unranked(self) -> list[tuple[Place, str, str]]:
-        """Place, reason and run id of the records that are not ranked."""
         reasons = ((record, why_not_ranked(record)) for record in self.records)
-        return [(Place.of(record), reason, record.run_id) for record, reason in reasons if reason]
+        return [(_place(record), reason, record.run_id) for record, reason in reasons if reason]
 
     def groups(self) -> dict[Place, dict[str, list[Record]]]:
         """The records that may be ranked, by place and data fingerprint."""
         found: dict[Place, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
         for record in self.records:
             if record.may_be_ranked and record.data_fingerprint:
-                found[Place.of(record)][record.data_fingerprint].append(record)
+                found[_place(record)][record.data_fingerprint].append(record)
         return found
 
 
-def collect(results: Path, *, details: bool = False) -> Collection:
+def collect(results: Path, metrics: Mapping[str, Metric] = METRICS, *, details: bool = False) -> Collection:
     """Read a results folder.
 
     Args:
+        metrics: those known.
         details: whether to keep stages, genotypes and all else that leaderboards do not need.
 
     Raises:
@@ -114,37 +104,39 @@ def collect(results: Path, *, details: bool = False) -> Collection:
             if isinstance(item, Record):
                 records.append(item if details else item.model_copy(update=_DETAILS))
             else:
-                reason = _LATER if isinstance(item, NewerRecordError) else _UNREADABLE
+                newer = isinstance(item, NewerRecordError)
+                reason = "a later version of seu-bench wrote the record" if newer else "the record is unreadable"
                 place = Path(item.where or "?")
                 unread[reason].append(place.parent.name if place.name == RECORD_NAME else place.name)
         records.sort(key=lambda record: record.run_id)
-        return Collection(compare_with_joint(records), unread)
+        return Collection(compare_with_reference(records, metrics), unread)
 
 
-def configurations(records: Iterable[Record]) -> tuple[list[list[Record]], list[str]]:
-    """Records of one place and one fingerprint by what was chosen.
+def configurations(records: Iterable[Record]) -> tuple[list[dict[int, Record]], list[str]]:
+    """Group records of one place and one fingerprint by what was chosen.
 
     Returns:
-        For each configuration its records in the order of seeds; of several with one seed only the latest. Then the
-        ids of the runs that do not count because of that.
+        For each configuration its records by seed; of several with one seed only the latest. Then the ids of the runs
+        that do not count because of that.
     """
     records, text = list(records), CanonicalTexts()
     latest: dict[tuple[str, int], Record] = {}
     for record in sorted(records, key=lambda record: (record.started, record.run_id)):
         latest[text(_choice(record)), record.seed] = record
-    kept = {id(record) for record in latest.values()}
-    repeated = [record.run_id for record in records if id(record) not in kept]
-    by_choice: dict[str, list[Record]] = defaultdict(list)
+    counted = {id(record) for record in latest.values()}
+    by_choice: dict[str, dict[int, Record]] = defaultdict(dict)
     for choice, seed in sorted(latest):
-        by_choice[choice].append(latest[choice, seed])
-    return list(by_choice.values()), repeated
+        by_choice[choice][seed] = latest[choice, seed]
+    return list(by_choice.values()), [record.run_id for record in records if id(record) not in counted]
 
 
-def told(what: str, run_ids: Sequence[str], reason: str) -> list[str]:
-    """A line that names the runs, or none where there are none."""
-    if not run_ids:
-        return []
-    return [f"{count(len(run_ids), 'record')} {what}: {printable(reason)} ({named(run_ids)})"]
+def exclusions(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
+    """A line for each reason that names its runs; reasons without runs have none."""
+    return [
+        f"{count(len(runs[reason]), 'record')} {what}: {printable(reason)} ({named(runs[reason])})"
+        for reason in sorted(runs)
+        if runs[reason]
+    ]
 
 
 def named(names: Sequence[str]) -> str:
@@ -156,6 +148,10 @@ def named(names: Sequence[str]) -> str:
 def count(number: int, what: str) -> str:
     """``1 record``, ``2 records``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _place(record: Record) -> Place:
+    return Place(record.benchmark, record.benchmark_version, record.protocol)
 
 
 def _choice(record: Record) -> list[Any]:

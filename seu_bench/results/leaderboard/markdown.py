@@ -1,0 +1,117 @@
+"""A leaderboard as text for a reader: cells with units and marks, and the Markdown page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Standing
+from seu_bench.results.leaderboard.collection import count
+from seu_bench.results.leaderboard.sample_summary import CONFIDENCE, SEEDS_TO_COMPARE, SampleSummary
+from seu_bench.results.metric import Metric
+from seu_bench.utils.text import escape_markdown
+
+#: Marks before the values of compared columns.
+MARKS: Final[Mapping[Standing | None, str]] = {"best": "* ", "not significant": "≈ ", "too few seeds": "? "}
+LEGEND: Final = (
+    f"{MARKS['best']}the highest mean of its column; {MARKS['not significant']}not significantly different from that "
+    f"one: paired t-test over the seeds that both have, p >= {1 - CONFIDENCE:.2f}, each row tested by itself; "
+    f"{MARKS['too few seeds']}too few seeds: fewer than {SEEDS_TO_COMPARE} in common; no mark: significantly different"
+)
+
+
+def cells(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | None = None) -> list[list[str]]:
+    """The rows for a reader: rank, configuration, seeds, mean ± standard deviation of metrics; not escaped.
+
+    Args:
+        metrics: ids of columns; ``None``: all.
+        most: rows at the most; ``None``: all.
+    """
+    shown = [
+        [str(row.rank), row.configuration, str(row.seeds)]
+        + [_mean_and_deviation(board.columns[name], row.summary(name)) for name in metrics or board.columns]
+        for row in board.rows[:most]
+    ]
+    for place, name in enumerate(metrics or board.columns, start=3):
+        for row, standing in zip(shown, board.standings(name) if name in COMPARED else (), strict=False):
+            row[place] = MARKS.get(standing, "") + row[place]
+    return shown
+
+
+def intervals(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | None = None) -> list[list[str]]:
+    """The rows for a reader: rank, configuration, 95 % confidence intervals of the means; not escaped.
+
+    Args:
+        metrics: ids of columns; ``None``: all.
+        most: rows at the most; ``None``: all.
+    """
+    return [
+        [str(row.rank), row.configuration]
+        + [_interval(board.columns[name], row.summary(name)) for name in metrics or board.columns]
+        for row in board.rows[:most]
+    ]
+
+
+def to_markdown(board: Leaderboard) -> str:
+    """The leaderboard as a Markdown page; whatever comes from records is escaped."""
+    facts = [
+        f"data fingerprint: {board.data_fingerprint}",
+        f"{count(board.records, 'record')}, {count(len(board.rows), 'configuration')}",
+        *board.views,
+    ]
+    told = [*[escape_markdown(fact) for fact in facts]]
+    told += ["mean ± standard deviation (n - 1) over seeds; `-` where it was not measured for every seed"]
+    told += [escape_markdown(LEGEND)]
+    if board.fingerprints > 1:
+        told.append(
+            f"there are records of this benchmark, version and protocol on {board.fingerprints} different data "
+            "fingerprints: they are not comparable, so each has a leaderboard of its own; the one with the most "
+            "records has the plain file name, the others have the beginning of the fingerprint appended"
+        )
+    headings = [escape_markdown(board.heading(name)) for name in board.columns]
+    sections = [
+        f"# {escape_markdown(board.title)}",
+        _items(told),
+        _table(["#", "configuration", "seeds", *headings], cells(board)),
+        "## Confidence intervals",
+        "95 % confidence interval of the mean by Student's t with n - 1 degrees of freedom; `-` for one seed.",
+        _table(["#", "configuration", *headings], intervals(board)),
+        "## Definitions",
+        _items(
+            f"{heading}: {escape_markdown(metric.summary)}"
+            for heading, metric in zip(headings, board.columns.values(), strict=True)
+        ),
+        "## Excluded",
+        _items(escape_markdown(line) for line in board.excluded or ("nothing",)),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _items(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _mean_and_deviation(metric: Metric, found: SampleSummary | None) -> str:
+    if found is None:
+        return "-"
+    text = metric.format_cell(found.mean)
+    return text if found.std is None else f"{text} ± {metric.format_cell(found.std)}"
+
+
+def _interval(metric: Metric, found: SampleSummary | None) -> str:
+    if found is None or found.low is None or found.high is None:
+        return "-"
+    return f"{metric.format_cell(found.low)} to {metric.format_cell(found.high)}"
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown in columns of even width; configurations to the left, all else to the right."""
+    escaped = [list(headings), *[[escape_markdown(cell) for cell in row] for row in rows]]
+    widths = [max(3, *map(len, column)) for column in zip(*escaped, strict=True)]
+    sides = ["<" if heading == "configuration" else ">" for heading in headings]
+    lines = [[f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)] for row in escaped]
+    rules = [
+        f":{'-' * (width - 1)}" if side == "<" else f"{'-' * (width - 1)}:"
+        for side, width in zip(sides, widths, strict=True)
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rules, *lines[1:]])

@@ -1,0 +1,127 @@
+"""A metric: all that is known of it, in one place, for core's and those of plugins alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+from seu_bench.utils.text import format_seconds
+
+if TYPE_CHECKING:
+    from seu_bench.results.record import Record
+
+#: The value of a metric; ``None``: not measured, or not defined.
+Value: TypeAlias = float | int | None
+
+
+class Unit(NamedTuple):
+    """A unit of records, and its form in the columns of leaderboards: a factor and a format."""
+
+    factor: float
+    column_format: str
+
+
+#: Units of metrics, by name.
+UNITS: Final[Mapping[str, Unit]] = {
+    "": Unit(1, ",.2f"),
+    "fraction": Unit(100, ",.2f"),
+    "score": Unit(1, ",.4f"),
+    "count": Unit(1e-6, ",.3f"),
+    "seconds": Unit(1, ",.1f"),
+    "bytes": Unit(2**-20, ",.1f"),
+}
+
+
+class MetricFunction(Protocol):
+    """A plugin's metric in its simplest form; every other attribute of :class:`Metric` is optional."""
+
+    summary: str
+
+    def __call__(self, record: Record) -> Value:
+        """Compute the metric of a record whose accuracy matrix is complete."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: its definition, its direction, and where it is shown.
+
+    Args:
+        compute: gives the value for a record; ``None`` where it is not defined or was not measured.
+        summary: the definition, in one line.
+        unit: a key of :data:`UNITS`: ``fraction`` (shown in percent), ``score``, ``count`` (in millions in
+            leaderboards), ``seconds``, ``bytes`` (in MiB), or nothing.
+        higher_is_better: the direction; ``None``: neither is better, and no Pareto front or budget has it.
+        column: heading of the metric's column in leaderboards that have records with it; ``None``: no column.
+        machine_dependent: whether it may differ between two runs of one seed on one machine: times, memory.
+        from_record: whether ``compute`` gives the same value whenever it is called. A metric read off the running
+            process (memory, energy) is not; ``verify`` does not compute it anew, and loggers leave it out.
+        relative: gives the value from a record and its reference, a run trained on the whole stream at once; only
+            leaderboards and ``load_records`` know that one, so that records have ``None``.
+
+    Raises:
+        ValueError: the unit is unknown.
+
+    Example:
+        ``register("worst", Metric(worst, "lowest final accuracy", "fraction", True, column="worst task (%)"))``
+    """
+
+    compute: Callable[[Record], Value]
+    summary: str = ""
+    unit: str = ""
+    higher_is_better: bool | None = None
+    column: str | None = None
+    machine_dependent: bool = False
+    from_record: bool = True
+    relative: Callable[[Record, Record], Value] | None = None
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise ValueError(f"unknown unit {self.unit!r}; the units are: {', '.join(filter(None, UNITS))}")
+
+    def __call__(self, record: Record) -> Value:
+        """Compute the value for a record; NaN and infinity are no measurements.
+
+        Raises:
+            TypeError: the value is no number.
+        """
+        value = self.compute(record)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"it gave {value!r}, which is no number")
+        return value if math.isfinite(value) else None
+
+    def format(self, value: Value) -> str:
+        """Format a value for a reader, with its unit; ``-`` for ``None``."""
+        if value is None:
+            return "-"
+        match self.unit:
+            case "fraction":
+                return f"{round(100 * value, 2) + 0.0:.2f} %"  # adding 0.0 turns -0.0 into 0.0
+            case "score":
+                return f"{value:.4f}"
+            case "seconds":
+                return format_seconds(value)
+            case "bytes":
+                return f"{value / 2**20:,.1f} MiB"
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+    def format_cell(self, value: float) -> str:
+        """Format a value in the unit of the metric's column, without the unit."""
+        unit = UNITS[self.unit]
+        text = format(value * unit.factor, unit.column_format)
+        return text if text.strip("-0.") else text.lstrip("-")  # no negative zero
+
+
+def as_metric(given: Metric | MetricFunction) -> Metric:
+    """Return what a plugin registered as a metric: its attributes by the names of :class:`Metric`, if it has them.
+
+    Raises:
+        ValueError: its unit is unknown.
+    """
+    if isinstance(given, Metric):
+        return given
+    known = [field.name for field in fields(Metric) if field.name != "compute" and hasattr(given, field.name)]
+    return Metric(given, **{name: getattr(given, name) for name in known})
