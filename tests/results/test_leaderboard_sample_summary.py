@@ -122,7 +122,7 @@ class TestDifference:
         samples = generator.normal(0.5, 0.1, (4000, 2, 5))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            apart = sum(
+            significant = sum(
                 verdict(dict(enumerate(one)), dict(enumerate(other))) == "significant" for one, other in samples
             )
-        assert apart / 4000 == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 4000))
+        assert significant / 4000 == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 4000))

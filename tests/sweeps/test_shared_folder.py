@@ -43,7 +43,10 @@ WORKERS = """
 import os, sys, traceback
 from pathlib import Path
 import avalanche.training, torch
-from seu_bench import evaluators, leaderboard, runner, streams, strategy
+from seu_bench.data import streams
+from seu_bench.engine import runner
+from seu_bench.results.leaderboard import building
+from seu_bench.training import evaluators, strategy
 from seu_bench.plugin.registry import Registry
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve

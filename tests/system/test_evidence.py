@@ -70,15 +70,15 @@ def test_seu_forgets_exactly_nothing(quick: pandas.DataFrame) -> None:
 
 
 def test_difference_in_words() -> None:
-    """Mean and interval are those of the differences by seed; three seeds are told apart or not, two never."""
+    """Mean and interval are those of the differences by seed; three seeds may be significant, two never."""
     base = frame("acc", {0: 0.5, 1: 0.6, 2: 0.7, 9: 0.1})
     better = frame("acc", {0: 0.6, 1: 0.7, 2: 0.81})
     # Differences 10, 10, 11 points: mean 10.33, t(0.975, 2) = 4.3027, deviation 0.5774: +- 1.434.
-    assert saying.difference(better, base, "acc") == "+10.3 points (3 seeds, +8.9 to +11.8; told apart)"
-    assert saying.difference(base, better, "acc") == "-10.3 points (3 seeds, -11.8 to -8.9; told apart)"
+    assert saying.difference(better, base, "acc") == "+10.3 points (3 seeds, +8.9 to +11.8; significant)"
+    assert saying.difference(base, better, "acc") == "-10.3 points (3 seeds, -11.8 to -8.9; significant)"
     unclear = frame("acc", {0: 0.4, 1: 0.7, 2: 0.71})
-    assert saying.difference(unclear, base, "acc").endswith("within the spread)")
-    assert saying.difference(better.iloc[:2], base, "acc").endswith("too few seeds to tell)")
+    assert saying.difference(unclear, base, "acc").endswith("; not significant)")
+    assert saying.difference(better.iloc[:2], base, "acc").endswith("; too few seeds)")
     assert saying.difference(better, base.iloc[3:], "acc") == "-"
 
 
@@ -87,7 +87,7 @@ def test_comparisons_are_counted() -> None:
     base, up = frame("acc", {0: 0.5, 1: 0.6, 2: 0.7}), frame("acc", {0: 0.6, 1: 0.7, 2: 0.81})
     unclear = frame("acc", {0: 0.4, 1: 0.7, 2: 0.71})
     pairs = [(up, base), (base, up), (up, base), (unclear, base), (up.iloc[:2], base)]
-    assert saying.counted(pairs, "acc") == "above in 2, below in 1, not told apart in 1"
+    assert saying.counted(pairs, "acc") == "above in 2, below in 1, not significant in 1"
 
 
 def test_values_in_words() -> None:
