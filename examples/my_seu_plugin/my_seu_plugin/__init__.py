@@ -13,6 +13,7 @@ from seu_bench.config.benchmark_file import BenchmarkFile
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options
 from seu_bench.plugin.commands import LazyCommand
+from seu_bench.results import Metric
 
 if TYPE_CHECKING:
     from seu_bench.config.benchmark import BenchmarkSource
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from seu_bench.data.dataset import DatasetSource
     from seu_bench.plugin.commands import CommandFactory
     from seu_bench.plugin.registration import Register
+    from seu_bench.results.metric import MetricFunction
     from seu_bench.results.record import Record
-    from seu_bench.results.record_metrics import MetricFunction
     from seu_bench.training.interfaces import CreationTask, CreatorFactory, SearcherFactory, StrategyFactory
     from seu_bench.training.stage import Stage, StageProgress
 
@@ -61,14 +62,18 @@ class NewestFactory:
 # ------------------------------------------------------------------ a metric
 
 
-class ParametersPerTask:
-    """Parameters stored, divided by the number of tasks."""
+def params_per_task(record: Record) -> float | None:
+    """Compute the parameters stored, divided by the number of tasks."""
+    return record.params_total[-1] / len(record.task_names) if record.params_total else None
 
-    summary = "parameters stored after the last task, per task"
 
-    def __call__(self, record: Record) -> float | None:
-        """The metric's value."""
-        return record.params_total[-1] / len(record.task_names) if record.params_total else None
+PARAMS_PER_TASK = Metric(
+    params_per_task,
+    "parameters stored after the last task, per task",
+    unit="count",
+    higher_is_better=False,
+    column="parameters per task (M)",
+)
 
 
 # ------------------------------------------------------------------ what seu-bench calls
@@ -120,9 +125,9 @@ def register_benchmarks(register: Register[BenchmarkSource]) -> None:
 
 
 @hookimpl
-def register_metrics(register: Register[MetricFunction]) -> None:
+def register_metrics(register: Register[Metric | MetricFunction]) -> None:
     """Offer ``params_per_task``."""
-    register("params_per_task", ParametersPerTask())
+    register("params_per_task", PARAMS_PER_TASK)
 
 
 @hookimpl
