@@ -1,4 +1,4 @@
-"""What a sweep asks for: lists of strategies, benchmarks, seeds, ... whose every combination is a job."""
+"""Definition of a sweep: lists of strategies, benchmarks, seeds, ... whose every combination is a job."""
 
 from __future__ import annotations
 
@@ -9,42 +9,47 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
 
 from seu_bench.config.options import flattened, parse_value
-from seu_bench.config.run import ExecutionFields, ResultFields
+from seu_bench.config.run import CommandLine, ExecutionFields, ResultFields
 from seu_bench.errors import OptionError
 
-#: A sweep of more jobs is taken for a slip of the fingers.
-MAX_JOBS: Final = 100_000
 #: Prefix of option keys that address the executor; they are no axes of the grid.
 EXECUTOR: Final = "executor."
+#: A sweep of more jobs is taken for a slip of the fingers.
+_MAX_JOBS: Final = 100_000
 
 _Name: TypeAlias = Annotated[str, Field(min_length=1)]
-_Names: TypeAlias = Annotated[tuple[_Name, ...], Field(min_length=1)]
+_Names: TypeAlias = Annotated[tuple[_Name, ...], CommandLine(metavar="A,B")]
 _Seed: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
-_OPENING: Final = {"[": "]", "{": "}"}
-_QUOTES: Final = "\"'"
 
 
 class SweepSpec(ResultFields, ExecutionFields):
-    """A sweep; the keys of a sweep's TOML file are these, and those fields of a run that all its runs share.
+    """A sweep: the keys of its TOML file. The inherited ones are the same for all of its runs.
 
-    Lists may be written as text, as on the command line: ``"seu,ewc"``, ``"0-4,7"``.
+    Lists may be written as text, as on the command line: ``"seu,ewc"``, ``"0-4,7"``. A list in ``options`` is several
+    values, so that a list as one value is a list in a list.
 
-    Attributes:
-        searcher, creator: those of the strategies that take one; empty: each strategy's default.
-        options: by key, the values that are combined; a list is several values, so a list as one value is in a list.
-        jobs: jobs at once, the executor's option of that name.
+    Example:
+        ``SweepSpec(strategy="ewc,naive", seeds="0-4", options={"epochs": [4, 8], "executor.threads": 2})``
     """
 
-    strategy: _Names = ("seu",)
-    benchmark: _Names = ("split_digits",)
-    seeds: Annotated[tuple[_Seed, ...], Field(min_length=1)] = (0,)
-    searcher: tuple[_Name, ...] = ()
-    creator: tuple[_Name, ...] = ()
-    protocol: str | None = None
-    options: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    executor: _Name = "local"
-    jobs: StrictInt | None = Field(None, ge=1)
-    retry_failed: StrictBool = False
+    strategy: _Names = Field(("seu",), min_length=1, description="Strategies that learn.")
+    benchmark: _Names = Field(("split_digits",), min_length=1, description="Benchmarks to learn: names or TOML files.")
+    seeds: Annotated[tuple[_Seed, ...], CommandLine(metavar="0-4,7")] = Field(
+        (0,), min_length=1, description="Random seeds and ranges of them."
+    )
+    searcher: _Names = Field((), description="Searchers, for strategies that take one [default: the strategy's].")
+    creator: _Names = Field((), description="Creators, for strategies that take one [default: the strategy's].")
+    protocol: str | None = Field(None, description="Schedule and sizes [default: each benchmark's].")
+    options: Annotated[dict[str, tuple[Any, ...]], CommandLine(("-o", "--option"), "KEY=V1,V2")] = Field(
+        default_factory=dict,
+        description="Values of an option, for whichever strategy takes it, as a list of TOML without its brackets; "
+        "executor.KEY is an option of the executor. May be repeated.",
+    )
+    executor: _Name = Field("local", description="Executor of the jobs (seu-bench list executors).")
+    jobs: StrictInt | None = Field(
+        None, ge=1, description="Jobs at once, an option of the executor [default: one per core, or GPU]."
+    )
+    retry_failed: StrictBool = Field(False, description="Also run jobs that failed before.")
 
     @field_validator("strategy", "benchmark", "searcher", "creator", mode="before")
     @classmethod
@@ -65,13 +70,12 @@ class SweepSpec(ResultFields, ExecutionFields):
     def _axes(cls, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return value
-        axes = {}
-        for key, given in flattened(value):
-            axes[key] = tuple(given) if isinstance(given, list | tuple) else (given,)
-            if not axes[key]:
+        axes = {key: tuple(given) if isinstance(given, list | tuple) else (given,) for key, given in flattened(value)}
+        for key, values in axes.items():
+            if not values:
                 raise ValueError(f"{key!r} has no value")
-            if key.startswith(EXECUTOR) and len(axes[key]) > 1:
-                raise ValueError(f"{key!r} has {len(axes[key])} values: a sweep has one executor")
+            if key.startswith(EXECUTOR) and len(values) > 1:
+                raise ValueError(f"{key!r} has {len(values)} values: a sweep has one executor")
         return axes
 
     @model_validator(mode="after")
@@ -81,24 +85,24 @@ class SweepSpec(ResultFields, ExecutionFields):
         jobs = len(self.seeds)
         for axis in (self.strategy, self.benchmark, self.searcher, self.creator, *self.options.values()):
             jobs *= max(1, len(axis))
-        if jobs > MAX_JOBS:
-            raise ValueError(f"the sweep has {jobs:,} jobs, more than {MAX_JOBS:,}; make several of it")
+        if jobs > _MAX_JOBS:
+            raise ValueError(f"the sweep has {jobs:,} jobs, more than {_MAX_JOBS:,}; make several of it")
         return self
 
     @property
     def axes(self) -> dict[str, tuple[Any, ...]]:
-        """The options of the runs, by key."""
+        """Values of the options of the runs, by key."""
         return {key: values for key, values in self.options.items() if not key.startswith(EXECUTOR)}
 
     @property
     def executor_options(self) -> dict[str, Any]:
-        """The options of the executor, without the prefix."""
+        """Options of the executor, without the prefix."""
         own = {key.removeprefix(EXECUTOR): value for key, (value, *_) in self.options.items() if key not in self.axes}
         return own if self.jobs is None else own | {"jobs": self.jobs}
 
 
 def parse_seeds(text: str) -> Sequence[int]:
-    """``"0-4,7"`` as ``[0, 1, 2, 3, 4, 7]``.
+    """Read ``"0-4,7"`` as ``[0, 1, 2, 3, 4, 7]``.
 
     Raises:
         ValueError: it is no list of seeds and ranges, or too long a one.
@@ -111,22 +115,25 @@ def parse_seeds(text: str) -> Sequence[int]:
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first:
             raise ValueError(f"the range {part.strip()} ends before it begins")
-        if last - first >= MAX_JOBS:
-            raise ValueError(f"the range {part.strip()} has more than {MAX_JOBS:,} seeds")
+        if last - first >= _MAX_JOBS:
+            raise ValueError(f"the range {part.strip()} has more than {_MAX_JOBS:,} seeds")
         seeds += range(first, last + 1)
     return seeds
 
 
 def split_names(text: str) -> list[str]:
-    """Names separated by commas; one that holds a comma is in quotes."""
-    return [str(parse_value(part)) if part[:1] in _QUOTES and part else part for part in split_values(text)]
+    """Read names divided by commas; where one holds a comma, all are in quotes."""
+    quoted = parse_value(f"[{text}\n]")
+    if isinstance(quoted, list) and quoted and all(isinstance(name, str) for name in quoted):
+        return quoted
+    return [name.strip() for name in text.split(",")]
 
 
 def parse_axes(assignments: Sequence[str]) -> dict[str, list[Any]]:
-    """``["epochs=3,5", "lambda=[1, 2],[3]"]`` as ``{"epochs": [3, 5], "lambda": [[1, 2], [3]]}``.
+    """Read ``["epochs=3,5", "sizes=[1, 2],[3]"]`` as ``{"epochs": [3, 5], "sizes": [[1, 2], [3]]}``.
 
     Raises:
-        OptionError: an assignment has no ``=``, no key, or an empty value among several; or a key is given twice.
+        OptionError: an assignment has no ``=``, no key or faulty values; or a key is given twice.
     """
     axes: dict[str, list[Any]] = {}
     for assignment in assignments:
@@ -136,56 +143,31 @@ def parse_axes(assignments: Sequence[str]) -> dict[str, list[Any]]:
             raise OptionError(f"-o {assignment!r} is not an assignment", remedy="write it as -o key=value1,value2")
         if key in axes:
             raise OptionError(f"option {key!r} is given twice", remedy="give it once, its values separated by commas")
-        parts = split_values(text)
-        if len(parts) > 1 and "" in parts:
+        try:
+            axes[key] = parse_values(text)
+        except ValueError as error:
             raise OptionError(
-                f"-o {assignment!r} has an empty value",
-                remedy='remove a comma; a value that holds one is written in quotes, an empty one as ""',
-            )
-        axes[key] = [parse_value(part) for part in parts]
+                f"-o {assignment!r} {error}",
+                remedy="write values as in a list of TOML, every text of them in quotes if one holds a comma: "
+                """-o 'key="a,b", "c"'""",
+            ) from None
     return axes
 
 
-def split_values(text: str) -> list[str]:
-    """``text`` cut at its commas, but for those within a value that begins with a bracket, a brace or a quote.
+def parse_values(text: str) -> list[Any]:
+    """Read values divided by commas, as a list of TOML if they are one, otherwise each by itself.
 
-    Such a value is one of TOML: ``[1, 2],[3, 4]`` are two lists, ``"a,b",c`` two texts. Where its end is missing it
-    goes to the end of ``text``.
+    Raises:
+        ValueError: a value is empty, or begins as a list, a table or a quoted text and is none.
     """
-    parts, begin, index = [], 0, 0
-    while index < len(text):
-        if text[index] == ",":
-            parts.append(text[begin:index].strip())
-            begin = index + 1
-        elif not text[begin:index].strip():  # a value may begin here
-            index = _end_of_value(text, index)
-        index += 1
-    return [*parts, text[begin:].strip()]
-
-
-def _end_of_value(text: str, begin: int) -> int:
-    """Where the value that begins at ``begin`` ends: its last letter if it is one of TOML's, otherwise ``begin``."""
-    if text[begin] not in _OPENING and text[begin] not in _QUOTES:
-        return begin
-    expected: list[str] = []
-    index = begin
-    while index < len(text):
-        letter = text[index]
-        if letter in _QUOTES:
-            index = _end_of_quote(text, index)
-        elif letter in _OPENING:
-            expected.append(_OPENING[letter])
-        elif expected and letter == expected[-1]:
-            expected.pop()
-        if not expected:
-            return index
-        index += 1
-    return len(text)
-
-
-def _end_of_quote(text: str, begin: int) -> int:
-    """Where a quoted text ends; in double quotes a backslash takes away the next letter's meaning, as in TOML."""
-    index = begin + 1
-    while index < len(text) and text[index] != text[begin]:
-        index += 2 if text[index] == "\\" and text[begin] == '"' else 1
-    return index
+    values = parse_value(f"[{text}\n]")
+    if isinstance(values, list) and values and not text.rstrip().endswith(","):
+        return values
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 1 and "" in parts:
+        raise ValueError("has an empty value")
+    values = [parse_value(part) for part in parts]
+    for part, value in zip(parts, values, strict=True):
+        if value == part and part.startswith(("[", "{", '"', "'")):
+            raise ValueError(f"has a value that cannot be read: {part}")
+    return values

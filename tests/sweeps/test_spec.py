@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.commands import Command
 
-from seu_bench.config.options import parse_value
 from seu_bench.errors import OptionError, SpecError
 from seu_bench.sweeps.file import keep_spec, kept_spec, make_spec
-from seu_bench.sweeps.spec import SweepSpec, parse_axes, parse_seeds, split_names, split_values
+from seu_bench.sweeps.spec import SweepSpec, parse_axes, parse_seeds, parse_values, split_names
 
 quick = settings(max_examples=100, deadline=None)
 
@@ -33,20 +32,21 @@ VALUES = st.recursive(
         ("0.1, mdl ,true", [0.1, "mdl", True]),
         ("[1, 2],[3]", [[1, 2], [3]]),
         ("[[1,2],[3,4]]", [[[1, 2], [3, 4]]]),
-        ('"a,b",c', ["a,b", "c"]),
+        ('"a,b","c"', ["a,b", "c"]),
+        ('"a",b', ["a", "b"]),
+        ("mdl,[1]", ["mdl", [1]]),
         ("'a,b'", ["a,b"]),
-        ('"a\\",b",c', ['a",b', "c"]),
+        ('"a\\",b", 3', ['a",b', 3]),
         ("{a = 1, b = 2},3", [{"a": 1, "b": 2}, 3]),
         ("it's,b", ["it's", "b"]),
         ("f[1,2]", ["f[1", "2]"]),
-        ("[1,2", ["[1,2"]),
-        ('"a,b', ['"a,b']),
+        ("1,2]\nb = [3", [1, "2]\nb = [3"]),
         ("", [""]),
         ("x", ["x"]),
     ],
 )
 def test_values(text: str, values: list[Any]) -> None:
-    """Commas part values, but not within one that begins as a list, a table or a quoted text of TOML."""
+    """Values are those of a list of TOML; where they are none, commas divide them."""
     assert parse_axes([f"k={text}"]) == {"k": values}
 
 
@@ -55,20 +55,28 @@ def test_values(text: str, values: list[Any]) -> None:
 def test_values_come_back(values: list[Any]) -> None:
     """Whatever is written as JSON, one beside the other, is read as it was."""
     text = ",".join(json.dumps(value) for value in values)
-    assert [parse_value(part) for part in split_values(text)] == values
+    assert parse_values(text) == values
 
 
 @quick
 @given(st.text("ab,[]{}'\"\\ ", max_size=20))
 def test_nothing_is_lost(text: str) -> None:
-    """Parts put together again are the text, but for blanks around them."""
-    assert ",".join(split_values(text)).replace(" ", "") == text.replace(" ", "")
+    """Where no value begins as one of TOML, they put together again are the text; else it is read or refused."""
+    plain = not any(part.strip()[:1] in ("", *"[{\"'") for part in text.split(","))
+    try:
+        values = parse_values(text)
+    except ValueError:
+        assert not plain
+    else:
+        assert not plain or values == [part.strip() for part in text.split(",")]
 
 
-@pytest.mark.parametrize("assignment", ["k", "=1", "k=1,,2", "k=,1", "k=1,"])
+@pytest.mark.parametrize(
+    "assignment", ["k", "=1", "k=1,,2", "k=,1", "k=1,", "k=[1,2", 'k="a,b', 'k="a,b",c', "k=[1,x]", "k={a,b}"]
+)
 def test_faulty_assignments(assignment: str) -> None:
     """Refused with the assignment that is meant."""
-    with pytest.raises(OptionError, match=r"is not an assignment|has an empty value"):
+    with pytest.raises(OptionError, match=r"is not an assignment|has an empty value|has a value that cannot be read"):
         parse_axes([assignment])
 
 
@@ -95,8 +103,9 @@ def test_faulty_seeds(text: str) -> None:
 
 
 def test_names() -> None:
-    """A path that holds a comma is quoted."""
-    assert split_names('naive, "my,own.toml"') == ["naive", "my,own.toml"]
+    """Where a path holds a comma, all are quoted; what looks like a number is a name."""
+    assert split_names('"naive", "my,own.toml"') == ["naive", "my,own.toml"]
+    assert split_names("naive, 3 ,true") == ["naive", "3", "true"]
 
 
 def test_defaults() -> None:
