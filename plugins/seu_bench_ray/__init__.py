@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
+from seu_bench.config.run import CommandLine
 from seu_bench.plugin.executors import Executor, ExecutorFactory
 from seu_bench.plugin.registration import offered
 
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 class RayOptions(Options):
     """Which Ray, and what each job is given of it."""
 
-    address: str | None = Field(
+    address: Annotated[str | None, CommandLine(("--ray-address",))] = Field(
         None,
         min_length=1,
-        description="of a cluster: auto, HOST:PORT or ray://HOST:PORT; else a Ray of this machine's own",
+        description="address of a cluster: auto, HOST:PORT or ray://HOST:PORT; else a Ray of this machine's own",
     )
     cpus: float = Field(1.0, gt=0, description="cores of each job, which are its threads; may be a fraction")
-    gpus: float | None = Field(
-        None, ge=0, description="cards of each job, may be a fraction such as 0.25; else 1 with --device cuda, or 0"
+    gpus: Annotated[float | None, CommandLine(("--gpus",))] = Field(
+        None, ge=0, description="GPUs of each job, may be a fraction such as 0.25; else 1 with --device cuda, or 0"
     )
     jobs: int | None = Field(None, ge=1, description="jobs at once at most; else as many as Ray has room for")
     retries: int = Field(3, ge=0, description="how often a job is begun again whose worker was lost")
@@ -34,7 +35,7 @@ class RayOptions(Options):
 class RayFactory:
     """Tasks of Ray, on this machine or on a cluster."""
 
-    summary = "tasks of Ray: fractions of cards, several machines, lost workers begun again"
+    summary = "tasks of Ray: fractions of GPUs, several machines, lost workers begun again"
     options: type[Options] = RayOptions
     detaches = False
 

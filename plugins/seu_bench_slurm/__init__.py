@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
+from seu_bench.config.run import CommandLine
 from seu_bench.plugin.executors import Executor, ExecutorFactory
 from seu_bench.plugin.registration import offered
 
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
 class SlurmOptions(Options):
     """What each job is given, and where."""
 
-    partition: str | None = Field(None, min_length=1, description="else the cluster's default")
-    time: int = Field(
+    partition: Annotated[str | None, CommandLine(("--partition",))] = Field(
+        None, min_length=1, description="of the jobs; else the default one"
+    )
+    time: Annotated[int, CommandLine(("--time",), "MINUTES")] = Field(
         240, ge=1, description="minutes of a job; a run that is not finished by then is resumed in another"
     )
     cpus: int = Field(1, ge=1, description="cores of each job, which are its threads")
-    gpus: int | None = Field(None, ge=0, description="cards of each job; else 1 with --device cuda, or 0")
+    gpus: Annotated[int | None, CommandLine(("--gpus",))] = Field(
+        None, ge=0, description="GPUs of each job; else 1 with --device cuda, or 0"
+    )
     memory: float | None = Field(None, gt=0, description="GiB of each job; else the partition's default")
     jobs: int | None = Field(None, ge=1, description="jobs at once at most; else as many as Slurm lets run")
     account: str | None = Field(None, min_length=1, description="whom the time is charged to")

@@ -83,7 +83,8 @@ def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.O
     flags = given.flags or (f"--{name.replace('_', '-')}",)
     default, kind, text = field.get_default(call_default_factory=True), _plain_type(field.annotation), field.description
     if unset and default not in (None, False, True, (), {}):
-        text = f"{text} [default: {default}]"
+        shown = ", ".join(map(str, default)) if isinstance(default, tuple) else default
+        text = f"{text} [default: {shown}]"
     settings: dict[str, Any] = {"help": text, "metavar": given.metavar, "default": None if unset else default}
     if kind is bool:
         settings |= {"flag_value": not default} if default else {"is_flag": True}

@@ -1,60 +1,72 @@
-"""The command that makes many runs."""
+"""The command ``sweep``: every combination of a grid that is not finished yet."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seu_bench.cli.options import FieldsCommand
+from seu_bench.cli.options import FieldsCommand, field_option, make_registry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from seu_bench.results.metric import Metric
     from seu_bench.sweeps.driver import SweepResult
     from seu_bench.sweeps.spec import SweepSpec
 
-#: Options that hold several values, and may be repeated besides.
-_LISTS = ("strategy", "benchmark", "searcher", "creator", "seeds")
-#: Options that are options of the executor, for those that have them.
-_OF_EXECUTOR = ("address", "partition", "time", "gpus")
+#: Prefix of names of parameters that are options of the executor.
+_EXECUTOR: Final = "executor_"
+
+
+class SweepCommand(FieldsCommand):
+    """A command with a flag for each option of an executor that names one (:class:`~seu_bench.config.run.CommandLine`).
+
+    Executors that name the same flag share it.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the command's own parameters, the fields' and the executors'."""
+        own = super().get_params(ctx)
+        if _EXECUTOR not in ctx.meta:
+            ctx.meta[_EXECUTOR] = _executor_flags({flag for parameter in own for flag in parameter.opts})
+        return [*own, *ctx.meta[_EXECUTOR]]
+
+
+def _executor_flags(taken: set[str]) -> list[click.Option]:
+    from seu_bench.config.run import CommandLine
+
+    found: dict[str, click.Option] = {}
+    for name, entry in make_registry().executors.items():
+        for key, field in entry.factory.options.model_fields.items():
+            flags = [flag for mark in field.metadata if isinstance(mark, CommandLine) for flag in mark.flags]
+            if not flags or taken.intersection(flags):
+                continue
+            option = field_option(f"{_EXECUTOR}{key}", field, unset=True)
+            option.help = f"Executor {name}: {option.help}"
+            if (shared := found.setdefault(flags[0], option)) is not option:
+                shared.help = f"{shared.help}. {option.help}"
+    return list(found.values())
 
 
 def _fields() -> tuple[type[SweepSpec], set[str]]:
-    """Those that all runs of a sweep share."""
-    from seu_bench.config.run import ExecutionFields, ResultFields
     from seu_bench.sweeps.spec import SweepSpec
 
-    return SweepSpec, {*ResultFields.model_fields, *ExecutionFields.model_fields}
+    return SweepSpec, set(SweepSpec.model_fields) - {"options"}  # whose values are lists here
 
 
-@click.command(cls=FieldsCommand, fields=_fields, unset=True)
+@click.command(cls=SweepCommand, fields=_fields, unset=True)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--strategy", multiple=True, metavar="A,B", help="Who learns [default: seu].")
-@click.option("--benchmark", multiple=True, metavar="A,B", help="What is learned [default: split_digits].")
-@click.option("--seeds", multiple=True, metavar="0-4,7", help="Random seeds and ranges of them [default: 0].")
-@click.option("--searcher", multiple=True, metavar="A,B", help="For strategies that take one.")
-@click.option("--creator", multiple=True, metavar="A,B", help="For strategies that take one.")
-@click.option("--protocol", default=None, help="Schedule and sizes [default: each benchmark's].")
 @click.option(
     "-o",
     "--option",
     "assignments",
     multiple=True,
     metavar="KEY=V1,V2",
-    help="Values of an option, for whichever strategy takes it; a value that holds a comma is in quotes or brackets. "
-    "executor.KEY is an option of the executor.",
+    help="Values of an option, for whichever strategy takes it: a list of TOML without its brackets. executor.KEY is "
+    "an option of the executor. May be repeated.",
 )
-@click.option("--executor", default=None, help="What makes the jobs (seu-bench list executors) [default: local].")
-@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Jobs at once [default: one per core, or card].")
-@click.option("--gpus", type=click.FloatRange(min=0), default=None, help="For ray and slurm: cards of each job.")
-@click.option("--ray-address", "address", default=None, help="For ray: of a cluster, auto or HOST:PORT.")
-@click.option("--partition", default=None, help="For slurm.")
-@click.option("--time", type=click.IntRange(min=1), default=None, metavar="MINUTES", help="For slurm: of a job.")
-@click.option("--retry-failed", is_flag=True, default=None, help="Also run jobs that failed before.")
-@click.option("--attach", is_flag=True, help="Take up the sweep that was begun last with this results folder.")
+@click.option("--attach", is_flag=True, help="Resume the last sweep of this results folder.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and write nothing.")
 def sweep(
     file: Path | None,
@@ -63,11 +75,10 @@ def sweep(
     dry_run: bool,
     **asked: Any,
 ) -> None:
-    """Make every combination that is not made yet.
+    """Run every combination that is not finished yet.
 
-    FILE is a TOML file with the same keys; an option that is given besides replaces the file's. The same command goes
-    on with a sweep that was interrupted, and so does --attach. Ends with status 1 if a job is not finished, 0 if all
-    are.
+    FILE is a TOML file with the same keys; options given besides replace the file's. The same command resumes a sweep
+    that was interrupted, and so does --attach. Exit status 1 if a job is not finished, 0 if all are.
     """
     from seu_bench.plugin.registry import Registry
     from seu_bench.sweeps.file import make_spec
@@ -75,9 +86,11 @@ def sweep(
     from seu_bench.sweeps.spec import parse_axes
 
     given = {
-        key: ",".join(value) if key in _LISTS else value for key, value in asked.items() if value not in (None, (), {})
+        key: ",".join(value) if isinstance(value, tuple) else value
+        for key, value in asked.items()
+        if value not in (None, (), {})
     }
-    axes = parse_axes(assignments) | _of_executor(given, assignments)
+    axes = parse_axes(assignments) | _executor_options(given, assignments)
     if axes:
         given["options"] = axes
     spec = _kept(given, file) if attach else make_spec(given, file)
@@ -104,22 +117,24 @@ def sweep(
     stop = StopRequest(grace=GRACE)
     with stop.on_signals():
         result = run_sweep(plan, executor, estimate, SweepDisplay(), stop)
-    _tell(result, spec.results, registry.known_metrics)
+    _report(result, spec.results, registry.known_metrics)
     if result.interruption is not None:
-        more = "; seu-bench sweep --attach looks at jobs that go on" if result.select("running") else ""
-        click.echo(f"{result.interruption.reason}; the same command goes on with the sweep{more}", err=True)
+        more = "; seu-bench sweep --attach follows running jobs" if result.select("running") else ""
+        click.echo(f"{result.interruption.reason}; the same command resumes the sweep{more}", err=True)
     raise SystemExit(result.exit_code)
 
 
-def _of_executor(given: dict[str, Any], assignments: tuple[str, ...]) -> dict[str, list[Any]]:
-    """Options of the executor that have a name of their own, taken out of what was given.
+def _executor_options(given: dict[str, Any], assignments: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Take out of what was given the options of the executor that have a flag.
 
     Raises:
         OptionError: one of them is also given as an assignment.
     """
     from seu_bench.errors import OptionError
+    from seu_bench.sweeps.spec import EXECUTOR
 
-    found = {f"executor.{key}": [given.pop(key)] for key in _OF_EXECUTOR if key in given}
+    names = [name for name in given if name.startswith(_EXECUTOR)]
+    found = {f"{EXECUTOR}{name.removeprefix(_EXECUTOR)}": [given.pop(name)] for name in names}
     for key in found:
         if any(assignment.partition("=")[0].strip() == key for assignment in assignments):
             raise OptionError(f"option {key!r} is given twice", remedy=f"give it by its name, or with -o {key}=...")
@@ -127,7 +142,7 @@ def _of_executor(given: dict[str, Any], assignments: tuple[str, ...]) -> dict[st
 
 
 def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
-    """The last sweep of the results folder that was given, or of the default one.
+    """Read the last sweep of the results folder that was given, or of the default one.
 
     Raises:
         OptionError: something else was given, too.
@@ -143,8 +158,8 @@ def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
     return kept_spec(results)
 
 
-def _tell(result: SweepResult, results: Path, metrics: Mapping[str, Metric]) -> None:
-    """What became of each job; leaderboards, unless the sweep was interrupted."""
+def _report(result: SweepResult, results: Path, metrics: Mapping[str, Metric]) -> None:
+    """Print how each job ended, and write leaderboards unless the sweep was interrupted."""
     from seu_bench.cli.sweep_display import result_table, result_words
     from seu_bench.cli.tables import wide_console
     from seu_bench.results.leaderboard.building import make_leaderboards

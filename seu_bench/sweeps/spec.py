@@ -40,11 +40,7 @@ class SweepSpec(ResultFields, ExecutionFields):
     searcher: _Names = Field((), description="Searchers, for strategies that take one [default: the strategy's].")
     creator: _Names = Field((), description="Creators, for strategies that take one [default: the strategy's].")
     protocol: str | None = Field(None, description="Schedule and sizes [default: each benchmark's].")
-    options: Annotated[dict[str, tuple[Any, ...]], CommandLine(("-o", "--option"), "KEY=V1,V2")] = Field(
-        default_factory=dict,
-        description="Values of an option, for whichever strategy takes it, as a list of TOML without its brackets; "
-        "executor.KEY is an option of the executor. May be repeated.",
-    )
+    options: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     executor: _Name = Field("local", description="Executor of the jobs (seu-bench list executors).")
     jobs: StrictInt | None = Field(
         None, ge=1, description="Jobs at once, an option of the executor [default: one per core, or GPU]."
