@@ -1,4 +1,4 @@
-"""One of everything that a plugin can bring. This module imports no torch."""
+"""One of everything that a plugin can register. This module imports no torch."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from seu_bench.training.interfaces import CreationTask, CreatorFactory, SearcherFactory, StrategyFactory
     from seu_bench.training.stage import Stage, StageProgress
 
-# ------------------------------------------------------------------ a strategy
-
 
 class HeadsOnlyOptions(BackboneOptions):
     """The schedule's options (epochs, batch_size, ...), the backbone's, and one of our own."""
@@ -35,31 +33,25 @@ class HeadsOnlyOptions(BackboneOptions):
     freeze_after: int = Field(1, ge=1, description="tasks that train the whole network")
 
 
-# ------------------------------------------------------------------ a searcher and a creator
-
-
 class NoOptions(Options):
     """No options."""
 
 
 class NewestFactory:
-    """Every task takes the new unit in each layer: a factory as a class of its own, which LazyFactory makes shorter."""
+    """Factory of a creator as a class of its own, in place of a ``LazyFactory``."""
 
     summary = "takes the new unit in every layer; reuses nothing"
     options: type[Options] = NoOptions
 
     def build(self, options: NoOptions, task: CreationTask) -> Stage[tuple[int, ...]]:
-        """The creation stage of a task."""
+        """Return the creation stage of a task."""
         from my_seu_plugin.learning import NewestCreation
 
         return NewestCreation(task)
 
     def estimate_passes(self, options: NoOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
-        """Images passed forward to train and to evaluate: none."""
+        """Return the images passed forward to train and to evaluate: none."""
         return 0, 0
-
-
-# ------------------------------------------------------------------ a metric
 
 
 def params_per_task(record: Record) -> float | None:
@@ -76,12 +68,9 @@ PARAMS_PER_TASK = Metric(
 )
 
 
-# ------------------------------------------------------------------ what seu-bench calls
-
-
 @hookimpl
 def register_strategies(register: Register[StrategyFactory]) -> None:
-    """Offer ``heads_only``."""
+    """Register ``heads_only``."""
     register(
         "heads_only",
         LazyFactory(
@@ -95,7 +84,7 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
 
 @hookimpl
 def register_searchers(register: Register[SearcherFactory]) -> None:
-    """Offer ``my_random``."""
+    """Register ``my_random``."""
     register(
         "my_random",
         LazyFactory(
@@ -106,13 +95,13 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
 
 @hookimpl
 def register_creators(register: Register[CreatorFactory]) -> None:
-    """Offer ``newest``."""
+    """Register ``newest``."""
     register("newest", NewestFactory())
 
 
 @hookimpl
 def register_datasets(register: Register[DatasetSource]) -> None:
-    """Offer ``stripes``."""
+    """Register ``stripes``."""
     from my_seu_plugin.stripes import Stripes
 
     register("stripes", Stripes())
@@ -120,32 +109,29 @@ def register_datasets(register: Register[DatasetSource]) -> None:
 
 @hookimpl
 def register_benchmarks(register: Register[BenchmarkSource]) -> None:
-    """Offer ``split_stripes``."""
+    """Register ``split_stripes``."""
     register("split_stripes", BenchmarkFile(Path(__file__).with_name("split_stripes.toml")))
 
 
 @hookimpl
 def register_metrics(register: Register[Metric | MetricFunction]) -> None:
-    """Offer ``params_per_task``."""
+    """Register ``params_per_task``."""
     register("params_per_task", PARAMS_PER_TASK)
 
 
 @hookimpl
 def register_commands(register: Register[CommandFactory]) -> None:
-    """Offer ``seu-bench best``."""
+    """Register ``seu-bench best``."""
     register("best", LazyCommand("my_seu_plugin.commands:best", "print the best accuracy of all records"))
-
-
-# ------------------------------------------------------------------ watching a run
 
 
 @hookimpl
 def task_learned(record: Record, task: int) -> None:
-    """Say what is known after each task."""
+    """Print the accuracies after each task."""
     row = record.accuracy_matrix[task][: task + 1]
     print(f"after {record.task_names[task]}: {row}", file=sys.stderr)
 
 
 @hookimpl
 def stage_progress(progress: StageProgress) -> None:
-    """Called often: be quick."""
+    """Do nothing; called often, so be quick."""
