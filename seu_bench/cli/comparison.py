@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from seu_bench.cli.tables import literal, new_table
-from seu_bench.results.comparison import Comparison, Pair, difference
+from seu_bench.results.comparison import Comparison, difference
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, known_metric
 from seu_bench.utils.text import format_seconds
@@ -38,22 +38,17 @@ def comparison_tables(comparison: Comparison, metrics: Mapping[str, Metric] = ME
 def _task_table(
     title: str, comparison: Comparison, measures: Sequence[str], shown: Callable[[float | None, bool], str]
 ) -> Table:
-    table = new_table(title, pad=0)
-    table.add_column("task", overflow="fold")
-    for measure in measures:
-        for side in _SIDES:
-            table.add_column(f"{measure}\n{side}" if side == _SIDES[0] else f"\n{side}", justify="right", no_wrap=True)
+    headings = [f">{measure if side == '1' else ''}\n{side}" for measure in measures for side in _SIDES]
+    table = new_table(title, "task", *headings, pad=0)
     for task in comparison.tasks:
-        cells = [cell for measure in measures for cell in _cells(task.values[measure], shown)]
-        table.add_row(literal(task.name), *cells)
+        pairs = [task.values[measure] for measure in measures]
+        cells = [(shown(one, False), shown(two, False), shown(difference((one, two)), True)) for one, two in pairs]
+        table.add_row(literal(task.name), *[text for three in cells for text in three])
     return table
 
 
 def _metrics_table(comparison: Comparison, metrics: Mapping[str, Metric]) -> Table:
-    table = new_table("metrics")
-    table.add_column("metric", overflow="fold")
-    for side in _SIDES:
-        table.add_column(side, justify="right", no_wrap=True)
+    table = new_table("metrics", "metric", *[f">{side}" for side in _SIDES])
     for key, pair in comparison.metrics.items():
         change = difference(pair)
         metric = known_metric(key, metrics)
@@ -65,16 +60,10 @@ def _metrics_table(comparison: Comparison, metrics: Mapping[str, Metric]) -> Tab
 def _settings_table(comparison: Comparison) -> RenderableType:
     if not comparison.settings:
         return "settings: all the same"
-    table = new_table("settings that are not the same (-: not set)")
-    for heading in ("setting", "1", "2"):
-        table.add_column(heading, overflow="fold")
+    table = new_table("settings that differ (-: not set)", "setting", "1", "2")
     for name, pair in comparison.settings.items():
-        table.add_row(literal(name), *[literal("-" if value is None else value) for value in pair])
+        table.add_row(*map(literal, (name, *["-" if value is None else value for value in pair])))
     return table
-
-
-def _cells(pair: Pair, shown: Callable[[float | None, bool], str]) -> list[str]:
-    return [shown(pair[0], False), shown(pair[1], False), shown(difference(pair), True)]
 
 
 def _percent(value: float | None, signed: bool) -> str:

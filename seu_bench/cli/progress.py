@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from seu_bench.engine.forecast import Forecast
 from seu_bench.hookspecs import hookimpl
@@ -42,10 +42,14 @@ class ProgressDisplay:
         self.console = Console(stderr=True) if console is None else console
         self.shorter = shorter
         self.forecast = Forecast(0)
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+        note = (TimeElapsedColumn(), TextColumn("{task.fields[note]}"))
+        self.bars = Progress(
+            *columns, *note, console=self.console, transient=True, disable=not self.console.is_terminal
+        )
+        self._run = self.bars.add_task("run", note="")
+        self._stage = self.bars.add_task("", total=1, note="")
         self._tasks = 0
-        self._bars: Progress | None = None
-        self._run_bar: TaskID | None = None
-        self._stage_bar: TaskID | None = None
         self._warned = False
 
     @hookimpl
@@ -55,19 +59,8 @@ class ProgressDisplay:
         self.forecast = Forecast(cost.all_passes, before=sum(stage.image_passes for stage in record.stages))
         what = f"{record.strategy} on {record.benchmark} ({record.protocol}), seed {record.seed}"
         self.console.print(escape(f"{what}: {self._tasks} tasks, {cost.all_passes:,} image passes"))
-        if self.console.is_terminal:
-            self._bars = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f}%"),
-                TimeElapsedColumn(),
-                TextColumn("{task.fields[note]}"),
-                console=self.console,
-                transient=True,
-            )
-            self._run_bar = self._bars.add_task("run", total=max(1, cost.all_passes), note="")
-            self._stage_bar = self._bars.add_task("", total=1, note="")
-            self._bars.start()
+        self.bars.update(self._run, total=max(1, cost.all_passes))
+        self.bars.start()
 
     @hookimpl
     def stage_progress(self, progress: StageProgress) -> None:
@@ -78,16 +71,10 @@ class ProgressDisplay:
         accuracy = progress.report.accuracy
         note = f"accuracy {accuracy:.3f}" if accuracy is not None else ""
         left = duration(self.forecast.left)
-        if self._bars is not None and self._run_bar is not None and self._stage_bar is not None:
-            self._bars.update(self._run_bar, completed=self.forecast.passed, note=f"ETA {left}")
-            self._bars.update(
-                self._stage_bar,
-                description=f"{where}, epoch {min(progress.epoch + 1, progress.epochs)}/{progress.epochs}",
-                completed=progress.epoch,
-                total=progress.epochs,
-                note=note,
-            )
-        elif progress.done:
+        epoch = f"{where}, epoch {min(progress.epoch + 1, progress.epochs)}/{progress.epochs}"
+        self.bars.update(self._run, completed=self.forecast.passed, note=f"ETA {left}")
+        self.bars.update(self._stage, description=epoch, completed=progress.epoch, total=progress.epochs, note=note)
+        if self.bars.disable and progress.done:
             epochs = "1 epoch" if progress.epoch == 1 else f"{progress.epoch} epochs"
             spent = f"{epochs} in {progress.seconds:.1f} s"
             self.console.print(escape(f"{where}: {spent}, {note or 'accuracy not measured'}, about {left} left"))
@@ -100,11 +87,8 @@ class ProgressDisplay:
     @hookimpl
     def run_finished(self, record: Record) -> None:
         """Close the bars."""
-        if self._bars is not None:
-            self._bars.stop()
-            self._bars = None
-        took = duration(record.seconds)
-        self.console.print(escape(f"{record.status} after {took}"))
+        self.bars.stop()
+        self.console.print(escape(f"{record.status} after {duration(record.seconds)}"))
 
     def _warn_if_long(self) -> None:
         left = self.forecast.left

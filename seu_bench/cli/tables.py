@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from seu_bench.engine.run_states import RunState
     from seu_bench.results.leaderboard.boards import Leaderboard
     from seu_bench.results.record import Record
 
@@ -50,10 +49,7 @@ def matrix_table(record: Record) -> RenderableType:
     tables = []
     for first in range(0, tasks, TASKS_ABREAST):
         columns = range(first, min(first + TASKS_ABREAST, tasks))
-        table = new_table("accuracy (%) on task ...", pad=0)
-        table.add_column("after learning", overflow="fold")
-        for task in columns:
-            table.add_column(str(task), justify="right", no_wrap=True)
+        table = new_table("accuracy (%) on task ...", "after learning", *[f">{task}" for task in columns], pad=0)
         for row in measured:
             values = matrix[row]
             name = f" {record.task_names[row]}" if row < len(record.task_names) else ""
@@ -83,10 +79,8 @@ def accuracy_summary(record: Record) -> RenderableType:
 
 def metrics_table(record: Record, metrics: Mapping[str, Metric] = METRICS) -> Table:
     """The record's metrics: id, value, definition. Those that are not among ``metrics`` come last."""
-    table = new_table("metrics")
-    table.add_column("metric", no_wrap=True)
-    table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("definition", overflow="fold")
+    table = new_table("metrics", "metric", ">value", "definition")
+    table.columns[0].no_wrap = True
     for key in in_order(list(record.metrics), metrics):
         metric = known_metric(key, metrics)
         table.add_row(literal(key), metric.format(record.metrics[key]), literal(metric.summary))
@@ -144,14 +138,11 @@ def _headings(board: Leaderboard, metrics: Sequence[str], *, seeds: bool = True)
 
 
 def _board_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = new_table(title, pad=0)
-    for heading in headings:
-        words = heading == "configuration"
-        # Numbers are never cut: it is the configuration that is folded where the space is short.
-        justify: Literal["left", "right"] = "left" if words else "right"
-        table.add_column(heading.replace(" (", "\n("), justify=justify, no_wrap=not words, overflow="fold")
+    # Numbers are never cut: it is the configuration that is folded where the space is short.
+    columns = [heading if heading == "configuration" else ">" + heading.replace(" (", "\n(") for heading in headings]
+    table = new_table(title, *columns, pad=0)
     for row in rows:
-        table.add_row(*[literal(cell) for cell in row])
+        table.add_row(*map(literal, row))
     return table
 
 
@@ -212,40 +203,13 @@ def _header(record: Record) -> Table:
 
 
 def _stages_table(record: Record) -> Table:
-    table = new_table("stages")
-    for heading in ("task", "stage", "epochs", "time", "image passes"):
-        table.add_column(heading, justify="left" if heading == "stage" else "right", no_wrap=heading != "stage")
+    table = new_table("stages", ">task", "stage", ">epochs", ">time", ">image passes")
     for stage in record.stages:
         time = format_seconds(stage.seconds)
         table.add_row(str(stage.task), literal(stage.name), str(stage.epochs), time, f"{stage.image_passes:,}")
     table.add_section()
     seconds = format_seconds(sum(stage.seconds for stage in record.stages))
     table.add_row("all", "", "", seconds, f"{sum(stage.image_passes for stage in record.stages):,}")
-    return table
-
-
-def runs_table(runs: Sequence[RunState]) -> Table:
-    """Runs by id: state, tasks done, where the newest checkpoint stands, what happened."""
-    table = new_table(f"{len(runs)} run{'s' * (len(runs) != 1)}")
-    table.add_column("run", overflow="fold")
-    table.add_column("state", no_wrap=True)
-    table.add_column("tasks", justify="right", no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("checkpoint", overflow="fold")
-    table.add_column("", overflow="fold")
-    for run in runs:
-        record = run.record
-        tasks = f"{run.evaluated}/{len(record.task_names)}" if record else "-"
-        seconds = format_seconds(record.seconds) if record and record.seconds is not None else "-"
-        detail = str(run.holder) if run.holder else (run.detail or "").partition("\n")[0]
-        table.add_row(
-            literal(run.run_id),
-            run.state,
-            tasks,
-            seconds,
-            literal(str(run.position)) if run.position else "-",
-            literal(detail),
-        )
     return table
 
 
@@ -267,23 +231,28 @@ def _genotype(found: Mapping[str, Any] | None) -> str:
     return "-" if found is None else json.dumps(found, ensure_ascii=False)
 
 
-def new_table(title: str, *, pad: int = 1) -> Table:
-    """An empty table in the style of all of them; the title is shown literally."""
+def new_table(title: str, *columns: str, pad: int = 1) -> Table:
+    """Return an empty table in the style of all of them.
+
+    Args:
+        title: shown literally.
+        columns: headings, ``>`` before those of numbers, which are aligned to the right and never wrapped.
+        pad: blanks on both sides of a cell.
+    """
     from rich import box
     from rich.table import Table
 
-    return Table(
-        title=literal(title),
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, pad),
-        show_edge=False,
-    )
+    table = Table(title=literal(title), box=box.SIMPLE_HEAD, padding=(0, pad), show_edge=False)
+    table.title_justify = table.caption_justify = "left"
+    for heading in columns:
+        number = heading.startswith(">")
+        justify: Literal["left", "right"] = "right" if number else "left"
+        table.add_column(heading.removeprefix(">"), justify=justify, no_wrap=number, overflow="fold")
+    return table
 
 
-def literal(text: str) -> Text:
+def literal(text: object) -> Text:
     """``text`` as it is: in a :class:`rich.text.Text` neither markup nor names of emojis mean anything."""
     from rich.text import Text
 
-    return Text(printable(text))
+    return Text(printable(str(text)))

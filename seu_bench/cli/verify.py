@@ -13,7 +13,7 @@ from seu_bench.cli.options import data_option, device_option, results_option
 if TYPE_CHECKING:
     from seu_bench.engine.saved_model.checks import Verification
 
-#: How a check is told.
+#: Outcome of a check.
 _WORDS = {True: "ok", False: "FAILED", None: "not done"}
 
 
@@ -48,25 +48,18 @@ def verify(run: str, results: Path, data_root: Path | None, device: str, benchma
 
 
 def _show(found: Verification) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    from seu_bench.cli.tables import wide_console
-    from seu_bench.utils.text import printable
+    from seu_bench.cli.tables import literal, new_table, wide_console
 
-    table = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, title=Text(printable(found.record.run_id)), title_justify="left"
-    )
-    table.add_column("check", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("found", overflow="fold")
+    table = new_table(found.record.run_id, "check", "", "found")
     for check in found.checks:
-        lines = Text("\n").join(Text(printable(line)) for line in check.detail)
-        table.add_row(check.name, _WORDS[check.passed], lines)
+        table.add_row(check.name, _WORDS[check.passed], Text("\n").join(map(literal, check.detail)))
+    for column in table.columns[:2]:
+        column.no_wrap = True
     wide_console().print(table)
     failed = [check.name for check in found.checks if check.passed is False]
     if failed:
         click.echo(f"{len(failed)} of {len(found.checks)} checks failed: {', '.join(failed)}")
     else:
-        click.echo("the record is what its weights say")
+        click.echo("the record matches its weights")

@@ -126,17 +126,16 @@ def test_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     shown.run_started(record=RECORD, cost=cost(1000))
     clock.now += 10
     shown.stage_progress(progress=report(250, task=1, epoch=2, acc=0.5))
-    assert shown._bars is not None
-    shown._bars.refresh()
+    shown.bars.refresh()
     drawn = page.getvalue()
     assert re.search(r"run +\S+ +25% \d:\d\d:\d\d ETA 0:30", drawn)
     assert re.search(r"task 2/2 training, epoch 3/4 +\S+( \S+)? +50% \d:\d\d:\d\d accuracy 0.500", drawn)
     shown.stage_progress(progress=report(1000, task=1, epoch=4, done=True))
-    shown._bars.refresh()
+    shown.bars.refresh()
     assert "100%" in page.getvalue()
     assert "task 2/2 training: " not in page.getvalue()  # the lines are for where no bars are
     shown.run_finished(record=RECORD.model_copy(update={"status": "failed", "seconds": 2.0}))
-    assert shown._bars is None
+    assert not shown.bars.live.is_started
     assert page.getvalue().rstrip().endswith("failed after 0:02")
 
 

@@ -48,7 +48,7 @@ def test_failing_jobs(command: Command, tmp_path: Path) -> None:
     asked = ("sweep", *FAILING, "--seeds", "0-1", "--protocol", "quick", *IN_TURN, "--results", tmp_path)
     first = command(*asked)
     assert first.status == 1
-    assert jobs_line(first) == "4 jobs: 0 done, 4 pending"
+    assert jobs_line(first) == "4 jobs: 0 finished, 4 pending"
     assert re.search(r"^2 finished, 2 failed$", first.out, re.MULTILINE)
     row = r"^ split_digits quick: tiny \(fault=diverge.* +failed +- +- +- +the loss became nan"
     assert len(re.findall(row, first.out, re.MULTILINE)) == 2
@@ -64,7 +64,7 @@ def test_failing_jobs(command: Command, tmp_path: Path) -> None:
     before = written(tmp_path)
     again = command(*asked)
     assert (again.status, written(tmp_path)) == (1, before)
-    assert jobs_line(again) == "4 jobs: 2 done, 2 failed (with --retry-failed they are run again), 0 pending"
+    assert jobs_line(again) == "4 jobs: 2 finished, 2 failed (with --retry-failed they are run again), 0 pending"
     assert "started" not in again.err
     assert len(re.findall(row, again.out, re.MULTILINE)) == 2
     retried = command(*asked, "--retry-failed")
@@ -72,7 +72,7 @@ def test_failing_jobs(command: Command, tmp_path: Path) -> None:
     changed = {path for path, time in written(tmp_path).items() if time != before[path]}
     assert changed == {path for path in before if read_record(Path(path)).status == "failed"}
     healthy = command(*asked, "-o", "benchmark.stream.validation=0.2", "--dry-run")  # another run
-    assert jobs_line(healthy) == "4 jobs: 0 done, 4 pending"
+    assert jobs_line(healthy) == "4 jobs: 0 finished, 4 pending"
 
 
 def test_equal_to_single_runs(command: Command, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_equal_to_single_runs(command: Command, tmp_path: Path) -> None:
         assert without_times(record) == without_times(single[run_id])
     # Both are one sweep's, wherever they were made; smoke runs are in no leaderboard.
     done = command(*asked[:-1], tmp_path / "b")
-    assert (done.status, done.err, jobs_line(done)) == (0, "", "4 jobs: 4 done, 0 pending")
+    assert (done.status, done.err, jobs_line(done)) == (0, "", "4 jobs: 4 finished, 0 pending")
     assert done.out.endswith("4 finished\n")
     assert not (tmp_path / "b" / "leaderboards").exists()
 
@@ -109,7 +109,7 @@ def test_merged_by_copying(command: Command, tmp_path: Path) -> None:
     assert read_seeds(board) == [3]
     board.unlink()
     both = command("sweep", *asked, "--seeds", "0-2", "--results", tmp_path / "a")
-    assert (both.status, jobs_line(both), read_seeds(board)) == (0, "3 jobs: 3 done, 0 pending", [3])
+    assert (both.status, jobs_line(both), read_seeds(board)) == (0, "3 jobs: 3 finished, 0 pending", [3])
 
 
 def read_seeds(board: Path) -> list[int]:
@@ -126,7 +126,7 @@ def test_held_by_another(command: Command, tmp_path: Path) -> None:
     with RunLock(tmp_path / "runs" / first.run_id):
         answer = command(*asked)
     assert answer.status == 1
-    assert jobs_line(answer) == "2 jobs: 0 done, 1 running elsewhere (looked at last), 2 pending"
+    assert jobs_line(answer) == "2 jobs: 0 finished, 1 running elsewhere (checked last), 2 pending"
     assert re.search(r"1 finished, 1 held by another process|1 held by another process, 1 finished", answer.out)
     assert "is held by process" in answer.out
     assert answer.err.index(f"seed {second.seed}: started") < answer.err.index(f"seed {first.seed}: started")

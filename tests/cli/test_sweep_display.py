@@ -64,7 +64,7 @@ def test_plan(tmp_path: Path) -> None:
     lines = printed(*plan_lines(found, estimate_plan(found), 3))
     assert re.search(r"^ split_digits +smoke +naive +4 +1 +1 +1 +2 +1:00 *$", lines, re.MULTILINE)
     assert re.search(r"^ split_digits +smoke +ewc +4 +0 +0 +0 +4 +- *$", lines, re.MULTILINE)
-    words = "8 jobs: 1 done, 1 interrupted (will go on), 1 failed (with --retry-failed they are run again), 6 pending\n"
+    words = "8 jobs: 1 finished, 1 interrupted (will be resumed), 1 failed (with --retry-failed they are run again), 6 pending\n"
     assert f"{words}estimated time: not known yet, 3 jobs at once\n" in lines
     known = plan(results=tmp_path, strategy="naive", seeds="0-3", retry_failed=True)
     lines = printed(*plan_lines(known, estimate_plan(known), 2))
@@ -101,7 +101,7 @@ def test_lines() -> None:
         f"{label} 0: it [red]broke[/red] [2J in two",
         f"[1/4] {label} 0: finished in 1:05, accuracy 50.00 %",
         f"[2/4] {label} 1: lost: it [red]broke[/red] [2J in two",
-        "interrupted by SIGINT: jobs that run write their checkpoints; once more stops at once",
+        "interrupted by SIGINT: running jobs write their checkpoints; once more stops at once",
     ]
 
 
@@ -110,8 +110,7 @@ def test_bars() -> None:
     display, page, found = shown(terminal=True)
     first, second, *_ = found.jobs
     display.begin(found)
-    bars = display._bars
-    assert bars is not None
+    bars = display.bars
     bars.live.auto_refresh = False
     display.started(first, "cuda 1")
     display.started(second, "")
@@ -121,7 +120,7 @@ def test_bars() -> None:
     assert list(tasks) == ["sweep", *[Text(job.label).plain for job in (first, second)]]
     assert tasks["sweep"].percentage == pytest.approx(12.5)
     assert tasks["sweep"].fields["note"] == "0/4 jobs, about 2:05 left"
-    assert (tasks[first.label].completed, tasks[first.label].total) == (50, 100)
+    assert (tasks[first.label].completed, tasks[first.label].total) == (0.5, 1)
     assert tasks[first.label].fields["note"] == "task 2/5 training 3/8, 1:00 left"
     display.ended(JobResult(first, "finished", "", record_of(first, metrics={"acc": None})))
     display.estimated(None)
@@ -139,8 +138,7 @@ def test_bars_show_labels_literally() -> None:
     odd = replace(found.jobs[0], configuration=replace(found.jobs[0].configuration, label="x (sizes=[red])"))
     display.begin(found)
     display.started(odd, "")
-    assert display._bars is not None
-    display._bars.refresh()
+    display.bars.refresh()
     display.end()
     assert "x (sizes=[red]), seed 0" in page.getvalue()
 

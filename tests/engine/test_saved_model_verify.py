@@ -122,7 +122,7 @@ def test_table(command: Command, folders: Folders, results: Path, copy: Path) ->
     assert (answer.status, answer.err) == (0, "")
     for check in CHECKS:
         assert f"\n {check} " in answer.out
-    assert answer.out.endswith("the record is what its weights say\n")
+    assert answer.out.endswith("the record matches its weights\n")
     changed(copy, macs=(1, *read_record(copy).macs[1:]))
     answer = command("verify", name[:-2], "--results", copy.parent.parent)
     assert answer.status == 1

@@ -62,7 +62,7 @@ def test_driver_that_is_killed(tmp_path: Path) -> None:
     with sweep(results, "0-3", *ON_RAY) as process:
         out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
-    assert "3 done, 1 interrupted (will go on), 1 pending" in out
+    assert "3 finished, 1 interrupted (will be resumed), 1 pending" in out
     assert before.items() <= finished(results).items()
     assert len(finished(results)) == 4
 

@@ -93,7 +93,7 @@ def test_driver_that_leaves(tmp_path: Path) -> None:
     with sweep_attached(results) as process:
         out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
-    assert "1 done, 1 running elsewhere (looked at last), 1 pending" in out or "2 done, 0 pending" in out
+    assert "1 finished, 1 running elsewhere (checked last), 1 pending" in out or "2 finished, 0 pending" in out
     assert before.items() <= finished(results).items() and len(finished(results)) == 2
     assert queue() <= jobs
 

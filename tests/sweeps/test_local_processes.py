@@ -160,7 +160,7 @@ def test_stopped(command: Command, gate: Path, tmp_path: Path) -> None:
     assert "interrupted by SIGINT: jobs that run write their checkpoints; once more stops at once\n" in answer.err
     assert answer.err.endswith("interrupted by SIGINT; the same command resumes the sweep\n")
     assert answer.out.endswith("1 interrupted, 1 not started\n")
-    assert "2 jobs: 0 done, 1 interrupted (will go on), 2 pending\n" in answer.out
+    assert "2 jobs: 0 finished, 1 interrupted (will be resumed), 2 pending\n" in answer.out
     assert (status(), second.exists()) == ("interrupted", False)
     gate.unlink()
     done = command(*asked, "--executor", "in_turn")

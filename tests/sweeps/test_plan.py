@@ -249,6 +249,6 @@ def test_dry_run(command: Command, install: Install, tmp_path: Path) -> None:
     asked = ("--strategy", "tiny,naive", "-o", "fault=none,raise", "--seeds", "0-1", "--protocol", "smoke")
     answer = command("sweep", *asked, "--dry-run", "--jobs", 3, "--results", tmp_path / "results")
     assert (answer.status, answer.err) == (0, "")
-    assert "6 jobs: 0 done, 6 pending\nestimated time: not known yet, 3 jobs at once\n" in answer.out
+    assert "6 jobs: 0 finished, 6 pending\nestimated time: not known yet, 3 jobs at once\n" in answer.out
     assert "note: naive takes no fault: its jobs are planned without" in answer.out
     assert list(tmp_path.glob("results*")) == []
