@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self, TypeAlias
+from functools import partial
+from typing import Any, Self, TypeAlias, cast
 
 from torch import Tensor, nn
 
@@ -85,17 +86,21 @@ class _Inputs(nn.Module):
         return [State(self.older(older)), State(self.newer(newer))]
 
 
+def _cell(states: list[State], edges: Sequence[tuple[int, int]], edge: Callable[[int, State], Tensor]) -> Tensor:
+    """A cell's nodes side by side, each the sum of ``edge(row, source)`` over its rows of ``edges``: node, source."""
+    for node in range(INPUTS, INPUTS + NODES):
+        states.append(
+            State(_sum([edge(row, states[source]) for row, (end, source) in enumerate(edges) if end == node]))
+        )
+    return concatenate([state.features for state in states[INPUTS:]])
+
+
 def _sum(values: Sequence[Tensor]) -> Tensor:
     """Summed from the left."""
     total = values[0]
     for value in values[1:]:
         total = total + value
     return total
-
-
-def _output(states: Sequence[State]) -> Tensor:
-    """A cell's nodes side by side."""
-    return concatenate([state.features for state in states[INPUTS:]])
 
 
 class ExtensionUnit(Unit):
@@ -123,15 +128,8 @@ class ExtensionUnit(Unit):
 
     def forward(self, older: Tensor, newer: Tensor) -> Tensor:
         """Output of the cell."""
-        states = self.inputs(older, newer)
-        for node in range(INPUTS, INPUTS + NODES):
-            incoming = [
-                states[edge.source].through(operation)
-                for edge, operation in zip(self.edges, self.operations, strict=True)
-                if edge.node == node
-            ]
-            states.append(State(_sum(incoming)))
-        return _output(states)
+        edges = [(edge.node, edge.source) for edge in self.edges]
+        return _cell(self.inputs(older, newer), edges, lambda row, state: state.through(self.operations[row]))
 
 
 class ProxyCell(nn.Module):
@@ -158,7 +156,9 @@ class ProxyCell(nn.Module):
 
     def forward(self, older: Tensor, newer: Tensor, chosen: Sequence[int]) -> Tensor:
         """Output with operation ``chosen[e]`` on edge e; each node sums its edges (docs/explanation/seu.md)."""
-        return self._nodes(older, newer, lambda row, state: state.through(self._operation(row, chosen[row])))
+        return _cell(
+            self.inputs(older, newer), EDGES, lambda row, state: state.through(self._operation(row, chosen[row]))
+        )
 
     def mixture(self, older: Tensor, newer: Tensor, weights: Tensor) -> Tensor:
         """Output with every operation on every edge, multiplied by ``weights[e, o]`` and summed (DARTS, equation 2).
@@ -170,23 +170,34 @@ class ProxyCell(nn.Module):
             operations = range(1, len(OPERATIONS))
             return _sum([weights[row, index] * state.through(self._operation(row, index)) for index in operations])
 
-        return self._nodes(older, newer, mixed)
-
-    def _nodes(self, older: Tensor, newer: Tensor, edge: Callable[[int, State], Tensor]) -> Tensor:
-        states = self.inputs(older, newer)
-        for node in range(INPUTS, INPUTS + NODES):
-            incoming = [edge(row, states[source]) for row, (end, source) in enumerate(EDGES) if end == node]
-            states.append(State(_sum(incoming)))
-        return _output(states)
+        return _cell(self.inputs(older, newer), EDGES, mixed)
 
     def _operation(self, row: int, index: int) -> nn.Module:
-        operations = self.edges[row]
-        if not isinstance(operations, nn.ModuleList):
-            raise TypeError("an edge holds a list of operations")
-        return operations[index]
+        return cast(nn.ModuleList, self.edges[row])[index]
 
 
-class ProxyNetwork(nn.Module):
+class CellNetwork(nn.Module):
+    """A stem, cells, global average pooling, one head."""
+
+    def __init__(
+        self, image_channels: int, num_classes: int, cells: int, channels: int, make: Callable[[CellPlan], nn.Module]
+    ) -> None:
+        super().__init__()
+        plans = cell_plans(cells, channels)
+        self.stem = Stem(image_channels, channels)
+        self.cells = nn.ModuleList(make(plan) for plan in plans)
+        self.head = nn.Linear(plans[-1].output, num_classes)
+
+    def logits(self, images: Tensor, compute: Callable[[Any, Tensor, Tensor], Tensor]) -> Tensor:
+        """Logits ``[N, num_classes]``; ``compute(cell, older, newer)`` gives a cell's output."""
+        older = newer = self.stem(images)
+        for cell in self.cells:
+            older, newer = newer, compute(cell, older, newer)
+        logits: Tensor = self.head(newer.mean(dim=(2, 3)))
+        return logits
+
+
+class ProxyNetwork(CellNetwork):
     """The small network that a search trains: a stem, proxy cells, global average pooling, one head.
 
     Args:
@@ -194,46 +205,30 @@ class ProxyNetwork(nn.Module):
         num_classes: outputs of the head.
         cells, channels: the proxy's size (4 and 16 in the paper).
         space: what the search chooses from.
+
+    Example:
+        ``logits = ProxyNetwork(3, 10, 4, 16, SearchSpace())(images, sample_of(genotype))``
     """
 
     def __init__(self, image_channels: int, num_classes: int, cells: int, channels: int, space: SearchSpace) -> None:
-        super().__init__()
-        self.stem = Stem(image_channels, channels)
-        plans = cell_plans(cells, channels)
-        self.cells = nn.ModuleList(ProxyCell(plan, reduce_norm=space.factorized_reduce_norm) for plan in plans)
-        self.head = nn.Linear(plans[-1].output, num_classes)
+        make = partial(ProxyCell, reduce_norm=space.factorized_reduce_norm)
+        super().__init__(image_channels, num_classes, cells, channels, make)
 
     def forward(self, images: Tensor, sample: Sample) -> Tensor:
-        """Logits ``[N, num_classes]`` of the sampled network."""
-        return self._logits(images, lambda cell, *inputs: cell(*inputs, sample[cell.plan.reduction]))
+        """Logits ``[N, num_classes]`` of the sampled network on ``images`` ``[N, C, H, W]``."""
+        return self.logits(images, lambda cell, *inputs: cell(*inputs, sample[cell.plan.reduction]))
 
     def sampled(self, sample: Sample) -> Callable[[Tensor], Tensor]:
         """The sampled network as a function of images alone."""
-
-        def forward(images: Tensor) -> Tensor:
-            logits: Tensor = self(images, sample)
-            return logits
-
-        return forward
+        return partial(self.__call__, sample=sample)
 
     def mixture(self, images: Tensor, weights: Mixture) -> Tensor:
         """Logits ``[N, num_classes]`` of all operations at once, weighted."""
-        return self._logits(images, lambda cell, *inputs: cell.mixture(*inputs, weights[cell.plan.reduction]))
-
-    def _logits(self, images: Tensor, compute: Callable[[ProxyCell, Tensor, Tensor], Tensor]) -> Tensor:
-        older = newer = self.stem(images)
-        for cell in self.cells:
-            if not isinstance(cell, ProxyCell):
-                raise TypeError("a proxy network has proxy cells")
-            older, newer = newer, compute(cell, older, newer)
-        logits: Tensor = self.head(newer.mean(dim=(2, 3)))
-        return logits
+        return self.logits(images, lambda cell, *inputs: cell.mixture(*inputs, weights[cell.plan.reduction]))
 
 
-class GenotypeNetwork(nn.Module):
-    """The network of one genotype: a stem, its extension units, global average pooling, one head.
-
-    It is what a task model is whose units are all new, at whatever size.
+class GenotypeNetwork(CellNetwork):
+    """The network of one genotype, which is what a task model is whose units are all new, at whatever size.
 
     Args:
         image_channels: of the input.
@@ -245,16 +240,9 @@ class GenotypeNetwork(nn.Module):
     def __init__(
         self, genotype: Genotype, image_channels: int, num_classes: int, cells: int, channels: int, space: SearchSpace
     ) -> None:
-        super().__init__()
-        plans = cell_plans(cells, channels)
-        self.stem = Stem(image_channels, channels)
-        self.cells = nn.ModuleList(ExtensionUnit(genotype, plan, space) for plan in plans)
-        self.head = nn.Linear(plans[-1].output, num_classes)
+        make = partial(ExtensionUnit, genotype, space=space)
+        super().__init__(image_channels, num_classes, cells, channels, make)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits ``[N, num_classes]``."""
-        older = newer = self.stem(images)
-        for cell in self.cells:
-            older, newer = newer, cell(older, newer)
-        logits: Tensor = self.head(newer.mean(dim=(2, 3)))
-        return logits
+        """Logits ``[N, num_classes]`` of ``images`` ``[N, C, H, W]``."""
+        return self.logits(images, lambda cell, *inputs: cell(*inputs))

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from support.streams import UNCHANGED, classes_spec, everything, made, permuted_spec
 from support.tiny import all_threads, one_thread, raw_dataset
 from torchvision.transforms import Compose, Normalize, ToTensor
-
-from tests.data.test_streams import UNCHANGED, classes_spec, everything, made, permuted_spec
 
 setup_module, teardown_module = one_thread, all_threads
 

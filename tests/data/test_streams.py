@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from avalanche.benchmarks import CLScenario
+from support.streams import ALL, UNCHANGED, classes_spec, everything, made
 from support.tiny import all_threads, benchmark, class_stream, one_thread, raw_dataset
 
 import seu_bench_benchmarks
@@ -20,34 +21,15 @@ from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.dataset import RawDataset
 from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import dataset_names, ordered_tasks, plan_stream, shuffled
-from seu_bench.data.streams import TaskStream, build_stream, fingerprint
+from seu_bench.data.streams import build_stream, fingerprint
 from seu_bench.errors import RequestError
 from seu_bench_benchmarks.datasets import DATASETS
 
 setup_module, teardown_module = one_thread, all_threads
 
-ALL = ImageLimits()
-UNCHANGED = {"mean": [0.0], "std": [1.0]}
-
 
 def shipped(name: str) -> BenchmarkSpec:
     return BenchmarkFile(Path(seu_bench_benchmarks.__file__).parent / f"{name}.toml").load()
-
-
-def everything(images: TaskImages) -> tuple[torch.Tensor, torch.Tensor]:
-    return images.gather(torch.arange(len(images)))
-
-
-def classes_spec(**stream: Any) -> BenchmarkSpec:
-    return benchmark({"kind": "classes", "dataset": "tiny", "input": UNCHANGED, **stream})
-
-
-def permuted_spec(**stream: Any) -> BenchmarkSpec:
-    return benchmark({"kind": "permutation", "dataset": "tiny", "input": UNCHANGED, **stream})
-
-
-def made(spec: BenchmarkSpec, data: RawDataset, seed: int = 0, limits: ImageLimits = ALL) -> TaskStream:
-    return build_stream(spec, lambda _: data, limits, seed)
 
 
 def distinct(data: RawDataset) -> RawDataset:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.direct import bring, conv, inputs, norm, operate_directly, unsettled
 from support.tiny import all_threads, one_thread, same, weights
 from torch import Tensor, nn
 from torch.nn import functional
@@ -19,7 +20,6 @@ from seu_bench.search_space import (
     cell_plans,
     uniform_genotype,
 )
-from tests.models.test_operations import conv, norm, unsettled
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -33,52 +33,11 @@ MIXED = Genotype.from_dict(
 ALL = {**GENOTYPES, "mixed": MIXED, "none": uniform_genotype("none"), "sep5": uniform_genotype("sep_conv_5x5")}
 
 
-def inputs(plan: CellPlan, size: int = 8, seed: int = 0) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    older = size * 2 if plan.after_reduction else size
-    shapes = ((3, plan.older, older, older), (3, plan.newer, size, size))
-    first, second = (torch.randn(*shape, generator=generator) for shape in shapes)
-    return first, second
-
-
 def unit(genotype: Genotype, plan: CellPlan, space: SearchSpace | None = None) -> ExtensionUnit:
     torch.manual_seed(0)
     made = ExtensionUnit(genotype, plan, space or SearchSpace())
     unsettled(made)
     return made
-
-
-def reduce_directly(x: Tensor, convolutions: tuple[nn.Module, nn.Module], batch_norm: nn.Module) -> Tensor:
-    x = functional.relu(x)
-    halves = [conv(x[:, :, ::2, ::2], convolutions[0]), conv(x[:, :, 1::2, 1::2], convolutions[1])]
-    return norm(torch.cat(halves, dim=1), batch_norm)
-
-
-def operate_directly(name: str, stride: int, module: nn.Module, x: Tensor) -> Tensor:
-    """An operation from the weights of ``module``, written out anew."""
-    parts = [part for part in module.modules() if isinstance(part, nn.Conv2d | nn.BatchNorm2d)]
-    if name == "none":
-        return torch.zeros_like(x[:, :, ::stride, ::stride])
-    if name == "max_pool_3x3":
-        return functional.max_pool2d(x, 3, stride, 1)
-    if name == "avg_pool_3x3":
-        return functional.avg_pool2d(x, 3, stride, 1, count_include_pad=False)
-    if name == "skip_connect":
-        return x if stride == 1 else reduce_directly(x, (parts[0], parts[1]), parts[2])
-    kernel = int(name[-1])
-    if name.startswith("dil"):
-        x = conv(functional.relu(x), parts[0], stride, kernel - 1, 2)
-        return norm(conv(x, parts[1]), parts[2])
-    x = norm(conv(conv(functional.relu(x), parts[0], stride, kernel // 2), parts[1]), parts[2])
-    return norm(conv(conv(functional.relu(x), parts[3], 1, kernel // 2), parts[4]), parts[5])
-
-
-def bring(x: Tensor, module: nn.Module, halve: bool) -> Tensor:
-    """An input of a cell, preprocessed anew with the weights of ``module``."""
-    parts = [part for part in module.modules() if isinstance(part, nn.Conv2d | nn.BatchNorm2d)]
-    if halve:
-        return reduce_directly(x, (parts[0], parts[1]), parts[2])
-    return norm(conv(functional.relu(x), parts[0]), parts[1])
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.kind}-{plan.channels}-{plan.after_reduction}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.closed_form import operation_parameters
+from support.direct import conv, norm, unsettled
 from support.tiny import all_threads, one_thread
 from torch import Tensor, nn
 from torch.nn import functional
 
 from seu_bench.models.operations import FactorizedReduce, State, Zero, make_operation, relu_conv_norm
 from seu_bench.models.sizes import count_parameters
-from seu_bench.search_space import OPERATIONS, operation_parameters
+from seu_bench.search_space import OPERATIONS
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -20,31 +22,6 @@ SIZES = ((8, 8), (7, 7), (8, 5), (1, 1))
 
 def images(channels: int = 4, size: tuple[int, int] = (8, 8), seed: int = 0) -> Tensor:
     return torch.randn(3, channels, *size, generator=torch.Generator().manual_seed(seed))
-
-
-def unsettled(module: nn.Module) -> nn.Module:
-    """``module`` in evaluation mode, its normalisations with statistics and factors unlike the initial ones."""
-    for part in module.modules():
-        if isinstance(part, nn.BatchNorm2d):
-            torch.nn.init.uniform_(part.running_mean, -1, 1)
-            torch.nn.init.uniform_(part.running_var, 0.5, 2)
-            if part.affine:
-                torch.nn.init.uniform_(part.weight, 0.5, 2)
-                torch.nn.init.uniform_(part.bias, -1, 1)
-    return module.eval()
-
-
-def norm(x: Tensor, module: nn.Module) -> Tensor:
-    """Batch normalisation with a module's numbers."""
-    assert isinstance(module, nn.BatchNorm2d)
-    return functional.batch_norm(x, module.running_mean, module.running_var, module.weight, module.bias, eps=1e-5)
-
-
-def conv(x: Tensor, module: nn.Module, stride: int = 1, padding: int = 0, dilation: int = 1) -> Tensor:
-    """Bias-free convolution with a module's weights, depthwise where they are."""
-    assert isinstance(module, nn.Conv2d) and module.bias is None
-    groups = x.shape[1] // module.weight.shape[1]
-    return functional.conv2d(x, module.weight, None, stride, padding, dilation, groups)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from support.direct import bring, inputs, norm, operate_directly, unsettled
 from support.tiny import all_threads, one_thread, same, super_model, weights
 from torch import Tensor, nn
 
@@ -21,8 +22,6 @@ from seu_bench.search_space import (
     cell_plans,
     uniform_genotype,
 )
-from tests.models.test_cells import bring, inputs, operate_directly
-from tests.models.test_operations import norm, unsettled
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from support.closed_form import unit_parameters
 
 from seu_bench.errors import OptionError
 from seu_bench.models.cells import ProxyNetwork
@@ -24,7 +25,6 @@ from seu_bench.search_space import (
     named_genotype,
     stem_parameters,
     uniform_genotype,
-    unit_parameters,
 )
 from seu_bench_seu.super_model import SuperModel
 

@@ -1,0 +1,27 @@
+"""Sizes of operations and units in closed form, from the specification: what built modules are compared with."""
+
+from __future__ import annotations
+
+from seu_bench.search_space import INPUTS, CellPlan, Genotype
+
+
+def operation_parameters(operation: str, channels: int, stride: int) -> int:
+    """Parameters of an operation in the super model (bias-free convolutions, affine BatchNorm)."""
+    if operation.startswith("sep_conv"):
+        kernel = int(operation[-1])
+        return 2 * kernel**2 * channels + 2 * channels**2 + 4 * channels
+    if operation.startswith("dil_conv"):
+        kernel = int(operation[-1])
+        return kernel**2 * channels + channels**2 + 2 * channels
+    if operation == "skip_connect" and stride == 2:
+        return channels**2 + 2 * channels
+    return 0
+
+
+def unit_parameters(genotype: Genotype, plan: CellPlan) -> int:
+    """Parameters of an extension unit at a place of the super model, in closed form."""
+    total = (plan.older + plan.newer) * plan.channels + 4 * plan.channels
+    for edge in genotype.edges(plan.kind):
+        stride = 2 if plan.reduction and edge.source < INPUTS else 1
+        total += operation_parameters(edge.operation, plan.channels, stride)
+    return total
