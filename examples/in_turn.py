@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.plugin.executors import Ended, Event, Executor, ExecutorFactory, Job, Started
-from seu_bench.sweeps.worker import run_job
+from seu_bench.sweeps import run_job
 
 if TYPE_CHECKING:
     from seu_bench.plugin.registration import Register

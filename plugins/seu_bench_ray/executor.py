@@ -15,7 +15,7 @@ from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
 from seu_bench.engine.environment import installed_versions
 from seu_bench.plugin.executors import Ended, Event, Job, Noticed, Started, event_from_json
-from seu_bench.sweeps.local import with_share
+from seu_bench.sweeps import with_share
 from seu_bench.utils.text import printable
 from seu_bench_ray.connection import Connection
 from seu_bench_ray.marks import Marks

@@ -81,7 +81,7 @@ def make_asked(asked: Asked, mailbox: Any) -> str:
 def _made(asked: Asked, job: Job, tell: Any, mailbox: Any) -> Ended:
     import torch
 
-    from seu_bench.sweeps.worker import run_job
+    from seu_bench.sweeps import run_job
 
     torch.set_num_threads(asked.threads)
     stop, over = StopRequest(), threading.Event()

@@ -49,7 +49,7 @@ class JobTask:
         signal.signal(WARNING, nearly_over)
         import torch
 
-        from seu_bench.sweeps.worker import run_job
+        from seu_bench.sweeps import run_job
 
         torch.set_num_threads(self.threads)
         job = Job.model_validate_json(self.job)

@@ -1,1 +1,31 @@
-"""sweeps"""
+"""Sweeps: many runs, from a grid to records.
+
+- ``spec``: definition of a sweep, and how its values are written as text
+- ``file``: sweeps from TOML files and options; the last sweep of a results folder
+- ``plan``: jobs of a sweep and their states
+- ``estimate``: estimated time
+- ``driver``: submits pending jobs to an executor and follows them
+- ``worker``: runs one job, in whichever process
+- ``local``: the executor ``local``, processes of this machine
+
+What executors implement is in :mod:`seu_bench.plugin`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seu_bench.utils.lazy import attach
+
+if TYPE_CHECKING:
+    from seu_bench.sweeps.driver import JobResult, SweepResult
+    from seu_bench.sweeps.local import with_share
+    from seu_bench.sweeps.spec import SweepSpec
+    from seu_bench.sweeps.worker import run_job
+
+__all__ = ["JobResult", "SweepResult", "SweepSpec", "run_job", "with_share"]
+
+__getattr__ = attach(
+    __name__,
+    {"JobResult": "driver", "SweepResult": "driver", "SweepSpec": "spec", "run_job": "worker", "with_share": "local"},
+)

@@ -1,16 +1,16 @@
-"""The driver of a sweep: gives an executor what is left, listens until all has ended, and says what became of each."""
+"""Driver of a sweep: submits pending jobs to an executor and follows them until all have ended."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from seu_bench.config.options import build_options
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError, ResultsError, SeuBenchError
-from seu_bench.plugin.executors import Ended, Event, Executor, Job, Noticed, Progressed, Started
+from seu_bench.plugin.executors import Ended, Event, Executor, Noticed, Progressed, Started
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.sweeps.estimate import SweepEstimate
@@ -20,25 +20,27 @@ from seu_bench.sweeps.spec import SweepSpec
 
 #: Seconds between two looks at whether the sweep is to stop.
 _LOOK: Final = 0.2
-#: Seconds between two estimates of the time that is left.
+#: Seconds between two estimates of the remaining time.
 _ESTIMATE: Final = 1.0
-#: Seconds that jobs have to stop after a first signal; they need two and the time of writing a checkpoint.
+#: Seconds that jobs have to stop after a first signal; they need two, and the time of writing a checkpoint.
 GRACE: Final = 60.0
 
 #: ``finished`` and ``failed`` include earlier sweeps; ``pending``: not started; ``running``: started or queued by an
 #: executor whose jobs outlive the driver.
 JobStatus: TypeAlias = Literal["finished", "failed", "interrupted", "held", "lost", "pending", "running"]
 
+Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """What became of a job.
+    """How a job of a sweep ended.
 
     Attributes:
+        job: with its label, configuration and seed.
         message: why it is not finished; empty where it is.
-        made: whether this sweep made it, or tried to.
+        made: whether this sweep started it.
     """
 
     job: PlannedJob
@@ -50,63 +52,66 @@ class JobResult:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What became of a sweep.
+    """How a sweep ended.
 
     Attributes:
         jobs: all of the plan's, in its order.
         interruption: why it was stopped before its end; ``None``: it was not.
+
+    Example:
+        ``[(result.job.label, result.message) for result in sweep_result.select("failed", "lost")]``
     """
 
     jobs: tuple[JobResult, ...]
     interruption: Interruption | None = None
 
     def select(self, *statuses: JobStatus) -> list[JobResult]:
-        """The jobs of these statuses."""
+        """Return the jobs of these statuses."""
         return [job for job in self.jobs if job.status in statuses]
 
     @property
     def records(self) -> list[Record]:
-        """Those of the jobs that are finished."""
+        """Records of finished jobs."""
         return [job.record for job in self.select("finished") if job.record is not None]
 
     @property
     def exit_code(self) -> int:
-        """The exit status: 0 where all are finished, 1 where not; of a sweep that was interrupted, the signal's."""
+        """Exit status: 0 where all jobs are finished, 1 where not; of a sweep that was interrupted, the signal's."""
         if self.interruption is not None:
             return self.interruption.status
         return 0 if len(self.select("finished")) == len(self.jobs) else 1
 
 
 class SweepWatcher:
-    """Who is told how a sweep goes on; this one does nothing about it."""
+    """Progress callbacks of a sweep; these do nothing."""
 
     def begin(self, plan: SweepPlan) -> None:
-        """It begins."""
+        """The sweep begins."""
 
     def started(self, job: PlannedJob, where: str) -> None:
-        """A job has begun."""
+        """A job has started."""
 
     def progressed(self, job: PlannedJob, progress: Progressed) -> None:
-        """A job has moved on."""
+        """A job has made progress."""
 
     def noticed(self, job: PlannedJob, message: str) -> None:
-        """Something to know about a job."""
+        """A notice about a job."""
 
     def ended(self, result: JobResult) -> None:
-        """A job is over."""
+        """A job has ended."""
 
     def stopping(self, reason: str) -> None:
-        """Jobs were told to stop."""
+        """Jobs were asked to stop."""
 
     def estimated(self, seconds: float | None) -> None:
-        """So long will the sweep still take; ``None``: it is not known yet."""
+        """The sweep's remaining time in seconds; ``None``: it is not known yet."""
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """The sweep has ended."""
 
 
 class GuardedExecutor:
-    """An executor whose faults are told as those of its plugin.
+    """An executor whose exceptions become a :class:`PluginError` that names its package.
 
     Args:
         registry: where it is looked for.
@@ -120,42 +125,32 @@ class GuardedExecutor:
     def __init__(self, registry: Registry, spec: SweepSpec) -> None:
         entry = registry.executors.find(spec.executor)
         options = build_options(entry.factory.options, f"executor {spec.executor!r}", spec.executor_options)
-        self._whose = f"executor {entry.name!r} of package {entry.package}"
-        self._package = entry.package
+        self._whose, self._package = f"executor {entry.name!r} of package {entry.package}", entry.package
         self.detaches = bool(entry.factory.detaches)
-        self._executor: Executor = self._asked("build", lambda: entry.factory.build(options, spec.device))
+        executor: Executor = self._guarded(entry.factory.build)(options, spec.device)
 
-    @property
-    def slots(self) -> int | None:
-        """Jobs at once."""
-        return self._asked("slots", lambda: self._executor.slots)
+        def slots() -> int | None:
+            return executor.slots
 
-    def submit(self, jobs: Sequence[Job]) -> None:
-        """As the executor's."""
-        self._asked("submit", lambda: self._executor.submit(jobs))
+        self.slots = self._guarded(slots)()
+        self.submit = self._guarded(executor.submit)
+        self.wait = self._guarded(executor.wait)
+        self.cancel = self._guarded(executor.cancel)
+        self.close = self._guarded(executor.close)
 
-    def wait(self, seconds: float) -> Sequence[Event]:
-        """As the executor's."""
-        return self._asked("wait", lambda: self._executor.wait(seconds))
+    def _guarded(self, call: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+        def guarded(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Answer:
+            try:
+                return call(*arguments, **keywords)
+            except SeuBenchError:
+                raise
+            except Exception as error:
+                raise PluginError(
+                    f"{self._whose} failed in {call.__name__}: {type(error).__name__}: {error}",
+                    remedy=f"choose another with --executor, or report it to the author of {self._package}",
+                ) from error
 
-    def cancel(self) -> None:
-        """As the executor's."""
-        self._asked("cancel", self._executor.cancel)
-
-    def close(self) -> None:
-        """As the executor's."""
-        self._asked("close", self._executor.close)
-
-    def _asked(self, what: str, question: Callable[[], Answer]) -> Answer:
-        try:
-            return question()
-        except SeuBenchError:
-            raise
-        except Exception as error:
-            raise PluginError(
-                f"{self._whose} failed in {what}: {type(error).__name__}: {error}",
-                remedy=f"choose another with --executor, or report it to the author of {self._package}",
-            ) from error
+        return guarded
 
 
 def run_sweep(
@@ -165,13 +160,19 @@ def run_sweep(
     watcher: SweepWatcher,
     stop: StopRequest | None = None,
 ) -> SweepResult:
-    """Make what is left of a sweep; a job that fails does not keep the others from being made.
+    """Run the pending jobs of a sweep; a job that fails does not stop the others.
 
-    What was asked for is kept in the results folder, for ``--attach``.
+    The sweep is written down in the results folder, for ``--attach``.
 
     Args:
+        plan: from :func:`~seu_bench.sweeps.plan.plan_sweep`.
         executor: is closed at the end, whatever happens.
-        stop: whether to stop: then the jobs are told to, and what they say of their end is still listened to.
+        estimate: learns from the jobs.
+        watcher: receives progress.
+        stop: whether to stop: then the jobs are asked to, and followed until they have.
+
+    Returns:
+        How each job ended.
 
     Raises:
         PluginError: the executor failed.
@@ -207,14 +208,14 @@ class _Driver:
         self._watcher = watcher
         self._stop = stop
         self._pending = {job.run_id: job for job in plan.pending}
-        self._remaining: dict[str, float | None] = {}  # seconds, of the jobs that have begun
+        self._remaining: dict[str, float | None] = {}  # seconds, of running jobs
         self._began: dict[str, float] = {}  # until their first progress
         self._results: dict[str, JobResult] = {}
         self._estimated = float("-inf")
         self._submitted = False
 
     def listen(self) -> Interruption | None:
-        """Until every job has ended; why not until then, where the sweep was stopped."""
+        """Follow the jobs until all have ended; returns why not, where the sweep was stopped."""
         self._watcher.begin(self._plan)
         self._executor.submit([self._plan.to_job(job) for job in self._pending.values()])
         self._submitted = True
@@ -226,18 +227,16 @@ class _Driver:
                 self._watcher.stopping(due.reason)
                 self._executor.cancel()
             for event in self._executor.wait(_LOOK):
-                self._hear(event)
-            self._tell_time()
+                if event.run_id in self._pending:  # not of a job that has ended, or is a stranger's
+                    self._handle(self._pending[event.run_id], event)
+            self._report_time()
         return due
 
     def result(self, interruption: Interruption | None) -> SweepResult:
-        """What became of all jobs."""
+        """The result of all jobs."""
         return SweepResult(tuple(map(self._result_of, self._plan.jobs)), interruption)
 
-    def _hear(self, event: Event) -> None:
-        job = self._pending.get(event.run_id)
-        if job is None:
-            return  # of a job that has ended, or is none of ours
+    def _handle(self, job: PlannedJob, event: Event) -> None:
         match event:
             case Started():
                 self._remaining[job.run_id] = None
@@ -252,26 +251,24 @@ class _Driver:
             case Noticed():
                 self._watcher.noticed(job, event.message)
             case Ended():
-                result = self._ended(job, event)
+                result = self._results[job.run_id] = self._ended(job, event)
                 del self._pending[job.run_id]
                 self._remaining.pop(job.run_id, None)
-                self._results[job.run_id] = result
                 self._watcher.ended(result)
                 self._estimated = float("-inf")
 
     def _ended(self, job: PlannedJob, event: Ended) -> JobResult:
-        record: Record | None = None
+        record, fault = None, "its record does not say so"
         try:
             record = read_record(record_path(self._plan.spec.results, job.run_id))
         except ResultsError as error:
-            if event.status == "finished":
-                return JobResult(job, "failed", f"it was finished, but its record is not there: {error}")
+            fault = f"its record is missing: {error}"
         if event.status == "interrupted" and job.run_id not in self._remaining:
             return JobResult(job, "pending", "", record, made=False)
         if event.status != "finished":
             return JobResult(job, event.status, event.message or "no reason was given", record)
         if record is None or record.status != "finished":
-            return JobResult(job, "failed", "it was finished, but its record does not say so", record)
+            return JobResult(job, "failed", f"it was reported as finished, but {fault}", record)
         self._estimate.learn(job.configuration, record)
         return JobResult(job, "finished", "", record)
 
@@ -281,20 +278,20 @@ class _Driver:
         if job.run_id not in self._pending:
             status: JobStatus = "finished" if job.state == "finished" else "failed"
             return JobResult(job, status, "" if status == "finished" else job.detail, job.record, made=False)
+        began = job.run_id in self._remaining
         if self._executor.detaches and self._submitted:
-            began = job.run_id in self._remaining
-            return JobResult(job, "running", "it goes on" if began else "it waits for its turn", job.record)
-        if job.run_id not in self._remaining:
+            return JobResult(job, "running", "it runs on" if began else "it is queued", job.record)
+        if not began:
             return JobResult(job, "pending", "", job.record, made=False)
         return JobResult(job, "interrupted", "it was stopped at once", job.record)
 
-    def _tell_time(self) -> None:
+    def _report_time(self) -> None:
         if time.monotonic() - self._estimated < _ESTIMATE:
             return
         self._estimated = time.monotonic()
         waiting = [job for run_id, job in self._pending.items() if run_id not in self._remaining]
-        running: dict[str, float | None] = {
-            run_id: self._estimate.of_job(self._pending[run_id]) if left is None else left
-            for run_id, left in self._remaining.items()
+        running = {
+            run_id: self._estimate.of_job(self._pending[run_id]) if seconds is None else seconds
+            for run_id, seconds in self._remaining.items()
         }
         self._watcher.estimated(self._estimate.of_all(waiting, running, self._executor.slots))

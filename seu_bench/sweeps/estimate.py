@@ -1,8 +1,8 @@
-"""How long a sweep will still take: image passes left over the speed that was seen; ``None`` where none was."""
+"""Estimated time of a sweep: pending image passes over the observed speed; ``None`` where there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,12 +13,12 @@ from seu_bench.sweeps.plan import Configuration, PlannedJob, SweepPlan
 if TYPE_CHECKING:
     from seu_bench.plugin.executors import Progressed
 
-#: Records of runs that are not the sweep's own, at most, that are asked for the speed of one kind of jobs.
+#: Records of other runs, at most, that are read for the speed of one kind of jobs.
 _ASKED: Final = 5
 
 
 class SweepEstimate:
-    """Image passes and speeds, learned as jobs go on and end."""
+    """Image passes and speeds, learned from running and finished jobs."""
 
     def __init__(self) -> None:
         self._passes: dict[str, int] = {}
@@ -27,11 +27,13 @@ class SweepEstimate:
         self._started: list[float] = []
 
     def learn(self, configuration: Configuration, record: Record, *, same: bool = True, speed: bool = True) -> None:
-        """Take note of a finished run.
+        """Learn from a finished run.
 
         Args:
+            configuration: whose cost and speed are learned.
+            record: of the run.
             same: whether it is of this very configuration, not just of the same kind.
-            speed: whether it computed on what the jobs that are left will compute on.
+            speed: whether it computed on the device of the pending jobs.
         """
         passes = sum(stage.image_passes for stage in record.stages)
         if same:
@@ -41,30 +43,28 @@ class SweepEstimate:
             self._measured[configuration.kind] = before[0] + passes, before[1] + record.seconds
 
     def see(self, configuration: Configuration, progress: Progressed) -> None:
-        """Take note of a running job: its cost as it is known there, and a first speed where there is no better."""
+        """Learn from a running job: its cost, and a first speed where there is no better."""
         self._passes[configuration.key] = progress.planned
         if progress.remaining and progress.planned > progress.passed:
             self._running[configuration.kind] = (progress.planned - progress.passed) / progress.remaining
 
     def see_start(self, seconds: float) -> None:
-        """Take note of how long a job took from its place to its first image: for imports, data and queues."""
+        """Learn how long a job took from its start to its first image: for imports, data and queues."""
         self._started.append(seconds)
 
-    def count(self, configuration: Configuration, passes: int) -> None:
-        """Take note of what a run of this configuration will cost."""
-        self._passes[configuration.key] = passes
-
     def speed(self, configuration: Configuration) -> float | None:
-        """Image passes in a second; ``None``: not known yet."""
+        """Image passes per second; ``None``: not known yet."""
         passes, seconds = self._measured.get(configuration.kind, (0, 0.0))
         return passes / seconds if seconds else self._running.get(configuration.kind)
 
-    def knows_passes(self, configuration: Configuration) -> bool:
-        """Whether its cost is known."""
-        return configuration.key in self._passes
+    def fill_in(self, configuration: Configuration, passes: Callable[[Configuration], int | None]) -> None:
+        """Compute a cost that is not known yet, where the speed is."""
+        is_wanted = self.speed(configuration) is not None and configuration.key not in self._passes
+        if is_wanted and (computed := passes(configuration)) is not None:
+            self._passes[configuration.key] = computed
 
     def of_job(self, job: PlannedJob) -> float | None:
-        """Seconds from where a job stands now to its end; ``None``: not known yet."""
+        """Remaining seconds of a job that does not run; ``None``: not known yet."""
         speed, passes = self.speed(job.configuration), self._passes.get(job.configuration.key)
         if not speed or passes is None:
             return None
@@ -77,8 +77,8 @@ class SweepEstimate:
         """Seconds until all are finished; ``None``: not known yet.
 
         Args:
-            waiting: jobs that were not begun.
-            running: seconds left of the others, by any name.
+            waiting: jobs that have not started.
+            running: remaining seconds of the others, by any name.
             slots: jobs at once.
         """
         start = sum(self._started) / len(self._started) if self._started else 0.0
@@ -91,34 +91,30 @@ class SweepEstimate:
 
 
 def estimate_plan(plan: SweepPlan) -> SweepEstimate:
-    """What can be told before anything runs.
+    """Estimate a sweep before anything runs.
 
     Speeds come from finished runs of the same strategy, components, benchmark and protocol on the same device, the
     sweep's own and others of its results folder. Costs are computed only where a speed is known; torch is imported
     for them.
     """
     estimate = SweepEstimate()
-    left = {job.configuration.key: job.configuration for job in plan.pending}
-    if not left:
+    pending = {job.configuration.key: job.configuration for job in plan.pending}
+    if not pending:
         return estimate
     device = _device_type(plan.spec.device)
     for job in plan.jobs:
         if job.state == "finished" and job.record is not None:
             estimate.learn(job.configuration, job.record, speed=_made_on(job.record) == device)
-    for configuration in left.values():
+    for configuration in pending.values():
         if estimate.speed(configuration) is None:
             for record in _others(plan.spec.results, configuration):
                 estimate.learn(configuration, record, same=False, speed=_made_on(record) == device)
-    for configuration in left.values():
-        if estimate.speed(configuration) is not None and not estimate.knows_passes(configuration):
-            passes = _planned_passes(configuration)
-            if passes is not None:
-                estimate.count(configuration, passes)
+        estimate.fill_in(configuration, _planned_passes)
     return estimate
 
 
 def _device_type(device: str) -> str:
-    """``cpu``, ``cuda``, ... of what ``--device`` says."""
+    """``cpu``, ``cuda``, ... of an option ``--device``."""
     if device == "auto":
         from seu_bench.engine.environment import choose_device
 
@@ -127,12 +123,12 @@ def _device_type(device: str) -> str:
 
 
 def _made_on(record: Record) -> str:
-    """The same of a record, which has ``cuda:1 (name of the card)``."""
+    """The same of a record, which has ``cuda:1 (name of the GPU)``."""
     return record.environment.device.partition(" ")[0].partition(":")[0]
 
 
 def _others(results: Path, configuration: Configuration) -> list[Record]:
-    """Finished runs of the same kind in a results folder, a few of them; nothing else is read."""
+    """A few finished runs of the same kind in a results folder; nothing else is read."""
     spec = configuration.run.spec
     begin = f"{spec.benchmark.name}-{spec.protocol_name}-{spec.strategy}-"
     found: list[Record] = []
@@ -148,7 +144,7 @@ def _others(results: Path, configuration: Configuration) -> list[Record]:
 
 
 def _planned_passes(configuration: Configuration) -> int | None:
-    """What ``seu-bench cost`` says; ``None`` where a plugin cannot say, which its run will tell.
+    """Image passes as by ``seu-bench cost``; ``None`` where a plugin fails, which its run will report.
 
     Raises:
         RequestError: the strategy refuses the request.

@@ -1,4 +1,4 @@
-"""A sweep from a TOML file and from what was given beside it, all faults reported at once; a folder's last sweep."""
+"""Sweeps from TOML files and options, with all faults at once; the last sweep of a results folder."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from seu_bench.utils.files import write_atomic
 
 #: Where the guide for files is.
 _GUIDE = "docs/reference/sweeps.md describes every key"
-#: What was asked of the last sweep, in a results folder.
+#: The last sweep, in a results folder.
 _KEPT = "sweep.json"
 
 
 def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
-    """The sweep that a file and the options beside it describe.
+    """Build a sweep from a file and options.
 
     Args:
-        given: by key, what was given on the command line or by a caller; it replaces what the file says of that key,
-            each of ``options`` by itself.
+        given: values by key, which replace the file's; each of ``options`` by itself.
         file: relative paths in it start from its folder.
 
     Raises:
@@ -59,7 +58,7 @@ def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
 
 
 def keep_spec(spec: SweepSpec) -> None:
-    """Write down what was asked for, for :func:`kept_spec`; paths start from the root.
+    """Write the sweep into its results folder, for :func:`kept_spec`; paths become absolute.
 
     Raises:
         ResultsError: it cannot be written there.
@@ -77,7 +76,7 @@ def keep_spec(spec: SweepSpec) -> None:
 
 
 def kept_spec(results: Path) -> SweepSpec:
-    """The sweep that was begun last with this results folder.
+    """Read the sweep that was started last with this results folder.
 
     Raises:
         SpecError: there is none, or it cannot be read.
@@ -93,7 +92,7 @@ def kept_spec(results: Path) -> SweepSpec:
 
 
 def _document(file: Path) -> Mapping[str, Any]:
-    """What the file says, its paths made independent of the working folder."""
+    """Contents of a file; relative paths start from its folder."""
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,10 +1,11 @@
-"""A sweep and a results folder -> its jobs, each with where it stands; what can be refused is refused here."""
+"""Plan of a sweep: its jobs, each with its state in a results folder; what can be refused is refused here."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -15,17 +16,17 @@ from seu_bench.engine.loggers import choose_loggers
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.run_states import find_state
 from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError
+from seu_bench.plugin.executors import Job
 from seu_bench.sweeps.spec import SweepSpec
 
 if TYPE_CHECKING:
-    from seu_bench.plugin.executors import Job
     from seu_bench.plugin.registry import Registry
     from seu_bench.results.record import Record
 
-#: ``new``: there is nothing of it, or a record that cannot be read and is made again.
+#: ``new``: there is no record, or one that cannot be read and is replaced.
 JobState: TypeAlias = Literal["finished", "interrupted", "failed", "running", "new"]
 
-#: What components there are, by their names in requests.
+#: Components, by their names in requests.
 _KINDS = ("searcher", "creator")
 
 
@@ -34,19 +35,25 @@ class Configuration:
     """What the jobs of several seeds share.
 
     Attributes:
-        label: in words, without the benchmark.
-        run: resolved for one of the seeds.
-        key: tells it from others.
+        request, run: for one of the seeds.
     """
 
-    label: str
-    run: ResolvedRun
     request: Request
-    key: str
+    run: ResolvedRun
+
+    @cached_property
+    def key(self) -> str:
+        """Identifies it among others."""
+        return self.run.spec.run_id
+
+    @property
+    def label(self) -> str:
+        """The configuration in words, without the benchmark."""
+        return _label(self.request)
 
     @property
     def kind(self) -> tuple[str | None, ...]:
-        """Configurations of one kind compute about as fast, image by image: who learns what by which protocol."""
+        """Configurations of one kind compute about as fast, image by image."""
         spec = self.run.spec
         return spec.benchmark.name, spec.protocol_name, spec.strategy, spec.searcher, spec.creator
 
@@ -57,12 +64,11 @@ class Configuration:
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """A job and where it stands.
+    """A job and its state in the results folder.
 
     Attributes:
-        state: as the results folder has it.
-        detail: why it failed or was interrupted, or who makes it.
-        record: what there is.
+        detail: why it failed or was interrupted, or who runs it.
+        record: the one that is there.
     """
 
     run_id: str
@@ -93,16 +99,13 @@ class SweepPlan:
 
     @property
     def pending(self) -> tuple[PlannedJob, ...]:
-        """What will be made, in this order. What another process makes comes last: it may be over by then."""
-        due = [job for job in self.jobs if job.state in ("new", "interrupted")]
-        if self.spec.retry_failed:
-            due = [job for job in self.jobs if job.state in ("new", "interrupted", "failed")]
+        """Jobs to run, in this order. Those that run elsewhere come last: they may be over by then."""
+        states = {"new", "interrupted", *(["failed"] if self.spec.retry_failed else [])}
+        due = [job for job in self.jobs if job.state in states]
         return (*due, *[job for job in self.jobs if job.state == "running"])
 
     def to_job(self, job: PlannedJob) -> Job:
-        """What an executor is given of a job."""
-        from seu_bench.plugin.executors import Job
-
+        """Return a job as an executor is given it: its paths are absolute."""
         request, spec = job.configuration.request, self.spec
         places: dict[str, Any] = {
             "results": spec.results.absolute(),
@@ -114,28 +117,28 @@ class SweepPlan:
 
 
 def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
-    """Every job of a sweep, resolved, and where it stands in the results folder. Nothing is written.
+    """Resolve every job of a sweep and look up its state in the results folder. Nothing is written.
 
     All configurations of a seed come before those of the next one, so that each shows early whether it works.
 
     Raises:
-        RequestError: a job cannot be run, an option concerns none, or a logger cannot be had; all are named.
-        DataError: a data set that is needed for what is left is not there.
+        RequestError: a job cannot be run, an option concerns none, or a logger is unknown; all are named.
+        DataError: a data set that pending jobs need is missing.
     """
     choose_loggers(registry, spec.log, spec.log_options)
     notes: list[str] = []
-    configurations = _resolved(registry, list(_requests(registry, spec, notes)))
+    configurations = _resolved(registry, _requests(registry, spec, notes))
     jobs: dict[str, PlannedJob] = {}
     for seed, configuration in itertools.product(dict.fromkeys(spec.seeds), configurations):
         run_id = configuration.at(seed).spec.run_id
         if run_id not in jobs:
-            jobs[run_id] = _standing(spec.results, run_id, configuration, seed)
+            jobs[run_id] = _planned(spec.results, run_id, configuration, seed)
     plan = SweepPlan(spec, tuple(jobs.values()), tuple(notes))
-    _refuse_absent_data(plan)
+    _refuse_missing_data(plan)
     return plan
 
 
-def _standing(results: Path, run_id: str, configuration: Configuration, seed: int) -> PlannedJob:
+def _planned(results: Path, run_id: str, configuration: Configuration, seed: int) -> PlannedJob:
     """A job as a run of its own would find it."""
     found = find_state(results, run_id)
     if found is None or found.state == "unreadable":
@@ -147,18 +150,19 @@ def _standing(results: Path, run_id: str, configuration: Configuration, seed: in
     return PlannedJob(run_id, configuration, seed, state, detail, found.record)
 
 
-def _requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator[tuple[str, Request]]:
-    """Every configuration as a request and in words; what a strategy does not take is left out of its own.
+def _requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator[Request]:
+    """Every configuration as a request; what a strategy does not take is excluded from its own.
 
     Raises:
         RequestError: an unknown strategy, searcher or creator, or an option or component that no strategy takes.
     """
-    shared = spec.model_dump(include={*ResultFields.model_fields, *ExecutionFields.model_fields})
+    shared = spec.model_dump(include={*ResultFields.model_fields, *ExecutionFields.model_fields, "protocol"})
+    shared["seed"] = spec.seeds[0]
     taken: set[str] = set()
     known: set[str] = set()
     for strategy in dict.fromkeys(spec.strategy):
         components = registry.strategies.find(strategy).factory.components
-        left_out = [kind for kind in _KINDS if getattr(spec, kind) and kind not in components]
+        excluded = [kind for kind in _KINDS if getattr(spec, kind) and kind not in components]
         chosen = [getattr(spec, kind) or (None,) if kind in components else (None,) for kind in _KINDS]
         unused = set(spec.axes)
         for benchmark, *pair in itertools.product(dict.fromkeys(spec.benchmark), *map(dict.fromkeys, chosen)):
@@ -172,25 +176,16 @@ def _requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator
             taken |= {*fitting, *[kind for kind, name in names.items() if name]}
             for values in itertools.product(*fitting.values()):
                 given = dict(zip(fitting, values, strict=True))
-                request = Request(
-                    strategy=strategy,
-                    benchmark=benchmark,
-                    protocol=spec.protocol,
-                    seed=spec.seeds[0],
-                    options=given,
-                    **names,
-                    **shared,
-                )
-                yield _label(request), request
-        left_out += [key for key in spec.axes if key in unused]
-        if left_out:
-            notes.append(f"{strategy} takes no {', no '.join(left_out)}: its jobs are planned without")
+                yield Request(strategy=strategy, benchmark=benchmark, options=given, **names, **shared)
+        excluded += [key for key in spec.axes if key in unused]
+        if excluded:
+            notes.append(f"{strategy} takes no {', no '.join(excluded)}: its jobs are planned without")
     wanted = [*spec.axes, *[kind for kind in _KINDS if getattr(spec, kind)]]
     _refuse_unused([name for name in wanted if name not in taken], known)
 
 
 def _options_of(registry: Registry, strategy: str, components: Mapping[str, str | None]) -> set[str]:
-    """Keys of the options that a strategy and its components have."""
+    """Keys of the options of a strategy and its components."""
     factory = registry.strategies.find(strategy).factory
     keys = set(factory.options.model_fields)
     for kind, default in factory.components.items():
@@ -202,14 +197,13 @@ def _options_of(registry: Registry, strategy: str, components: Mapping[str, str 
 
 def _refuse_unused(names: Sequence[str], known: set[str]) -> None:
     """Refuse what concerns no strategy of the sweep: it is mostly a slip, and nobody would miss it."""
-    if not names:
-        return
     faults = [f"no strategy of the sweep takes {name!r}{did_you_mean(name, known)}" for name in names]
-    raise OptionError(
-        "; ".join(faults),
-        where="the sweep's options",
-        remedy="seu-bench list strategies, searchers or creators shows the options of each",
-    )
+    if faults:
+        raise OptionError(
+            "; ".join(faults),
+            where="the sweep's options",
+            remedy="seu-bench list strategies, searchers or creators shows the options of each",
+        )
 
 
 def _label(request: Request) -> str:
@@ -218,24 +212,23 @@ def _label(request: Request) -> str:
     return f"{name} ({options})" if options else name
 
 
-def _resolved(registry: Registry, requests: Sequence[tuple[str, Request]]) -> list[Configuration]:
-    """The configurations.
+def _resolved(registry: Registry, requests: Iterable[Request]) -> list[Configuration]:
+    """Resolve the configurations.
 
     Raises:
-        RequestError: some cannot be run; each reason is told once, with those that it concerns.
+        RequestError: some cannot be run; each reason is given once, with those that it concerns.
     """
     configurations: list[Configuration] = []
     refused: dict[str, list[str]] = {}
-    for label, request in requests:
+    for request in requests:
         try:
-            run = resolve(registry, request)
-            configurations.append(Configuration(label, run, request, run.spec.run_id))
+            configurations.append(Configuration(request, resolve(registry, request)))
         except SeuBenchError as error:
-            refused.setdefault(str(error), []).append(f"{request.benchmark}: {label}")
+            refused.setdefault(str(error), []).append(f"{request.benchmark}: {_label(request)}")
     if refused:
         number = sum(map(len, refused.values()))
         raise RequestError(
-            f"{number} of {len(requests)} configurations of the sweep cannot be run; nothing was begun\n"
+            f"{number} of {len(configurations) + number} configurations of the sweep cannot be run; nothing was begun\n"
             + "\n".join(_refusal(jobs, reason) for reason, jobs in refused.items()),
             remedy="correct them, or take them out of the sweep",
         )
@@ -247,36 +240,34 @@ def _refusal(jobs: Sequence[str], reason: str) -> str:
     return f"  - {'; '.join(jobs[:3])}{more}\n      " + reason.replace("\n", "\n      ")
 
 
-def _refuse_absent_data(plan: SweepPlan) -> None:
-    """Look for the data sets of what is left, once each.
+def _refuse_missing_data(plan: SweepPlan) -> None:
+    """Look for the data sets of pending jobs, once each.
 
     Raises:
-        DataError: some are not there; all are named.
+        DataError: some are missing or corrupt; all are named.
     """
-    looked: dict[str, str | None] = {}
+    faults: dict[str, str] = {}
     for job in plan.pending:
         run = job.configuration.run
-        if run.spec.synthetic:
-            continue
-        for name, source in run.sources.items():
+        for name, source in run.sources.items() if not run.spec.synthetic else ():
             key = f"{name} {run.spec.local_data.get(name, '')}"
-            if key not in looked:
-                looked[key] = _fault_of_data(name, source.state, plan.spec.data_root, job)
-    faults = [fault for fault in looked.values() if fault is not None]
-    if faults:
+            if key not in faults:
+                faults[key] = _fault_of_data(name, source.state, plan.spec.data_root, job)
+    if any(faults.values()):
         raise DataError(
-            "data sets of the sweep cannot be used; nothing was begun\n" + "\n".join(faults),
+            "data sets of the sweep cannot be used; nothing was begun\n" + "\n".join(filter(None, faults.values())),
             remedy="fetch them with seu-bench data fetch NAME, or say where they are with --data-root",
         )
 
 
-def _fault_of_data(name: str, state: Any, root: Path | None, job: PlannedJob) -> str | None:
+def _fault_of_data(name: str, state: Callable[[Path | None], Any], root: Path | None, job: PlannedJob) -> str:
+    """Why a data set cannot be used; empty where it can."""
     try:
         found = state(root)
     except Exception as error:  # of a stranger's source: the run says more
         return f"  - {name} ({job.label}): {type(error).__name__}: {error}"
     if found.status in ("embedded", "complete"):
-        return None
+        return ""
     where = f" in {found.where}" if found.where else ""
     detail = f": {found.detail}" if found.detail else ""
     return f"  - {name} is {found.status}{where}{detail} ({job.label})"

@@ -135,7 +135,9 @@ def test_bars() -> None:
 def test_bars_show_labels_literally() -> None:
     """An option's brackets are no markup."""
     display, page, found = shown(terminal=True)
-    odd = replace(found.jobs[0], configuration=replace(found.jobs[0].configuration, label="x (sizes=[red])"))
+    configuration = found.jobs[0].configuration
+    request = configuration.request.model_copy(update={"strategy": "x", "options": {"sizes": "[red]"}})
+    odd = replace(found.jobs[0], configuration=replace(configuration, request=request))
     display.begin(found)
     display.started(odd, "")
     display.bars.refresh()

@@ -107,9 +107,9 @@ def test_what_executors_tell(tmp_path: Path) -> None:
         Ended(run_id=second, status="finished"),
     )
     found, told = driven(executor, tmp_path)
-    assert [(job.status, job.message[:35]) for job in found.jobs] == [
+    assert [(job.status, job.message[:51]) for job in found.jobs] == [
         ("lost", "killed"),
-        ("failed", "it was finished, but its record is "),
+        ("failed", "it was reported as finished, but its record is miss"),
     ]
     assert (told, executor.called, found.exit_code) == (["lost", "failed", "end"], ["submit", "close"], 1)
 
