@@ -9,9 +9,9 @@ own weights.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import torch
 from avalanche.training.utils import ParamData, copy_params_dict
@@ -19,8 +19,13 @@ from torch import Tensor, nn
 
 from seu_bench_avalanche.places import task_dataset
 
-if TYPE_CHECKING:
-    from seu_bench_avalanche.strategy import AvalancheStrategy
+
+class Rememberer(Protocol):
+    """What a memory needs of its strategy."""
+
+    methods: Sequence[Any]
+    model: Any
+    device: Any
 
 
 class Memory(ABC):
@@ -30,7 +35,7 @@ class Memory(ABC):
         strategy: whose memory it is.
     """
 
-    def __init__(self, strategy: AvalancheStrategy) -> None:
+    def __init__(self, strategy: Rememberer) -> None:
         self.strategy = strategy
 
     @property

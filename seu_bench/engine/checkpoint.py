@@ -20,7 +20,7 @@ from seu_bench._version import __version__
 from seu_bench.errors import CheckpointError
 from seu_bench.utils.files import remove_parts, write_atomic
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 #: How many of a run's checkpoints are kept: the last, and one in case the last is damaged.
 KEPT: Final = 2
 #: A header is a line of a few hundred bytes; what has no line end by then is no checkpoint.
@@ -70,11 +70,11 @@ class Header(BaseModel):
     bytes: int
 
 
-def write_checkpoint(path: Path, run_id: str, position: Position, packed: Mapping[str, Any]) -> int:
+def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping[str, Any]) -> int:
     """Write a checkpoint whole or not at all; returns its size in bytes.
 
     Args:
-        packed: what :func:`seu_bench.training.state.pack` makes of the state.
+        state: nested dictionaries, lists and tuples of tensors and plain values.
 
     Raises:
         ResultsError: it cannot be written.
@@ -82,7 +82,7 @@ def write_checkpoint(path: Path, run_id: str, position: Position, packed: Mappin
     import torch
 
     buffer = io.BytesIO()
-    torch.save(dict(packed), buffer)
+    torch.save(dict(state), buffer)
     content = buffer.getbuffer()
     header = Header(run_id=run_id, position=position, sha256=hashlib.sha256(content).hexdigest(), bytes=content.nbytes)
     whole = b"".join((header.model_dump_json().encode(), b"\n", content))
@@ -112,8 +112,6 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
     """
     import torch
 
-    from seu_bench.training.state import unpack
-
     try:
         line, _, content = path.read_bytes().partition(b"\n")
     except OSError as error:
@@ -130,7 +128,7 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
     if hashlib.sha256(content).hexdigest() != header.sha256:
         raise _refused(path, "its content was changed: the checksum does not fit")
     try:
-        state = unpack(torch.load(io.BytesIO(content), map_location=_onto(device), weights_only=True))
+        state = torch.load(io.BytesIO(content), map_location=_onto(device), weights_only=True)
     except Exception as error:  # whatever a file from a stranger can make torch raise
         first = next(iter(str(error).splitlines()), "")
         raise _refused(path, f"it holds no state: {type(error).__name__}: {first}") from error
@@ -168,7 +166,7 @@ class CheckpointFolder:
         self.folder = folder
         self.run_id = run_id
 
-    def write(self, position: Position, packed: Mapping[str, Any]) -> int:
+    def write(self, position: Position, state: Mapping[str, Any]) -> int:
         """Write the next checkpoint and remove those before the last; returns its size in bytes.
 
         Raises:
@@ -176,7 +174,7 @@ class CheckpointFolder:
         """
         known = self.newest_first()
         number = int(known[0].stem) + 1 if known else 1
-        size = write_checkpoint(self.folder / f"{number:06d}.ckpt", self.run_id, position, packed)
+        size = write_checkpoint(self.folder / f"{number:06d}.ckpt", self.run_id, position, state)
         for old in known[KEPT - 1 :]:
             with contextlib.suppress(OSError):
                 old.unlink()

@@ -9,7 +9,7 @@ from typing import Any, Final
 from seu_bench.engine.checkpoint import CheckpointFolder, Position
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import ResultsError
-from seu_bench.training.state import not_finite, pack
+from seu_bench.training.state import not_finite
 
 #: Share of a run's time that checkpoints may take, unless the user says how often to write them.
 SHARE: Final = 0.02
@@ -88,13 +88,13 @@ class CheckpointManager:
 
     def _write(self, position: Position) -> None:
         began = time.monotonic()
-        packed = pack(self._state())
-        if (name := not_finite(packed)) is not None:
+        state = self._state()
+        if (name := not_finite(state)) is not None:
             # Going on from it could only fail again; the last one that is finite is worth more.
             self._tell(f"no checkpoint is written at {position}: {name} is not finite")
         else:
             try:
-                self.bytes = self.folder.write(position, packed)
+                self.bytes = self.folder.write(position, state)
                 self.written += 1
             except ResultsError as error:
                 # A run that goes on without is better than none; its record tells by itself if it cannot be written.

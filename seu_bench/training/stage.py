@@ -187,11 +187,9 @@ class Stage(ABC, Generic[Result]):
         self.epoch = state["epoch"]
         self.image_passes = state["image_passes"]
         self.seconds = state["seconds"]
-        # A checkpoint of an earlier version has neither this nor the curve: they are not known any more.
-        self.cpu_seconds = state.get("cpu_seconds")
+        self.cpu_seconds = state["cpu_seconds"]
         self.report = EpochReport(*state["report"])
-        curve = [EpochReport(*measured) for measured in state.get("curve", ())]
-        self.curve = [EpochReport()] * (self.epoch - len(curve)) + curve
+        self.curve = [EpochReport(*measured) for measured in state["curve"]]
         self.randomness.load_state_dict(state["randomness"])
         self.set_extra_state(state["own"])
 

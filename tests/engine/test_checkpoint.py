@@ -16,7 +16,6 @@ from seu_bench.engine.checkpoint import CheckpointFolder, Position, read_checkpo
 from seu_bench.engine.checkpoint_manager import SHARE, CheckpointManager
 from seu_bench.engine.stopping import OUT_OF_TIME, StopRequest
 from seu_bench.errors import CheckpointError, Interruption
-from seu_bench.training.state import pack
 
 HERE = Position(task=1, stage="training", epoch=2, epochs=5)
 STATE: Mapping[str, Any] = {"weights": {"w": torch.arange(6.0).reshape(2, 3)}, "epoch": 3, "loss": float("inf")}
@@ -26,7 +25,7 @@ STATE: Mapping[str, Any] = {"weights": {"w": torch.arange(6.0).reshape(2, 3)}, "
 def written(tmp_path: Path) -> Path:
     """A checkpoint of the run ``a-run``."""
     path = tmp_path / "000001.ckpt"
-    write_checkpoint(path, "a-run", HERE, pack(STATE))
+    write_checkpoint(path, "a-run", HERE, STATE)
     return path
 
 
@@ -39,7 +38,7 @@ def test_round_trip(written: Path) -> None:
     assert torch.equal(state["weights"]["w"], STATE["weights"]["w"])
     assert (state["epoch"], state["loss"]) == (3, float("inf"))
     header = read_header(written)
-    assert (header.run_id, header.position, header.schema_version) == ("a-run", HERE, 1)
+    assert (header.run_id, header.position, header.schema_version) == ("a-run", HERE, 2)
     assert str(header.position) == "task 2, training, epoch 2 of 5"
 
 
@@ -47,7 +46,7 @@ def test_tensors_are_stored_once(tmp_path: Path) -> None:
     """Weights are in the model's state and in the stage's; the file holds them once."""
     tensor = torch.randn(1000)
     sizes = [
-        write_checkpoint(tmp_path / f"{len(state)}.ckpt", "a-run", HERE, pack(state))
+        write_checkpoint(tmp_path / f"{len(state)}.ckpt", "a-run", HERE, state)
         for state in ({"one": tensor}, {"one": tensor, "two": tensor})
     ]
     assert sizes[1] - sizes[0] < 500
@@ -109,7 +108,7 @@ def test_code_is_not_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """A file whose checksum is right and which holds an object is refused, and nothing of it runs."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "000001.ckpt"
-    write_checkpoint(path, "a-run", HERE, pack({"trap": Trap()}))
+    write_checkpoint(path, "a-run", HERE, {"trap": Trap()})
     with pytest.raises(CheckpointError, match="it holds no state"):
         read_checkpoint(path, "a-run")
     assert not (tmp_path / "sprung").exists()
@@ -125,7 +124,7 @@ def test_last_two_are_kept(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path / "checkpoints", "a-run")
     assert folder.newest_first() == [] and folder.position() is None
     for epoch in range(12):
-        folder.write(HERE.model_copy(update={"epoch": epoch}), pack({"epoch": epoch}))
+        folder.write(HERE.model_copy(update={"epoch": epoch}), {"epoch": epoch})
     assert [path.name for path in folder.newest_first()] == ["000012.ckpt", "000011.ckpt"]
     assert [read_checkpoint(path, "a-run")["epoch"] for path in folder.newest_first()] == [11, 10]
     folder.set_aside(folder.newest_first()[0])

@@ -22,7 +22,6 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record
 from seu_bench.results.record_metrics import without_times
 from seu_bench.training.stage import StageProgress
-from seu_bench.training.state import pack
 
 
 class Stopper:
@@ -82,14 +81,12 @@ def spoil_bit(path: Path) -> None:
 def spoil_foreign(path: Path) -> None:
     """Another run's."""
     state = read_checkpoint(path, path.parents[1].name)
-    write_checkpoint(path, "another-run", read_header(path).position, pack(state))
+    write_checkpoint(path, "another-run", read_header(path).position, state)
 
 
 def spoil_content(path: Path) -> None:
     """A right checksum over what is no state of this strategy."""
-    write_checkpoint(
-        path, path.parents[1].name, read_header(path).position, pack({"strategy": {"task": 1}, "record": 7})
-    )
+    write_checkpoint(path, path.parents[1].name, read_header(path).position, {"strategy": {"task": 1}, "record": 7})
 
 
 SPOILED = {
@@ -154,7 +151,7 @@ def test_states_of_strangers(tiny: Path, tmp_path: Path) -> None:
         for key in place:
             holder = holder[key]
         holder[last] = generator.choice(JUNK)
-        write_checkpoint(path, folder.name, read_header(path).position, pack(state))
+        write_checkpoint(path, folder.name, read_header(path).position, state)
         watcher = Stopper()
         try:
             make(results, watcher)
@@ -200,7 +197,7 @@ def test_another_place(tiny: Path, tmp_path: Path) -> None:
     for path in (folder / "checkpoints").glob("*.ckpt"):
         state = read_checkpoint(path, folder.name)
         state["record"]["environment"]["versions"]["torch"] = "0.4.1"
-        write_checkpoint(path, folder.name, read_header(path).position, pack(state))
+        write_checkpoint(path, folder.name, read_header(path).position, state)
     watcher = Stopper()
     record = make(tmp_path, watcher).record
     assert [place.versions["torch"] for place in record.earlier_environments] == ["0.4.1"]
@@ -214,7 +211,7 @@ def test_other_data(tiny: Path, tmp_path: Path) -> None:
     for path in (folder / "checkpoints").glob("*.ckpt"):
         state = read_checkpoint(path, folder.name)
         state["record"]["data_fingerprint"] = "0" * 64
-        write_checkpoint(path, folder.name, read_header(path).position, pack(state))
+        write_checkpoint(path, folder.name, read_header(path).position, state)
     with pytest.raises(ResultsError, match="the data sets are not those that the run began with"):
         make(tmp_path, Stopper())
     assert len(list((folder / "checkpoints").glob("*.ckpt"))) == 2

@@ -31,7 +31,6 @@ from seu_bench.results.leaderboard.frames import load_records
 from seu_bench.results.leaderboard.views import pareto_front, within_budget
 from seu_bench.results.record import read_record, write_record
 from seu_bench.results.record_files import find_record, read_records
-from seu_bench.training.state import pack
 
 WHOLE = FULL.model_dump(mode="json") | {
     "status": "finished", "ranked": True, "synthetic": False, "limit": None,
@@ -259,7 +258,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
     path = tmp_path_factory.mktemp("checkpoints") / "000001.ckpt"
     payload = {"strategy": {"weight": torch.arange(6.0).view(2, 3), "seen": [1, 2]}, "record": {"run": "a", "n": 1.5}}
-    write_checkpoint(path, "a-run", Position(task=1, stage="training", epoch=1, epochs=2), pack(payload))
+    write_checkpoint(path, "a-run", Position(task=1, stage="training", epoch=1, epochs=2), payload)
     return path.read_bytes()
 
 

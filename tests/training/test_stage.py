@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import random
-import time
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -214,28 +213,30 @@ def test_reports(make: Callable[..., Stage[Any]]) -> None:
     assert stage.report.loss > 0 and 0 <= stage.report.accuracy <= 1
 
 
-def test_processor_time() -> None:
-    """What is computed counts, sleeping does not; what an earlier version's checkpoint does not tell is not known."""
+def test_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds and CPU seconds are those of the epochs and of the result, also resumed; the curve is whole."""
+    elapsed, computed = [0.0], [0.0]
+    monkeypatch.setattr("seu_bench.training.stage.time.perf_counter", lambda: elapsed[0])
+    monkeypatch.setattr("seu_bench.training.stage.time.process_time", lambda: computed[0])
 
-    class Sleeps(TrainingStage):
+    class Slow(TrainingStage):
         def run_epoch(self) -> EpochReport:
-            time.sleep(0.2)
+            elapsed[0] += 4
+            computed[0] += 1
             return super().run_epoch()
+
+    def between(_: object) -> None:
+        elapsed[0] += 100
 
     seen: list[StageProgress] = []
     stage = training()
-    stage.__class__ = Sleeps
-    began, computed = time.perf_counter(), time.process_time()
-    stage.run(seen.append)
-    assert stage.cpu_seconds is not None and 0 < stage.cpu_seconds <= time.process_time() - computed
-    assert 0.8 < stage.seconds <= time.perf_counter() - began
+    stage.__class__ = Slow
+    stage.run(seen.append, between)
+    assert (stage.cpu_seconds, stage.seconds) == (stage.epochs, 4 * stage.epochs)
     assert {report.cpu_seconds for report in seen} == {None, stage.cpu_seconds}
-    state = stage.state_dict()
-    del state["cpu_seconds"]
-    old = training()
-    old.load_state_dict(state)
-    old.advance()
-    assert old.cpu_seconds is None and old.seconds > stage.seconds
+    resumed = training()
+    resumed.load_state_dict(stage.state_dict())
+    assert (resumed.cpu_seconds, resumed.seconds, resumed.curve) == (stage.cpu_seconds, stage.seconds, stage.curve)
 
 
 @every_stage
