@@ -9,7 +9,7 @@ own weights.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Final, Protocol
 
@@ -23,7 +23,7 @@ from seu_bench_avalanche.places import task_dataset
 class Rememberer(Protocol):
     """What a memory needs of its strategy."""
 
-    methods: Sequence[Any]
+    methods: list[Any]
     model: Any
     device: Any
 
