@@ -96,11 +96,11 @@ def options() -> set[str]:
     waiting: list[click.Command] = [cli]
     while waiting:
         command = waiting.pop()
-        found |= {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+        context = click.Context(command)
+        found |= {name for option in command.get_params(context) for name in (*option.opts, *option.secondary_opts)}
         if isinstance(command, click.Group):
-            context = click.Context(command)
             waiting += [made for name in command.list_commands(context) if (made := command.get_command(context, name))]
-    return found | {"--help"}
+    return found
 
 
 @each(PAGES)
