@@ -25,7 +25,7 @@ from rich.text import Text
 from selenium import webdriver
 
 from seu_bench import load_records
-from seu_bench.results.report.writing import write_report
+from seu_bench.results.report import write_report
 
 #: Columns of the terminal; width and height of the browser's window.
 COLUMNS: Final = 104

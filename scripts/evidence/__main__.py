@@ -9,8 +9,7 @@ from pathlib import Path
 
 from scripts.evidence.page import CONFIGURATIONS, FIGURES, PAGE, rendered
 from scripts.evidence.runs import EVIDENCE
-from seu_bench.results.report.plan import Limits
-from seu_bench.results.report.writing import write_report
+from seu_bench.results.report import Limits, write_report
 
 
 def make_figures() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import results_option
+from seu_bench.cli.options import make_registry, results_option
 
 
 @click.command()
@@ -33,11 +33,10 @@ def report(
 
     It is made from records alone, and can be made again at any time.
     """
-    from seu_bench.results.report.plan import Limits
-    from seu_bench.results.report.writing import write_report
+    from seu_bench.results.report import Limits, write_report
 
     limits = Limits(configurations=top, figures=figures)
-    written = write_report(results, output, benchmark, protocol, limits)
+    written = write_report(results, output, benchmark, protocol, limits, make_registry().known_metrics)
     click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})")
     if written.figures:
         click.echo(f"figures: {len(written.figures) // 2} in {written.figures[0].parent}, each as PNG and SVG")

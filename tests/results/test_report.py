@@ -19,13 +19,14 @@ from support.report_records import HOSTILE, published, put, put_all, with_curves
 from seu_bench.errors import ResultsError
 from seu_bench.results.leaderboard.markdown import cells
 from seu_bench.results.record import write_record
+from seu_bench.results.report import Limits, ReportFiles, write_report
 from seu_bench.results.report.paper import beside_ours, published_points
-from seu_bench.results.report.plan import Limits
-from seu_bench.results.report.source import choose, read_groups
-from seu_bench.results.report.writing import ReportFiles, write_report
+from seu_bench.results.report.sections import choose, read_sections
 
 FEW = Limits(figures=1)
 NONE = Limits(figures=0)
+#: All kinds of figures, two groups, and some that are excluded.
+SOME = Limits(configurations=3, figures=12, units=2)
 
 
 class Page(HTMLParser):
@@ -78,7 +79,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def written(results: Path) -> ReportFiles:
-    return write_report(results, limits=Limits(figures=13, units=2))
+    return write_report(results, limits=SOME)
 
 
 class TestPage:
@@ -95,7 +96,7 @@ class TestPage:
 
     def test_every_figure(self, written: ReportFiles) -> None:
         images = list(page_of(written).all("img"))
-        assert len(images) == len(written.figures) // 2 == 13
+        assert len(images) == len(written.figures) // 2 == 12
         for image in images:
             assert str(image["src"]).startswith("data:image/svg+xml;base64,")
             assert len(str(image["alt"])) > 60 and re.search(r"\d", str(image["alt"]))
@@ -150,13 +151,13 @@ class TestPage:
             assert region.get("aria-label") or region.get("aria-labelledby")
             assert region["tabindex"] == "0"
 
-    def test_left_out_is_said(self, written: ReportFiles) -> None:
+    def test_excluded_is_said(self, written: ReportFiles) -> None:
         text = " ".join(page_of(written).texts)
         assert "the run is failed, not finished (failed)" in text
-        assert "figures are left out: a report has at most 13 figures" in text
+        assert "figures are excluded: a report has at most 12 figures" in text
 
     def test_same_bytes_again(self, results: Path, written: ReportFiles, tmp_path: Path) -> None:
-        again = write_report(results, tmp_path / "again.html", limits=Limits(figures=13, units=2))
+        again = write_report(results, tmp_path / "again.html", limits=SOME)
         assert again.page.read_bytes() == written.page.read_bytes()
         assert again.figures == written.figures
 
@@ -193,8 +194,8 @@ class TestStrangers:
         put_all(tmp_path, ["naive"])
         (folder,) = (tmp_path / "runs").glob("*-seed1-*")
         folder.rename(folder.with_name("elsewhere"))
-        (group,), _ = read_groups(tmp_path, None, None, 8, 9)
-        assert [run.seed for run in group.drawn[0].runs] == [0, 1, 2] and group.missing == 0
+        (section,), _ = read_sections(tmp_path, None, None, Limits())
+        assert [run.seed for run in section.drawn[0].runs] == [0, 1, 2] and section.notes == []
 
     def test_unreadable_records_are_named(self, tmp_path: Path) -> None:
         put_all(tmp_path, ["naive"], [0])
@@ -230,11 +231,12 @@ class TestPaper:
             record = published("naive", seed)
             metrics = record.metrics | {"acc": accuracy, "params_total": 12_978_314}
             put(tmp_path, record, benchmark="split_cifar10", protocol="paper", metrics=metrics)
-        (group,), _ = read_groups(tmp_path, None, None, 8, 9)
-        rows = beside_ours("split_cifar10", 1, "paper", group.drawn)
+        (section,), _ = read_sections(tmp_path, None, None, Limits())
+        tables = beside_ours("split_cifar10", 1, "paper", section.drawn)
+        assert len(tables) > 1 and "Mixed Score" in next(iter(tables))
+        rows = [row for table in tables.values() for row in table]
         accuracy = next(row for row in rows if (row.method, row.what) == ("SGD", "accuracy (%)"))
         assert (accuracy.printed, accuracy.ours, accuracy.difference) == ("54.00", "55.00 ± 7.07", "+1.00")
-        assert "Mixed Score" in accuracy.place
         forgotten = next(row for row in rows if row.what == "accuracy on task 0 after task 4 (%)")
         ours = sum(100 * float(published("naive", seed).accuracy_matrix[4][0] or 0) for seed in (0, 1)) / 2
         assert forgotten.printed == "44.24" and forgotten.ours.startswith(f"{ours:.2f} ±")
@@ -246,7 +248,7 @@ class TestPaper:
         "place", [("split_digits", 1, "paper"), ("split_cifar10", 1, "quick"), ("split_cifar10", 2, "paper")]
     )
     def test_elsewhere_it_says_nothing(self, place: tuple[str, int, str]) -> None:
-        assert beside_ours(*place, []) == [] == published_points(*place)
+        assert beside_ours(*place, []) == {} and published_points(*place) == []
 
     def test_its_scores_follow_from_its_numbers(self) -> None:
         """Every mixed score of the table agrees with the equation to the digits that are printed."""
@@ -254,7 +256,7 @@ class TestPaper:
 
         compared = 0
         for benchmark in ("split_cifar10", "split_cifar100", "pmnist", "mixture"):
-            rows = beside_ours(benchmark, 1, "paper", [])
+            rows = [row for rows in beside_ours(benchmark, 1, "paper", []).values() for row in rows]
             table = {(row.method, row.what): float(row.printed) for row in rows}
             for point in published_points(benchmark, 1, "paper"):
                 score = mixed_score(point.accuracy, round(point.parameters))
@@ -276,13 +278,13 @@ class TestChoice:
         for version in range(1, 12):
             put(tmp_path, published("naive", 0), run_id=f"v{version}", benchmark_version=version)
         put(tmp_path, published("naive", 1), run_id="v11-1", benchmark_version=11)
-        groups, _ = read_groups(tmp_path, None, None, 8, 3)
-        assert [group.version for group in groups if group.drawn] == [1, 2, 11]
+        sections, _ = read_sections(tmp_path, None, None, FEW)
+        assert [section.place[1] for section in sections if section.drawn] == [1, 2, 3, 4, 5, 6, 7, 11]
         page = page_of(write_report(tmp_path, limits=FEW))
         assert len([table for table in page.tables if "seeds" in table[0]]) == 11
         text = " ".join(page.texts)
         assert text.count("this group has no figures: a report has at most 1 figures") == 3
-        assert "4 of this group's figures are left out" in text
+        assert "4 of this group's figures are excluded" in text
 
     def test_limits_are_said(self, tmp_path: Path) -> None:
         put_all(tmp_path, ["naive", "seu", "joint"], [0])
@@ -348,8 +350,8 @@ def test_no_torch_and_no_pyplot(tmp_path: Path) -> None:
     """A report needs neither, and leaves no figure open in either."""
     put_all(tmp_path, ["naive"], [0])
     code = (
-        "import sys; from pathlib import Path; from seu_bench.results.report.writing import write_report; "
-        "from seu_bench.results.report.plan import Limits; write_report(Path(sys.argv[1]), limits=Limits(figures=1)); "
+        "import sys; from pathlib import Path; from seu_bench.results.report import Limits, write_report; "
+        "write_report(Path(sys.argv[1]), limits=Limits(figures=1)); "
         "import json; print(json.dumps([n for n in ('torch', 'avalanche', 'matplotlib.pyplot') if n in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -16,8 +16,7 @@ import pytest
 from support.report_records import HOSTILE, published, put, put_all, with_curves
 from support.sweeping import within
 
-from seu_bench.results.report.plan import Limits
-from seu_bench.results.report.writing import write_report
+from seu_bench.results.report import Limits, write_report
 
 BROWSER = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
-from support.report_records import HOSTILE, SEEDS, published, runs, with_curves
+from support.report_records import HOSTILE, SEEDS, configuration, legend, published, runs, with_curves
 
 from seu_bench.metrics import mixed_score
 from seu_bench.results.record import Record
-from seu_bench.results.report.canvas import settings, to_png, to_svg
+from seu_bench.results.report.canvas import to_png, to_svg
 from seu_bench.results.report.draw_accuracy import accuracy_curves, average_curve, original_against_retained
 from seu_bench.results.report.draw_learning import learning_curves
 from seu_bench.results.report.draw_matrix import heat_maps
-from seu_bench.results.report.draw_size import accuracy_against_size, in_short
+from seu_bench.results.report.draw_size import accuracy_against_size
 from seu_bench.results.report.draw_units import genotypes, paths
 from seu_bench.results.report.paper import published_points
 from seu_bench.results.report.picture import Configuration, Picture
-from seu_bench.results.report.styles import STYLES, legend_label, style, styles_of
-from seu_bench.search_space import EDGES, OPERATIONS, Genotype, uniform_genotype
+from seu_bench.results.report.styles import legend_label, styles_of
 
-
-@pytest.fixture(autouse=True)
-def same_settings() -> Iterator[None]:
-    with settings():
-        yield
+pytestmark = pytest.mark.usefixtures("report_settings")
 
 
 def chosen(*strategies: str, seeds: Sequence[int] = SEEDS) -> list[Configuration]:
@@ -42,10 +36,6 @@ def chosen(*strategies: str, seeds: Sequence[int] = SEEDS) -> list[Configuration
     ]
 
 
-def of(*records: Record, label: str = "label") -> Configuration:
-    return Configuration(1, label, records, style(0))
-
-
 def entry(strategy: str, row: int, task: int) -> list[float]:
     """R[row][task] of every seed, in percent."""
     return [100 * float(record.accuracy_matrix[row][task] or 0) for record in runs(strategy)]
@@ -53,11 +43,6 @@ def entry(strategy: str, row: int, task: int) -> list[float]:
 
 def lines(axes: Axes) -> dict[str, Any]:
     return {str(line.get_label()): line for line in axes.get_lines()}
-
-
-def legend(figure: Figure) -> list[str]:
-    (shown,) = figure.legends
-    return [text.get_text() for text in shown.get_texts()]
 
 
 class TestAccuracyCurves:
@@ -94,7 +79,7 @@ class TestAccuracyCurves:
         rows = [list(row) for row in record.accuracy_matrix]
         rows[3][0] = None
         lacking = record.model_copy(update={"accuracy_matrix": tuple(map(tuple, rows))})
-        (line,) = accuracy_curves([of(published("naive", 0), lacking)]).draw().axes[0].get_lines()
+        (line,) = accuracy_curves([configuration(published("naive", 0), lacking)]).draw().axes[0].get_lines()
         assert [math.isnan(value) for value in line.get_ydata()] == [False, False, False, True, False]
 
     def test_one_seed_has_no_band(self) -> None:
@@ -105,7 +90,7 @@ class TestAccuracyCurves:
         """A stranger's record may say anything; it was not measured then."""
         record = published("naive", 0)
         odd = record.model_copy(update={"accuracy_matrix": ((7.0,), (-1.0, float("nan")), (1e300, 0.5, 0.5))})
-        figure = accuracy_curves([of(odd)]).draw()
+        figure = accuracy_curves([configuration(odd)]).draw()
         values = [float(value) for axes in figure.axes for value in axes.get_lines()[0].get_ydata()]
         assert {value for value in values if not math.isnan(value)} == {50.0}
 
@@ -209,138 +194,27 @@ class TestSize:
             assert f"{scores[0]:.2f}" in named
 
     def test_the_papers_points(self) -> None:
+        """Hollow, and in the colour of our own configuration of the same strategy."""
         points = published_points("split_cifar10", 1, "paper")
-        (axes,) = accuracy_against_size(chosen("seu"), points).draw().axes
+        (own,) = chosen("seu")
+        (axes,) = accuracy_against_size([own], points).draw().axes
         point = lines(axes)["the paper's SEU"]
         assert (list(point.get_xdata()), list(point.get_ydata())) == ([3.75e6], [94.13])
-        assert to_hex(point.get_markeredgecolor()) == STYLES[0].color and point.get_markerfacecolor() == "none"
+        assert to_hex(point.get_markeredgecolor()) == own.style.color and point.get_markerfacecolor() == "none"
 
     def test_nothing_to_draw(self) -> None:
         """A configuration without accuracy or size has no point."""
         record = published("seu", 0).model_copy(update={"metrics": {"acc": None, "params_total": 0}})
-        picture = accuracy_against_size([of(record)])
+        picture = accuracy_against_size([configuration(record)])
         assert "1 label" not in lines(picture.draw().axes[0])
         assert "not measured" in picture.alt
 
     @pytest.mark.parametrize(
         ("value", "text"), [(950, "950"), (2e4, "20 k"), (1e6, "1 M"), (3.5e6, "3.5 M"), (2e9, "2 G")]
     )
-    def test_in_short(self, value: float, text: str) -> None:
-        assert in_short(value) == text
-
-
-class TestUnits:
-    def test_every_edge(self) -> None:
-        pictures = genotypes(of(*runs("seu")), most=3)
-        assert len(pictures) == 3
-        found = Genotype.from_dict((published("seu", 0).genotypes or ())[1])
-        figure = pictures[1].draw()
-        for axes, edges in zip(figure.axes, (found.normal, found.reduction), strict=True):
-            ends = []
-            for arc in axes.patches:
-                path = arc.get_path()
-                assert path.codes is not None
-                along = path.vertices[path.codes != path.CLOSEPOLY][:, 0]
-                ends.append((round(along.max()), round(along.min())))
-            ends.sort()
-            assert ends == sorted((edge.node, edge.source) for edge in edges)
-            named = sorted(text.get_text() for text in axes.texts if text.get_text() in OPERATIONS)
-            assert named == sorted(edge.operation for edge in edges)
-            places = {text.get_position() for text in axes.texts if text.get_text() in OPERATIONS}
-            assert len(places) == len(edges)  # no name upon another
-        assert [axes.get_title(loc="left") for axes in figure.axes] == ["normal cell", "reduction cell"]
-        for edge in found.normal:
-            assert f"{edge.operation} of node {edge.source}" in pictures[1].alt
-
-    def test_all_edges_and_one_kind(self) -> None:
-        record = published("seu", 0).model_copy(
-            update={"genotypes": (uniform_genotype("sep_conv_3x3", "all14").to_dict(), None)}
-        )
-        (picture,) = genotypes(of(record), most=9)
-        (axes,) = picture.draw().axes
-        assert sum(text.get_text() == "sep_conv_3x3" for text in axes.texts) == len(EDGES)
-
-    @pytest.mark.parametrize("value", [{}, {"normal": 1}, {"normal": [[9, 9, "x"]], "reduction": []}])
-    def test_what_is_no_genotype(self, value: dict[str, Any]) -> None:
-        assert genotypes(of(published("seu", 0).model_copy(update={"genotypes": (value,)})), most=9) == []
-
-    @pytest.mark.parametrize("strategy", ["seu", "ltg"])
-    def test_paths(self, strategy: str) -> None:
-        record = published(strategy, 0)
-        picture = paths(of(record))
-        assert picture is not None
-        figure = picture.draw()
-        assert record.paths is not None and record.unit_tasks is not None
-        markers = {"s": "new", "o": "reuse", "D": "adapt"}
-        for task, axes in enumerate(figure.axes):
-            line, *units = axes.get_lines()
-            assert list(line.get_ydata()) == list(record.paths[task])
-            there = {
-                (layer, unit)
-                for layer, made in enumerate(record.unit_tasks)
-                for unit, by in enumerate(made)
-                if by <= task
-            }
-            assert {(int(u.get_xdata()[0]), int(u.get_ydata()[0])) for u in units} == there
-            drawn = {(int(u.get_xdata()[0]), int(u.get_ydata()[0])): markers[str(u.get_marker())] for u in units}
-            for layer, unit in enumerate(record.paths[task]):
-                done = "new" if record.unit_tasks[layer][unit] == task else "reuse"
-                if record.choices is not None:
-                    done = record.choices[task][layer].split()[0]
-                assert drawn[layer, unit] == done
-        assert (figure.axes[0].get_ylabel(), figure.axes[0].get_xlabel()) == ("unit", "layer")
-        assert ("taken and adapted" in legend(figure)) is (strategy == "ltg")
-        assert f"task 4 uses units {record.paths[4][0]} " in picture.alt
-
-    @pytest.mark.parametrize(
-        ("found", "made"),
-        [
-            (((5,),), ((0,),)),
-            (((0, 0),), ((0,),)),
-            (((-1,),), ((0,),)),
-            (((0,),) * 99, ((0,),)),
-            (((0,),), ((0,) * 99,)),
-        ],
-    )
-    def test_paths_that_cannot_be_drawn(self, found: Any, made: Any) -> None:
-        record = published("seu", 0).model_copy(update={"paths": found, "unit_tasks": made})
-        assert paths(of(record)) is None
-
-
-class TestLearning:
-    def test_lines(self) -> None:
-        records = [with_curves(record, search=4, training=6) for record in runs("seu")]
-        picture = learning_curves(of(*records))
-        assert picture is not None
-        figure = picture.draw()
-        assert [axes.get_title() for axes in figure.axes] == ["search", "training", "", ""]
-        assert [axes.get_ylabel() for axes in figure.axes] == ["loss (per image)", "", "accuracy (%)", ""]
-        for axes, epochs in zip(figure.axes, (4, 6, 4, 6), strict=True):
-            assert len(axes.get_lines()) == 5
-            assert {tuple(line.get_xdata()) for line in axes.get_lines()} == {tuple(range(1, epochs + 1))}
-        expected = [2.0 / (epoch + 1) + 0.01 for epoch in range(6)]
-        assert figure.axes[1].get_lines()[0].get_ydata() == pytest.approx(expected)
-        accuracies = [100 * (1 - loss / 4) for loss in expected]
-        assert figure.axes[3].get_lines()[0].get_ydata() == pytest.approx(accuracies)
-        assert len(legend(figure)) == 5
-        assert f"{accuracies[-1]:.1f}" in picture.alt
-
-    def test_order_and_single_epochs(self) -> None:
-        """Stages come as a task has them, though the first task has not all; a single epoch is at a whole number."""
-        records = [with_curves(record, search=4, creation=1, training=6) for record in runs("seu")]
-        picture = learning_curves(of(*records))
-        assert picture is not None
-        axes = picture.draw().axes
-        assert [panel.get_title() for panel in axes[:3]] == ["search", "creation", "training"]
-        assert [panel.get_xlim() for panel in axes[3:]] == [(0.95, 4.05), (0.5, 1.5), (0.95, 6.05)]
-        assert [tick for tick in axes[4].get_xticks() if 0.5 <= tick <= 1.5] == [1]
-
-    def test_records_without(self) -> None:
-        assert learning_curves(of(*runs("seu"))) is None
-
-    def test_some_seeds_have_none(self) -> None:
-        """Then there is no mean over seeds."""
-        assert learning_curves(of(with_curves(published("seu", 0), training=3), published("seu", 1))) is None
+    def test_sizes_in_short(self, value: float, text: str) -> None:
+        (axes,) = accuracy_against_size(chosen("seu")).draw().axes
+        assert axes.xaxis.get_major_formatter()(value) == text
 
 
 @pytest.mark.parametrize(
@@ -350,15 +224,23 @@ def test_no_two_look_the_same(strategies: list[str]) -> None:
     styles = styles_of(strategies)
     assert len({(one.marker, one.line) for one in styles[:8]}) == min(8, len(styles))  # in grey too
     assert len({(one.color, one.marker, one.line) for one in styles}) == len(styles)
-    first = [styles[strategies.index(name)] for name in strategies if name in ("seu", "naive")]
-    assert {one.color for one in first} <= {STYLES[0].color, STYLES[1].color}
+
+
+def test_a_strategy_looks_the_same_everywhere() -> None:
+    """Whatever else is in the figure, in whichever order, and whether or not it is the only one of its strategy."""
+    names = ["seu", "naive", "ewc", "pnn", "ltg"]
+    alone = {name: styles_of([name])[0] for name in names}
+    for others in (names, names[::-1], ["seu", "seu", "seu", "naive", "ewc", "ltg", "pnn", "ewc"]):
+        styles = styles_of(others)
+        assert [styles[others.index(name)] for name in names] == [alone[name] for name in names]
+    assert len({look.color for look in alone.values()}) == len(names)
 
 
 def every_picture(record: Record) -> list[Picture]:
-    configuration = of(record, label=HOSTILE)
+    one = configuration(record, label=HOSTILE)
     some = [average_curve, accuracy_against_size, accuracy_curves, original_against_retained, heat_maps]
-    found = [draw([configuration]) for draw in some]
-    single = [paths(configuration), learning_curves(configuration), *genotypes(configuration, 1)]
+    found = [draw([one]) for draw in some]
+    single = [paths(one), learning_curves(one), *genotypes(one, 1)]
     return [*found, *[picture for picture in single if picture is not None]]
 
 

@@ -7,8 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from seu_bench.results.record import Record, write_record
 from seu_bench.results.record_files import find_record
+from seu_bench.results.report.picture import Configuration
+from seu_bench.results.report.styles import style
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "baselines"
 #: The paper's strategies, and the upper reference.
@@ -53,3 +57,14 @@ def with_curves(record: Record, **shapes: int) -> Record:
         found = {"losses": losses, "accuracies": tuple(1 - loss / 4 for loss in losses)}
         stages.append(stage.model_copy(update=found))
     return record.model_copy(update={"stages": tuple(stages)})
+
+
+def configuration(*records: Record, label: str = "label") -> Configuration:
+    """The only configuration of a figure."""
+    return Configuration(1, label, records, style(0))
+
+
+def legend(figure: Figure) -> list[str]:
+    """Texts of a figure's legend."""
+    (shown,) = figure.legends
+    return [text.get_text() for text in shown.get_texts()]

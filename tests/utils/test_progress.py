@@ -28,8 +28,7 @@ from seu_bench.engine.run_states import list_runs
 from seu_bench.engine.saved_model.onnx import export_onnx
 from seu_bench.engine.saved_model.verify import verify
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.report.plan import Limits
-from seu_bench.results.report.writing import write_report
+from seu_bench.results.report import Limits, write_report
 from seu_bench.testing.checking import check, subjects
 from seu_bench.utils import progress as bars
 

@@ -1,5 +1,24 @@
 """The report: one HTML page that needs no network, and its figures, made from records alone.
 
-``writing`` tells the story: ``source`` reads what is shown, ``plan`` chooses the figures, ``page`` fills the template.
-Figures are made by the modules called ``draw_...``; ``canvas`` is the only one that knows how matplotlib is set up.
+- ``writing``: the whole story, :func:`write_report`
+- ``sections``: which records are read, and which pictures are made of them
+- ``page``: sections and figures in one HTML file, by the templates
+- ``paper``: the SEU paper's own numbers, beside ours
+- ``summary``: means and deviations over seeds
+- ``picture``, ``styles``, ``canvas``: pictures before they are drawn, how they look, and the set-up of matplotlib
+- ``draw_accuracy``, ``draw_learning``, ``draw_matrix``, ``draw_size``, ``draw_units``: the figures
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seu_bench.utils.lazy import attach
+
+if TYPE_CHECKING:
+    from seu_bench.results.report.sections import Limits
+    from seu_bench.results.report.writing import ReportFiles, write_report
+
+__all__ = ["Limits", "ReportFiles", "write_report"]
+
+__getattr__ = attach(__name__, {"Limits": "sections", "ReportFiles": "writing", "write_report": "writing"})

@@ -1,4 +1,4 @@
-"""How figures are made: matplotlib's objects without pyplot, its settings, and files that are the same every time."""
+"""Set-up of matplotlib without pyplot: settings, panels, legends, and files that are the same every time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from seu_bench.results.report.styles import DARK, FAINT, INK, MUTED, PAPER
 
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
 #: Dots per inch of PNG files, and of the page's pixels.
 PNG_DPI: Final = 150
 PAGE_DPI: Final = 96
+#: Inches of a figure's width at the least: legends need it, and pages do not stretch what is wider.
+_LEAST_WIDTH: Final = 6.7
 
 _SETTINGS: Final[dict[Any, Any]] = {
     "font.family": "DejaVu Sans",
@@ -29,8 +29,6 @@ _SETTINGS: Final[dict[Any, Any]] = {
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
     "axes.titlecolor": INK,
-    # Where a title stands is known; matplotlib would look for it at every drawing.
-    "axes.titley": 1.0,
     "axes.labelcolor": INK,
     "axes.labelsize": 9,
     "axes.edgecolor": MUTED,
@@ -56,6 +54,8 @@ _SETTINGS: Final[dict[Any, Any]] = {
     "legend.labelcolor": INK,
     "hatch.linewidth": 0.8,
     "figure.facecolor": "none",
+    "figure.constrained_layout.w_pad": 0.07,
+    "figure.constrained_layout.h_pad": 0.07,
     # Names come from records: a dollar sign in one is no formula.
     "text.parse_math": False,
     "svg.fonttype": "none",
@@ -65,7 +65,7 @@ _SETTINGS: Final[dict[Any, Any]] = {
 
 @contextlib.contextmanager
 def settings() -> Iterator[None]:
-    """Figures are drawn and saved in this context, so that they look the same whatever a user has set up."""
+    """Apply the report's settings: figures look the same whatever a user has set up."""
     import matplotlib
 
     with matplotlib.rc_context(), warnings.catch_warnings():
@@ -76,83 +76,47 @@ def settings() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class Margins:
-    """What stands around axes, in inches; ``across`` and ``down`` are between panels."""
-
-    left: float = 0.62
-    right: float = 0.12
-    top: float = 0.32
-    bottom: float = 0.46
-    across: float = 0.22
-    down: float = 0.42
-
-
 def panels(
     count: int,
     columns: int,
     size: tuple[float, float],
-    margins: Margins,
-    below: float = 0.0,
-    least: float = 6.7,
+    *,
     shared: bool = True,
+    layout: Literal["constrained", "compressed"] = "constrained",
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of ``count`` axes ``columns`` in a row.
-
-    Places are computed and not left to one of matplotlib's layouts, which take longer than all of the drawing.
+    """Create a figure of ``count`` axes, ``columns`` in a row.
 
     Args:
-        size: width and height of one of them, inches.
-        below: inches more, for a legend.
-        least: width of the figure at the least, inches: legends need it, and pages do not stretch what is wider.
+        size: width and height of one of them with its labels, inches.
         shared: whether all have the same scales; otherwise those of a column and those of a row have.
+        layout: engine of matplotlib; ``compressed`` for axes of a fixed aspect.
     """
     from matplotlib.figure import Figure
 
     rows = max(1, math.ceil(count / columns))
-    wide = columns * size[0] + (columns - 1) * margins.across
-    high = rows * size[1] + (rows - 1) * margins.down
-    width = max(least, margins.left + wide + margins.right)
-    height = margins.top + high + margins.bottom + below
-    left = margins.left + (width - margins.left - wide - margins.right) / 2
-    figure = Figure(figsize=(width, height))
-    grid = figure.subplots(
-        rows,
-        columns,
-        sharex=True if shared else "col",
-        sharey=True if shared else "row",
-        squeeze=False,
-        gridspec_kw={
-            "left": left / width,
-            "right": (left + wide) / width,
-            "top": 1 - margins.top / height,
-            "bottom": (margins.bottom + below) / height,
-            "wspace": margins.across / size[0],
-            "hspace": margins.down / size[1],
-        },
+    figure = Figure(figsize=(max(_LEAST_WIDTH, columns * size[0]), rows * size[1]), layout=layout)
+    grid = list(
+        figure.subplots(
+            rows, columns, sharex="all" if shared else "col", sharey="all" if shared else "row", squeeze=False
+        ).flat
     )
-    axes = list(grid.flat)
-    for empty in axes[count:]:
-        empty.set_axis_off()
-    return figure, axes[:count]
+    for empty in grid[count:]:
+        empty.remove()
+    return figure, grid[:count]
 
 
-def label_outer(figure: Figure, axes: Sequence[Axes], columns: int, x: str, y: str) -> None:
+def label_outer(axes: Sequence[Axes], columns: int, x: str, y: str) -> None:
     """Name the scales of panels: at the left of each row, and below the last of each column."""
-    width, height = axes[0].get_position().size * figure.get_size_inches()
     for place, panel in enumerate(axes):
         if place % columns == 0:
             panel.set_ylabel(y)
-            # Matplotlib would measure all numbers beside the axis to find this place.
-            panel.yaxis.set_label_coords(-0.38 / width, 0.5)
         if place + columns >= len(axes):
             panel.set_xlabel(x)
-            panel.xaxis.set_label_coords(0.5, -0.26 / height)
             panel.tick_params(labelbottom=True)
 
 
 def whole_numbers(*axis: Axis) -> None:
-    """Ticks at whole numbers only: tasks, layers, epochs."""
+    """Put ticks at whole numbers only: tasks, layers, epochs."""
     from matplotlib.ticker import MaxNLocator
 
     for each in axis:
@@ -160,43 +124,41 @@ def whole_numbers(*axis: Axis) -> None:
 
 
 def legend_below(figure: Figure, handles: list[Any], columns: int) -> None:
-    """A legend at the foot of the figure."""
-    figure.legend(
-        handles=handles,
-        loc="lower center",
-        bbox_to_anchor=(0.5, 0.04 / figure.get_figheight()),
-        borderaxespad=0,
-        ncols=columns,
-        handlelength=3.4,
-        columnspacing=1.8,
+    """Add a legend at the foot of the figure, which grows by the legend's height."""
+    legend = figure.legend(
+        handles=handles, loc="outside lower center", ncols=columns, handlelength=3.4, columnspacing=1.8
     )
-
-
-def legend_height(labels: Sequence[str], columns: int) -> float:
-    """Inches of a legend of these labels: of its highest column; the first labels fill the first one."""
-    rows, longer = divmod(len(labels), columns)
-    heights = [0.065 + 0.145 * (label.count("\n") + 1) for label in labels]
-    starts = [column * rows + min(column, longer) for column in range(columns + 1)]
-    return 0.12 + max(sum(heights[start:end]) for start, end in pairwise(starts))
+    figure.set_figheight(figure.get_figheight() + legend.get_window_extent().height / figure.dpi)
 
 
 def to_png(figure: Figure) -> bytes:
-    """The figure on white."""
+    """Render the figure on white."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    _prepare(figure, PAPER)
+    figure.set_dpi(PNG_DPI)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=PNG_DPI, facecolor=PAPER, metadata={"Software": None})
+    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
     return buffer.getvalue()
 
 
 def to_svg(figure: Figure) -> str:
-    """The figure on its own background, light or dark as the reader's system is. It loads nothing."""
+    """Render the figure on its own background, light or dark as the reader's system is. It loads nothing."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    _prepare(figure, "none")
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(buffer, format="svg", facecolor="none", metadata=nothing)
+    FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
     text = buffer.getvalue()
     head, _, rest = text[text.index("<svg") :].partition(">")
     # Texts stay texts; a browser that has not this font takes another one.
     rest = re.sub(r"font-family: 'DejaVu Sans'(?=[;\"])", "font-family: 'DejaVu Sans', sans-serif", rest)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{head}>\n<style>{_theme()}</style>{rest}'
+    rules = [f"svg{{background:{DARK[PAPER]}}}"]
+    for light, dark in DARK.items():
+        rules += [f'[style*="{part}: {light}"]{{{part}:{dark} !important}}' for part in ("fill", "stroke")]
+    theme = f"svg{{background:{PAPER}}}@media (prefers-color-scheme:dark){{{''.join(rules)}}}"
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{head}>\n<style>{theme}</style>{rest}'
 
 
 def size_on_page(figure: Figure) -> tuple[int, int]:
@@ -205,9 +167,10 @@ def size_on_page(figure: Figure) -> tuple[int, int]:
     return round(width * PAGE_DPI), round(height * PAGE_DPI)
 
 
-def _theme() -> str:
-    """Every colour of a figure, exchanged where the system is dark."""
-    rules = [f"svg{{background:{DARK[PAPER]}}}"]
-    for light, dark in DARK.items():
-        rules += [f'[style*="{part}: {light}"]{{{part}:{dark} !important}}' for part in ("fill", "stroke")]
-    return f"svg{{background:{PAPER}}}@media (prefers-color-scheme:dark){{{''.join(rules)}}}"
+def _prepare(figure: Figure, background: str) -> None:
+    """Find the places of everything, once: ``savefig`` would do it twice for each file, in most of its time."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+    figure.set_facecolor(background)

@@ -1,4 +1,4 @@
-"""Learning curves: what each stage measured in each epoch, where records have it."""
+"""Learning curves: loss and accuracy of each epoch of each stage, where records have them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seu_bench.results.record import Record, StageRecord
-from seu_bench.results.report.canvas import Margins, legend_below, legend_height, panels, whole_numbers
-from seu_bench.results.report.picture import Configuration, Picture, over, sentences
+from seu_bench.results.report.canvas import legend_below, panels, whole_numbers
+from seu_bench.results.report.picture import Configuration, Picture, sentences
 from seu_bench.results.report.styles import short, style
-from seu_bench.results.report.summary import SampleSummary, over_seeds, said, task_names
+from seu_bench.results.report.summary import SeedSummary, over_seeds, task_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,68 +33,67 @@ def learning_curves(configuration: Configuration) -> Picture | None:
     def draw() -> Figure:
         from matplotlib.lines import Line2D
 
-        kinds = list(stages)
-        labels = [_name(names, task) for task in shown]
-        below = legend_height(labels, 3)
-        figure, axes = panels(2 * len(kinds), len(kinds), (2.7, 1.6), Margins(down=0.2), below, shared=False)
-        for column, kind in enumerate(kinds):
-            epochs = max(len(loss.mean) for loss, _ in stages[kind].values())
+        columns = len(stages)
+        figure, axes = panels(2 * columns, columns, (2.9, 1.9), shared=False)
+        for (kind, of_tasks), upper, lower in zip(stages.items(), axes[:columns], axes[columns:], strict=True):
+            epochs = max(len(loss.mean) for loss, _ in of_tasks.values())
             for task in shown:
-                if task in stages[kind]:
-                    loss, accuracy = stages[kind][task]
-                    _curve(axes[column], loss, task)
-                    _curve(axes[len(kinds) + column], accuracy, task)
-            axes[column].set_title(short(kind, 30))
-            axes[len(kinds) + column].set_xlabel("epoch")
-            axes[len(kinds) + column].set_xlim(*((0.95, epochs + 0.05) if epochs > 1 else (0.5, 1.5)))
+                if task in of_tasks:
+                    for panel, summary in zip((upper, lower), of_tasks[task], strict=True):
+                        _curve(panel, summary, task)
+            upper.set_title(short(kind, 30))
+            lower.set_xlabel("epoch")
+            lower.set_xlim(*((0.95, epochs + 0.05) if epochs > 1 else (0.5, 1.5)))
             if epochs > 1:
-                whole_numbers(axes[len(kinds) + column].xaxis)
+                whole_numbers(lower.xaxis)
             else:
-                axes[len(kinds) + column].set_xticks([1])
+                lower.set_xticks([1])
         axes[0].set_ylabel("loss (per image)")
-        axes[len(kinds)].set_ylabel("accuracy (%)")
+        axes[columns].set_ylabel("accuracy (%)")
+        labels = [short(names[task], 26, 1) if 0 <= task < len(names) else f"task {task}" for task in shown]
+        looks = [style(task) for task in shown]
         handles = [
-            Line2D([], [], color=style(task).color, linestyle=style(task).line, label=_name(names, task))
-            for task in shown
+            Line2D([], [], label=label, color=look.color, linestyle=look.line)
+            for label, look in zip(labels, looks, strict=True)
         ]
-        legend_below(figure, handles, 4)
+        legend_below(figure, handles, 4 if max(map(len, labels)) < 16 else 3)
         return figure
 
-    said_of = []
+    texts = []
     for kind, of_tasks in stages.items():
         ends = [
-            f"task {task} ends at loss {said(loss[-1], '', 3)} and accuracy {said(accuracy[-1])}"
+            f"task {task} ends at loss {loss[-1].text('', 3)} and accuracy {accuracy[-1].text()}"
             for task, (loss, accuracy) in of_tasks.items()
             if task in shown
         ]
-        said_of.append(f"{kind}: {', '.join(ends)}")
-    left = "" if len(shown) == len(tasks) else f" The first {len(shown)} of {len(tasks)} tasks are drawn."
+        texts.append(f"{kind}: {', '.join(ends)}")
+    some = "" if len(shown) == len(tasks) else f" The first {len(shown)} of {len(tasks)} tasks are drawn."
     return Picture(
         f"learning-curves-{configuration.rank}",
         f"Learning curves: {configuration.label}",
-        f"What each stage measured in each epoch on the images that it learns from, never on test images; means over "
-        f"{over(configuration)}, bands one standard deviation.{left}",
-        "Loss and accuracy over epochs. " + sentences(said_of),
+        f"Each epoch of each stage, on the images that it learns from, never on test images; means over "
+        f"{configuration.seeds}, bands one standard deviation.{some}",
+        "Loss and accuracy over epochs. " + sentences(texts),
         draw,
     )
 
 
-def _stages(runs: tuple[Record, ...]) -> dict[str, dict[int, tuple[SampleSummary, SampleSummary]]]:
+def _stages(runs: tuple[Record, ...]) -> dict[str, dict[int, tuple[SeedSummary, SeedSummary]]]:
     """Loss, and accuracy in percent, over epochs, by kind of stage and task."""
     found: dict[str, dict[int, list[StageRecord]]] = {}
     for run in runs:
         for stage in run.stages:
             if 0 < max(len(stage.losses), len(stage.accuracies)) <= MOST_EPOCHS:
                 found.setdefault(stage.name, {}).setdefault(stage.task, []).append(stage)
-    whole = {
-        kind: {task: _spreads(stages) for task, stages in sorted(found[kind].items()) if len(stages) == len(runs)}
+    complete = {
+        kind: {task: _summaries(stages) for task, stages in sorted(found[kind].items()) if len(stages) == len(runs)}
         for kind in _in_order(runs, found)[:MOST_STAGES]
     }
-    return {kind: of_tasks for kind, of_tasks in whole.items() if of_tasks}
+    return {kind: of_tasks for kind, of_tasks in complete.items() if of_tasks}
 
 
 def _in_order(runs: tuple[Record, ...], kinds: Iterable[str]) -> list[str]:
-    """Kinds of stages as a task has them; not each task has all, such as the first one of SEU no creation."""
+    """Kinds of stages as a task has them; not each task has all: the first one may lack some."""
     by_task: dict[tuple[int, int], list[str]] = {}
     for number, run in enumerate(runs):
         for stage in run.stages:
@@ -103,7 +102,7 @@ def _in_order(runs: tuple[Record, ...], kinds: Iterable[str]) -> list[str]:
     return sorted(kinds, key=lambda kind: fullest.index(kind) if kind in fullest else len(fullest))
 
 
-def _spreads(stages: list[StageRecord]) -> tuple[SampleSummary, SampleSummary]:
+def _summaries(stages: list[StageRecord]) -> tuple[SeedSummary, SeedSummary]:
     epochs = max(max(len(stage.losses), len(stage.accuracies)) for stage in stages)
     values = np.full((2, len(stages), epochs), np.nan)
     for row, stage in enumerate(stages):
@@ -112,15 +111,10 @@ def _spreads(stages: list[StageRecord]) -> tuple[SampleSummary, SampleSummary]:
     return over_seeds(values[0]), over_seeds(100 * values[1])
 
 
-def _curve(axes: Axes, spread: SampleSummary, task: int) -> None:
+def _curve(axes: Axes, summary: SeedSummary, task: int) -> None:
     look = style(task)
-    epochs = np.arange(1, len(spread.mean) + 1)
+    epochs = np.arange(1, len(summary.mean) + 1)
     marker = look.marker if len(epochs) == 1 else ""
-    axes.plot(epochs, spread.mean, color=look.color, linestyle=look.line, marker=marker, linewidth=1.5)
-    if np.isfinite(spread.deviation).any():
-        low, high = spread.band
-        axes.fill_between(epochs, low, high, color=look.color, alpha=0.12, linewidth=0)
-
-
-def _name(names: list[str], task: int) -> str:
-    return short(names[task], 26, 1) if 0 <= task < len(names) else f"task {task}"
+    axes.plot(epochs, summary.mean, color=look.color, linestyle=look.line, marker=marker, linewidth=1.5)
+    if np.isfinite(summary.std).any():
+        axes.fill_between(epochs, *summary.band, color=look.color, alpha=0.12, linewidth=0)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seu_bench.metrics import mixed_score
-from seu_bench.results.report.canvas import Margins, legend_below, legend_height, panels
-from seu_bench.results.report.picture import Configuration, Numbers, Picture, over, sentences
+from seu_bench.results.report.canvas import legend_below, panels
+from seu_bench.results.report.picture import Configuration, Numbers, Picture, sentences
 from seu_bench.results.report.styles import MUTED, Style, legend_label
-from seu_bench.results.report.summary import SampleSummary, metric, said
+from seu_bench.results.report.summary import SeedSummary, metric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,9 +42,7 @@ def accuracy_against_size(configurations: Sequence[Configuration], published: Se
     drawn = [(c, a, n) for c, a, n in points if math.isfinite(float(a.mean)) and float(n.mean) > 0]
 
     def draw() -> Figure:
-        labels = [legend_label(c.title) for c, _, _ in drawn] + [f"the paper's {known.label}" for known in published]
-        below = legend_height(labels, 2)
-        figure, (axes,) = panels(1, 1, (6.6, 3.8), Margins(top=0.12, bottom=0.46), below)
+        figure, (axes,) = panels(1, 1, (7.5, 4.4))
         axes.set_xscale("log")
         handles = [_point(axes, *point) for point in drawn]
         for known in published:
@@ -61,12 +59,12 @@ def accuracy_against_size(configurations: Sequence[Configuration], published: Se
             legend_below(figure, handles, 2)
         return figure
 
-    said_of = [
-        f"{configuration.title} ({over(configuration)}): {said(accuracy)} with {said(size, ' parameters', 0)}"
+    texts = [
+        f"{configuration.title} ({configuration.seeds}): {accuracy.text()} with {size.text(' parameters', 0)}"
         for configuration, accuracy, size in points
     ]
-    said_of += [f"the paper's {p.label}: {p.accuracy:.2f} % with {p.parameters:,.0f} parameters" for p in published]
-    rows = tuple((c.title, said(a, "", 2, "-"), said(n, "", 0, "-")) for c, a, n in points)
+    texts += [f"the paper's {p.label}: {p.accuracy:.2f} % with {p.parameters:,.0f} parameters" for p in published]
+    rows = tuple((c.title, a.text("", 2, "-"), n.text("", 0, "-")) for c, a, n in points)
     hollow = " Hollow markers are the paper's own results." if published else ""
     return Picture(
         "accuracy-parameters",
@@ -74,32 +72,23 @@ def accuracy_against_size(configurations: Sequence[Configuration], published: Se
         "Further left and higher is better. Means over seeds with one standard deviation; thin lines join equal mixed "
         f"scores, which they are named by.{hollow}",
         "Average accuracy after the last task against the number of parameters, on a logarithmic scale. "
-        + sentences(said_of),
+        + sentences(texts),
         draw,
         Numbers(("configuration", "accuracy (%)", "parameters"), rows),
     )
 
 
-def _point(axes: Axes, configuration: Configuration, accuracy: SampleSummary, size: SampleSummary) -> Any:
-    style = configuration.style
-    bars = [None if math.isnan(float(s.deviation)) else float(s.deviation) for s in (accuracy, size)]
-    axes.errorbar(
-        float(size.mean),
-        float(accuracy.mean),
-        bars[0],
-        bars[1],
-        fmt="none",
-        ecolor=style.color,
-        elinewidth=1,
-        capsize=3,
-    )
+def _point(axes: Axes, configuration: Configuration, accuracy: SeedSummary, size: SeedSummary) -> Any:
+    style, x, y = configuration.style, float(size.mean), float(accuracy.mean)
+    up, across = (None if math.isnan(float(s.std)) else float(s.std) for s in (accuracy, size))
+    axes.errorbar(x, y, up, across, fmt="none", ecolor=style.color, elinewidth=1, capsize=3)
     look = style.plotted() | {"linestyle": "none", "markersize": 9}
-    (point,) = axes.plot([float(size.mean)], [float(accuracy.mean)], label=legend_label(configuration.title), **look)
+    (point,) = axes.plot([x], [y], label=legend_label(configuration.title), **look)
     return point
 
 
 def _scale(axes: Axes, sizes: Sequence[float], values: Sequence[float]) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
     low = min([math.log10(size) for size in sizes], default=5.0)
     high = max([math.log10(size) for size in sizes], default=6.0)
@@ -109,7 +98,7 @@ def _scale(axes: Axes, sizes: Sequence[float], values: Sequence[float]) -> None:
     axes.set_ylim(bottom - (100 - bottom) / 25, 100 + (100 - bottom) / 25)
     steps = (1.0,) if high - low > 2 else (1.0, 2.0, 5.0)
     axes.xaxis.set_major_locator(LogLocator(subs=steps, numticks=12))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: in_short(value)))
+    axes.xaxis.set_major_formatter(EngFormatter())
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
@@ -135,11 +124,3 @@ def _levels(axes: Axes) -> None:
             fontsize=7,
             color=MUTED,
         )
-
-
-def in_short(value: float) -> str:
-    """``20 k``, ``3.5 M``: a number of parameters beside an axis."""
-    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if value >= size * 0.9999:
-            return f"{value / size:.3g}{unit}"
-    return f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Figures of what a search found: the unit of a task as a graph, and the units that each task uses."""
+"""Figures of searched networks: the unit of a task as a graph, and the units that each task uses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench.results.record import Record
-from seu_bench.results.report.canvas import Margins, label_outer, legend_below, panels, whole_numbers
+from seu_bench.results.report.canvas import label_outer, legend_below, panels, whole_numbers
 from seu_bench.results.report.picture import Configuration, Picture, sentences
 from seu_bench.results.report.styles import BLUE, FAINT, GREEN, INK, MUTED, ORANGE, PAPER, VERMILLION, short
 from seu_bench.results.report.summary import number_of_tasks, task_names
@@ -51,24 +51,23 @@ def paths(configuration: Configuration) -> Picture | None:
 
     def draw() -> Figure:
         highest = max(len(units) for units in made)
-        width = max(1.7, 0.34 * len(made))
-        columns = min(len(found), max(1, int(10.2 // (width + 0.25))))
-        size = (width, max(0.5, 0.3 * highest + 0.1))
-        figure, axes = panels(len(found), columns, size, Margins(down=0.5), 0.34)
+        width = max(2.0, 0.34 * len(made) + 0.25)
+        columns = min(len(found), max(1, int(10.5 // width)))
+        figure, axes = panels(len(found), columns, (width, 0.3 * highest + 0.75))
         for task, panel in enumerate(axes):
             _path(panel, run, task, _done(run, task))
             panel.set_title(short(names[task] if task < len(names) else f"task {task}", 26))
         axes[0].set_xlim(-0.6, len(made) - 0.4)
         axes[0].set_ylim(-0.6, highest - 0.4)
         whole_numbers(axes[0].xaxis, axes[0].yaxis)
-        label_outer(figure, axes, columns, "layer", "unit")
+        label_outer(axes, columns, "layer", "unit")
         legend_below(figure, _path_handles(run.choices is not None), 4)
         return figure
 
-    said_of = []
+    texts = []
     for task in range(len(found)):
         steps = [f"{unit} {done}" for unit, done in zip(found[task], _done(run, task), strict=True)]
-        said_of.append(f"task {task} uses units {', '.join(steps)}")
+        texts.append(f"task {task} uses units {', '.join(steps)}")
     reused = sum(done != "new" for task in range(1, len(found)) for done in _done(run, task))
     steps_after = sum(len(path) for path in found[1:])
     return Picture(
@@ -77,33 +76,30 @@ def paths(configuration: Configuration) -> Picture | None:
         f"Seed {run.seed}. A column for each layer and a square for each unit in it; the number is the task that the "
         "unit was made for. The line joins the units that the task uses.",
         f"Units that each of {len(found)} tasks uses in {len(made)} layers, from the input on. After task 0, {reused} "
-        f"of {steps_after} units are taken over from earlier tasks. " + sentences(said_of, 20),
+        f"of {steps_after} units are taken over from earlier tasks. " + sentences(texts, 20),
         draw,
     )
 
 
 def _unit(configuration: Configuration, run: Record, task: int, genotype: Genotype) -> Picture:
-    kinds: list[CellKind] = ["normal", "reduction"]
-    if genotype.normal == genotype.reduction:
-        kinds = ["normal"]
+    kinds: list[CellKind] = ["normal"] if genotype.normal == genotype.reduction else ["normal", "reduction"]
     name = task_names([run])[task] if task < number_of_tasks(run) else f"task {task}"
 
     def draw() -> Figure:
         highest = max(edge.node - edge.source for kind in kinds for edge in genotype.edges(kind))
-        margins = Margins(left=0.1, right=0.1, top=0.3, bottom=0.02, down=0.25)
-        figure, axes = panels(len(kinds), 1, (7.4, 2.15), margins)
+        figure, axes = panels(len(kinds), 1, (7.6, 2.4))
         for panel, kind in zip(axes, kinds, strict=True):
             _cell(panel, genotype.edges(kind), highest)
             panel.set_title(f"{kind} cell" if len(kinds) > 1 else "cell", loc="left")
         return figure
 
-    said_of = [f"{kind} cell: {_in_words(genotype.edges(kind))}" for kind in kinds]
+    texts = [f"{kind} cell: {_in_words(genotype.edges(kind))}" for kind in kinds]
     return Picture(
         f"unit-{configuration.rank}-task{task}",
         f"Unit found for {name}: {configuration.label}",
         f"Seed {run.seed}. Nodes 0 and 1 are the outputs of the two layers before; each other node is the sum of its "
         "arcs, and the output joins nodes 2 to 5.",
-        f"The unit found for {name} as a graph. " + sentences(said_of),
+        f"The unit found for {name} as a graph. " + sentences(texts),
         draw,
     )
 
@@ -143,26 +139,15 @@ def _cell(axes: Axes, edges: Sequence[Edge], highest: int) -> None:
             [(start, lift), (start + 0.1, top), (end - 0.1, top), (end, lift)],
             [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
         )
-        axes.add_patch(
-            FancyArrowPatch(
-                path=curve, arrowstyle="-|>", mutation_scale=9, color=color, linestyle=line, linewidth=1.5, fill=False
-            )
-        )
-        axes.text(
-            (edge.node + edge.source) / 2,
-            height,
-            edge.operation,
-            ha="center",
-            va="center",
-            fontsize=7.5,
-            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.6},
-        )
+        look = {"color": color, "linestyle": line, "linewidth": 1.5, "fill": False}
+        axes.add_patch(FancyArrowPatch(path=curve, arrowstyle="-|>", mutation_scale=9, **look))
+        middle, box = (edge.node + edge.source) / 2, {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
+        axes.text(middle, height, edge.operation, ha="center", va="center", fontsize=7.5, bbox=box)
     axes.plot([INPUTS, _OUTPUT + 0.1], [-0.45, -0.45], color=MUTED, linewidth=1)
     for node in range(_OUTPUT):
-        is_input = node < INPUTS
-        if not is_input:
+        if node >= INPUTS:
             axes.plot([node, node], [-0.45, -0.2], color=MUTED, linewidth=1)
-        shape = "s" if is_input else "o"
+        shape = "s" if node < INPUTS else "o"
         axes.plot([node], [0], shape, markersize=17, markerfacecolor=PAPER, markeredgecolor=INK, markeredgewidth=1.3)
         axes.text(node, 0, str(node), ha="center", va="center_baseline", fontweight="bold")
     axes.text(_OUTPUT + 0.15, -0.45, "output", ha="left", va="center_baseline", fontsize=8.5)
@@ -195,8 +180,13 @@ def _done(run: Record, task: int) -> list[str]:
     return done
 
 
-#: How a used unit is drawn: marker, colour of its face, thickness of its edge.
-_USES: Final = {"new": ("s", BLUE, 0.8), "reused": ("o", ORANGE, 0.8), "adapted": ("D", GREEN, 0.8)}
+#: How units are drawn: marker, its size, colour of its face and of its edge, and words.
+_USES: Final = {
+    "new": ("s", 12, BLUE, INK, "made for this task"),
+    "reused": ("o", 12, ORANGE, INK, "taken over from an earlier task"),
+    "adapted": ("D", 11, GREEN, INK, "taken and adapted"),
+    "": ("s", 12, PAPER, FAINT, "there, not used"),
+}
 
 
 def _path(axes: Axes, run: Record, task: int, done: Sequence[str]) -> None:
@@ -205,39 +195,22 @@ def _path(axes: Axes, run: Record, task: int, done: Sequence[str]) -> None:
     axes.plot(range(len(path)), path, color=INK, linewidth=1.4, zorder=1)
     for layer, units in enumerate(made):
         for unit, maker in enumerate(units):
-            if maker > task:
-                continue
-            used = path[layer] == unit
-            marker, face, edge = _USES[done[layer]] if used else ("s", PAPER, 0.8)
-            ink = INK if used else FAINT
-            size = 12 if marker != "D" else 11
-            axes.plot(
-                [layer],
-                [unit],
-                marker,
-                markersize=size,
-                markerfacecolor=face,
-                markeredgecolor=ink,
-                markeredgewidth=edge,
-            )
-            color = "#fdfdfd" if used and done[layer] == "new" else "#0b0d10" if used else MUTED
-            axes.text(layer, unit, str(maker), ha="center", va="center_baseline", fontsize=7, color=color)
+            if maker <= task:
+                use = done[layer] if path[layer] == unit else ""
+                axes.plot([layer], [unit], **_marked(use))
+                color = {"new": "#fdfdfd", "": MUTED}.get(use, "#0b0d10")
+                axes.text(layer, unit, str(maker), ha="center", va="center_baseline", fontsize=7, color=color)
+
+
+def _marked(use: str) -> dict[str, Any]:
+    marker, size, face, edge, _ = _USES[use]
+    look = {"marker": marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": edge}
+    return {"linestyle": "none", "markeredgewidth": 0.8, **look}
 
 
 def _path_handles(adapts: bool) -> list[Any]:
     from matplotlib.lines import Line2D
 
-    words = {"new": "made for this task", "reused": "taken over from an earlier task", "adapted": "taken and adapted"}
-    handles = []
-    for use, (marker, face, edge) in _USES.items():
-        if use != "adapted" or adapts:
-            look: dict[str, Any] = {"marker": marker, "linestyle": "none", "markersize": 10, "markerfacecolor": face}
-            handles.append(Line2D([], [], label=words[use], markeredgecolor=INK, markeredgewidth=edge, **look))
-    there: dict[str, Any] = {
-        "marker": "s",
-        "linestyle": "none",
-        "markersize": 10,
-        "markerfacecolor": PAPER,
-        "markeredgecolor": FAINT,
-    }
-    return [*handles, Line2D([], [], label="there, not used", **there)]
+    return [
+        Line2D([], [], label=words, **_marked(use)) for use, (*_, words) in _USES.items() if use != "adapted" or adapts
+    ]

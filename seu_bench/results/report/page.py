@@ -1,4 +1,4 @@
-"""The page: plans and finished pictures into one file. Whatever comes from records is escaped by Jinja2."""
+"""The page: sections and rendered figures in one file. Whatever comes from records is escaped by Jinja2."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 from seu_bench._version import __version__
+from seu_bench.results.leaderboard.boards import Leaderboard
+from seu_bench.results.leaderboard.markdown import LEGEND, cells
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.results.report.paper import Beside, beside_ours, source
-from seu_bench.results.report.picture import Numbers, Picture
-from seu_bench.results.report.plan import Limits, Plan
+from seu_bench.results.report import paper
+from seu_bench.results.report.picture import Picture
+from seu_bench.results.report.sections import Limits, Section
 from seu_bench.utils.text import printable
-
-_TITLE: Final = "Lifelong learning: results"
 
 
 @dataclass(frozen=True)
@@ -25,33 +25,40 @@ class RenderedFigure:
     """A picture as it enters the page.
 
     Attributes:
-        id: of its element, and the beginning of its files' names.
-        file: where its files lie, without ending, as the reader is told.
+        name: of its files, without folder and ending.
         svg: its drawing.
         width, height: in the page's pixels.
     """
 
-    id: str
-    file: str
+    name: str
     picture: Picture
     svg: str
     width: int
     height: int
 
-    @property
-    def source(self) -> str:
-        """The drawing as a data URI."""
-        return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode()
+    def document(self) -> dict[str, Any]:
+        """Values of the template."""
+        return {
+            "id": f"figure-{self.name}",
+            "file": f"figures/{self.name}",
+            "heading": printable(self.picture.heading),
+            "caption": self.picture.caption,
+            "alt": printable(self.picture.alt),
+            "source": "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode(),
+            "width": self.width,
+            "height": self.height,
+            "numbers": self.picture.numbers,
+        }
 
 
 def render(
-    plans: Sequence[Plan], finished: Mapping[int, RenderedFigure], outside: Sequence[str], limits: Limits
+    sections: Sequence[Section], figures: Mapping[int, RenderedFigure], outside: Sequence[str], limits: Limits
 ) -> str:
-    """The whole page.
+    """Render the whole page.
 
     Args:
-        finished: the pictures of the plans, by ``id``.
-        outside: which records are in no group, and why.
+        figures: the pictures of the sections, by ``id``.
+        outside: which records are in no section, and why.
     """
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -60,29 +67,26 @@ def render(
     style, script = ((folder / f"report.{ending}").read_text(encoding="utf-8") for ending in ("css", "js"))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     template = environment.from_string((folder / "report.html.j2").read_text(encoding="utf-8"))
-    runs = [run for plan in plans for configuration in plan.group.drawn for run in configuration.runs]
+    places = [section.place for section in sections]
+    started = [run.started for section in sections for each in section.drawn for run in each.runs]
     return template.render(
-        title=_TITLE,
+        title="Lifelong learning: results",
         version=__version__,
-        policy=_policy(style, script),
+        # The page may load pictures within itself, its one style and its one script, and nothing else.
+        policy=f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'",
         # Our own files, which hold nothing of a record; as text they would be escaped.
         style=Markup(style),
         script=Markup(script),
-        paper_source=source(),
-        records=sum(plan.group.records for plan in plans),
-        figures=len(finished),
-        latest=printable(max([run.started for run in runs], default="")),
-        groups=[_group(number, plan, plans, finished, limits) for number, plan in enumerate(plans)],
+        paper_source=paper.source(),
+        records=sum(section.board.records for section in sections),
+        figures=len(figures),
+        latest=printable(max(started, default="")),
+        groups=[
+            _group(number, section, figures, limits) | {"twin": places.count(section.place) > 1}
+            for number, section in enumerate(sections)
+        ],
         outside=list(outside),
-    )
-
-
-def _policy(style: str, script: str) -> str:
-    """What the page may load: pictures within itself, its one style and its one script, and nothing else."""
-    allowed = [_hash(text) for text in (style, script)]
-    return (
-        f"default-src 'none'; img-src data:; style-src '{allowed[0]}'; script-src '{allowed[1]}'; "
-        "base-uri 'none'; form-action 'none'"
     )
 
 
@@ -90,58 +94,47 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _group(
-    number: int, plan: Plan, plans: Sequence[Plan], finished: Mapping[int, RenderedFigure], limits: Limits
-) -> dict[str, Any]:
-    group = plan.group
-    place = (group.benchmark, group.version, group.protocol)
-    others = [(p.group.benchmark, p.group.version, p.group.protocol) for p in plans]
-    runs = [(str(configuration.rank), run) for configuration in group.drawn for run in configuration.runs]
-    paper = beside_ours(*place, group.drawn)
+def _group(number: int, section: Section, figures: Mapping[int, RenderedFigure], limits: Limits) -> dict[str, Any]:
+    board, rows = section.board, _rows(section.board, limits.rows)
+    runs = [(str(configuration.rank), run) for configuration in section.drawn for run in configuration.runs]
     return {
         "id": f"group-{number}",
-        "name": group.name,
-        "title": printable(group.title),
-        "twin": others.count(place) > 1,
-        "fingerprint": printable(group.fingerprint),
-        "records": group.records,
-        "legend": group.legend,
-        "headings": group.headings,
-        "rows": group.rows[: limits.rows],
-        "all_rows": len(group.rows),
-        "strategies": sorted({row.strategy for row in group.rows[: limits.rows]}),
-        "paper": _by_place(paper),
-        "notes": plan.notes,
-        "comparing": [_figure(finished[id(picture)]) for picture in plan.comparing],
-        "single": [_figure(finished[id(picture)]) for picture in plan.single],
+        "name": board.name,
+        "title": printable(board.title),
+        "fingerprint": printable(board.data_fingerprint),
+        "records": board.records,
+        "legend": LEGEND,
+        "headings": [
+            {"text": board.heading(key), "definition": metric.summary} for key, metric in board.columns.items()
+        ],
+        "rows": rows,
+        "all_rows": len(board.rows),
+        "strategies": sorted({row["strategy"] for row in rows}),
+        "paper": paper.beside_ours(*section.place, section.drawn),
+        "notes": section.notes,
+        "comparing": [figures[id(picture)].document() for picture in section.comparing],
+        "single": [figures[id(picture)].document() for picture in section.single],
         "runs": [_run(rank, run) for rank, run in runs[: limits.runs]],
         "all_runs": len(runs),
-        "excluded": group.excluded,
+        "excluded": board.excluded,
     }
 
 
-def _by_place(paper: Sequence[Beside]) -> list[tuple[str, list[tuple[str, ...]]]]:
-    """Rows of tables, one table for each place in the paper."""
-    tables: dict[str, list[tuple[str, ...]]] = {}
-    for one in paper:
-        row = (one.method, one.configuration, one.what, one.printed, one.ours, one.difference)
-        tables.setdefault(one.place, []).append(row)
-    return list(tables.items())
-
-
-def _figure(shown: RenderedFigure) -> dict[str, Any]:
-    numbers: Numbers | None = shown.picture.numbers
-    return {
-        "id": shown.id,
-        "file": shown.file,
-        "heading": printable(shown.picture.heading),
-        "caption": shown.picture.caption,
-        "alt": printable(shown.picture.alt),
-        "source": shown.source,
-        "width": shown.width,
-        "height": shown.height,
-        "numbers": numbers,
-    }
+def _rows(board: Leaderboard, most: int) -> list[dict[str, Any]]:
+    """Rows of the leaderboard's table; each cell with the number that it is sorted by, ``None``: not measured."""
+    return [
+        {
+            "rank": row.rank,
+            "label": printable(row.configuration),
+            "strategy": printable(row.record.strategy),
+            "seeds": row.seeds,
+            "parameters": row.mean("params_total"),
+            "cells": [
+                {"text": text, "value": row.mean(key)} for key, text in zip(board.columns, texts[3:], strict=True)
+            ],
+        }
+        for row, texts in zip(board.rows[:most], cells(board, most=most), strict=True)
+    ]
 
 
 def _run(rank: str, run: Record) -> tuple[str, ...]:

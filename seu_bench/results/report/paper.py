@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from seu_bench.results.record import Record
 from seu_bench.results.report.draw_size import Published
 from seu_bench.results.report.picture import Configuration
 from seu_bench.results.report.styles import styles_of
-from seu_bench.results.report.summary import SampleSummary, accuracies, average_accuracy, metric, number_of_tasks, said
+from seu_bench.results.report.summary import SeedSummary, accuracies, average_accuracy, metric, number_of_tasks
 
 PROTOCOL: Final = "paper"
 #: Versions of benchmarks that are the paper's; another version is another benchmark.
 _VERSION: Final = 1
-#: What the paper's streams have.
+#: Tasks of the paper's streams.
 _TASKS: Final = {"split_cifar10": 5, "split_cifar100": 5, "pmnist": 10, "mixture": 5}
 #: Of each quantity of the table: its name, the metric of records, the factor to the paper's unit, decimals.
 _QUANTITIES: Final = {
@@ -27,32 +28,41 @@ _QUANTITIES: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Beside:
+class Beside(NamedTuple):
     """One number of the paper beside ours.
 
     Attributes:
-        what: which number.
         method: as the paper calls it.
         configuration: ours, as the leaderboard calls it; ``-`` where there is none.
+        what: which number.
         printed: the paper's, as it is printed.
         ours: mean and deviation over seeds; ``-`` where it was not measured.
         difference: ours less the paper's; ``-`` where ours was not measured.
-        place: where it stands in the paper.
     """
 
-    what: str
     method: str
     configuration: str
+    what: str
     printed: str
     ours: str
     difference: str
-    place: str
+
+
+class _Number(NamedTuple):
+    what: str
+    printed: float
+    ours: Callable[[Sequence[Record]], SeedSummary]
+    decimals: int
 
 
 def source() -> str:
     """The paper."""
     return str(_document()["source"])
+
+
+def strategies() -> list[str]:
+    """The paper's methods, as our strategies are called."""
+    return list(_document()["names"])
 
 
 def is_the_papers(benchmark: str, version: int, protocol: str) -> bool:
@@ -64,12 +74,10 @@ def published_points(benchmark: str, version: int, protocol: str) -> list[Publis
     """The paper's table of a benchmark as points of a figure; empty where it has none."""
     if not is_the_papers(benchmark, version, protocol):
         return []
-    document = _document()
-    table = document["table"][benchmark]
-    styles = styles_of(list(table))
+    names, table = _document()["names"], printed(benchmark)
     return [
-        Published(document["names"][strategy], values["acc"], values["params"] * 1e6, style)
-        for (strategy, values), style in zip(table.items(), styles, strict=True)
+        Published(names[strategy], values["acc"], values["params"] * 1e6, style)
+        for (strategy, values), style in zip(table.items(), styles_of(list(table)), strict=True)
     ]
 
 
@@ -80,85 +88,65 @@ def printed(benchmark: str) -> dict[str, dict[str, float]]:
     return table
 
 
-def beside_ours(benchmark: str, version: int, protocol: str, configurations: Sequence[Configuration]) -> list[Beside]:
+def beside_ours(
+    benchmark: str, version: int, protocol: str, configurations: Sequence[Configuration]
+) -> dict[str, list[Beside]]:
     """Every number of the paper of a benchmark beside those of our configurations of the same strategy.
 
     Args:
         configurations: those with changes of the benchmark are not the paper's, and not compared.
+
+    Returns:
+        Rows by the place in the paper that they are from.
     """
     if not is_the_papers(benchmark, version, protocol):
-        return []
+        return {}
     document = _document()
     ours: dict[str, list[Configuration]] = {}
-    for own in configurations:
-        if _is_comparable(own, benchmark):
-            ours.setdefault(own.example.strategy, []).append(own)
-    rows = []
-    for strategy, values in document["table"][benchmark].items():
-        for configuration in _or_none(ours.get(strategy)):
-            for key, (what, name, factor, decimals) in _QUANTITIES.items():
-                spread = metric(configuration.runs, name, factor) if configuration else None
-                method = document["names"][strategy]
-                rows.append(
-                    _beside(what, method, configuration, values[key], spread, decimals, document["table"]["place"])
-                )
+    for configuration in configurations:
+        if _is_comparable(configuration.example, benchmark):
+            ours.setdefault(configuration.example.strategy, []).append(configuration)
+    tables: dict[str, list[Beside]] = {}
+
+    def add(place: str, strategy: str, numbers: Iterable[_Number]) -> None:
+        for configuration in ours.get(strategy) or (None,):
+            rows = [_beside(document["names"][strategy], configuration, number) for number in numbers]
+            tables.setdefault(place, []).extend(rows)
+
+    for strategy, values in printed(benchmark).items():
+        numbers = [
+            _Number(what, values[key], partial(metric, name=name, factor=factor), decimals)
+            for key, (what, name, factor, decimals) in _QUANTITIES.items()
+        ]
+        add(document["table"]["place"], strategy, numbers)
     for text in document["text"]:
         if text["benchmark"] == benchmark:
-            for configuration in _or_none(ours.get(text["strategy"])):
-                rows += [
-                    _beside(
-                        _called(value),
-                        document["names"][text["strategy"]],
-                        configuration,
-                        value["acc"],
-                        _measured(configuration, value),
-                        2,
-                        text["place"],
-                    )
-                    for value in text["values"]
-                ]
-    return rows
+            numbers = [_number(value["task"], value["after"], value["acc"]) for value in text["values"]]
+            add(text["place"], text["strategy"], numbers)
+    return tables
 
 
-def _or_none(configurations: list[Configuration] | None) -> Sequence[Configuration | None]:
-    """One row without ours where there is none of ours."""
-    return configurations or (None,)
-
-
-def _is_comparable(configuration: Configuration, benchmark: str) -> bool:
-    run = configuration.example
+def _is_comparable(run: Record, benchmark: str) -> bool:
     return not run.benchmark_overrides and run.precision == "float32" and number_of_tasks(run) == _TASKS[benchmark]
 
 
-def _called(value: dict[str, Any]) -> str:
-    if value["task"] == "average":
-        return f"average accuracy after task {value['after']} (%)"
-    return f"accuracy on task {value['task']} after task {value['after']} (%)"
+def _number(task: int | str, after: int, value: float) -> _Number:
+    """An accuracy that the paper's text has, on one task or the average."""
+    if task == "average":
+        return _Number(f"average accuracy after task {after} (%)", value, lambda runs: average_accuracy(runs)[after], 2)
+    return _Number(
+        f"accuracy on task {task} after task {after} (%)", value, lambda runs: accuracies(runs)[after, task], 2
+    )
 
 
-def _measured(configuration: Configuration | None, value: dict[str, Any]) -> SampleSummary | None:
-    if configuration is None:
-        return None
-    if value["task"] == "average":
-        return average_accuracy(configuration.runs)[value["after"]]
-    return accuracies(configuration.runs)[value["after"], value["task"]]
-
-
-def _beside(
-    what: str,
-    method: str,
-    configuration: Configuration | None,
-    printed: float,
-    spread: SampleSummary | None,
-    decimals: int,
-    place: str,
-) -> Beside:
-    ours = difference = "-"
-    if spread is not None and math.isfinite(float(spread.mean)):
-        ours = said(spread, "", decimals)
-        difference = f"{float(spread.mean) - printed:+,.{decimals}f}"
-    title = configuration.title if configuration else "-"
-    return Beside(what, method, title, f"{printed:,.{decimals}f}", ours, difference, place)
+def _beside(method: str, configuration: Configuration | None, number: _Number) -> Beside:
+    title, ours, difference = "-", "-", "-"
+    if configuration is not None:
+        title, summary = configuration.title, number.ours(configuration.runs)
+        if math.isfinite(float(summary.mean)):
+            ours = summary.text("", number.decimals)
+            difference = f"{float(summary.mean) - number.printed:+,.{number.decimals}f}"
+    return Beside(method, title, number.what, f"{number.printed:,.{number.decimals}f}", ours, difference)
 
 
 def _document() -> dict[str, Any]:

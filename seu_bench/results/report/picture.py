@@ -1,4 +1,4 @@
-"""A picture of the report: what it is called, what it says to who cannot see it, and how it is drawn."""
+"""Configurations of a group, and pictures of them that are not drawn yet."""
 
 from __future__ import annotations
 
@@ -40,10 +40,15 @@ class Configuration:
         """The run of the lowest seed, where a figure can show but one."""
         return min(self.runs, key=lambda run: run.seed)
 
+    @property
+    def seeds(self) -> str:
+        """``3 seeds``."""
+        return f"{len(self.runs)} seed{'s' * (len(self.runs) != 1)}"
+
 
 @dataclass(frozen=True)
 class Numbers:
-    """The values of a picture as a table."""
+    """Values of a picture as a table."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -71,11 +76,12 @@ class Picture:
 
 
 def sentences(parts: Sequence[str], most: int = 12) -> str:
-    """Parts of an alternative text; of very many, the first ``most`` and how many more."""
+    """Join parts of an alternative text; of very many, the first ``most`` and how many more."""
     more = [f"{len(parts) - most} more are in the table"] if len(parts) > most else []
     return " ".join(f"{part}." for part in [*parts[:most], *more])
 
 
-def over(configuration: Configuration) -> str:
-    """``3 seeds``."""
-    return f"{len(configuration.runs)} seed{'s' * (len(configuration.runs) != 1)}"
+def by_configuration(configurations: Sequence[Configuration], texts: Sequence[str]) -> str:
+    """Join an alternative text of each configuration."""
+    named = zip(configurations, texts, strict=True)
+    return sentences([f"{configuration.title} ({configuration.seeds}): {text}" for configuration, text in named])

@@ -6,6 +6,8 @@ Each goes with a marker and a kind of line of its own, so that no figure needs i
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +57,7 @@ class Style:
     hatch: str
 
     def plotted(self) -> dict[str, Any]:
-        """For a line with markers."""
+        """Keywords of matplotlib for a line with markers."""
         return {
             "color": self.color,
             "marker": self.marker,
@@ -76,8 +78,8 @@ STYLES: Final = (
     Style(GREY, "*", (0, (1, 2.2)), "--"),
     Style(INK, "X", (0, (2.5, 1)), "oo"),
 )
-#: The paper's strategies look the same in every group.
-_OF_STRATEGY: Final = {"seu": 0, "naive": 1, "ewc": 2, "pnn": 3, "ltg": 4}
+#: Begins what is hashed to a strategy's style. Any would do; this one keeps the colours of figures made before.
+_SALT: Final = "102718"
 
 
 def style(number: int) -> Style:
@@ -88,23 +90,27 @@ def style(number: int) -> Style:
 
 
 def styles_of(strategies: Sequence[str]) -> list[Style]:
-    """A style for each configuration, all different: the first of a paper's strategy has that strategy's own."""
-    numbers: list[int | None] = []
-    for strategy in strategies:
-        own = _OF_STRATEGY.get(strategy)
-        numbers.append(own if own not in numbers else None)
-    kept = {_OF_STRATEGY[name] for name in strategies if name in _OF_STRATEGY}
-    free = iter(number for number in range(len(kept) + len(strategies) + 1) if number not in kept)
-    return [style(next(free) if number is None else number) for number in numbers]
+    """A style for each configuration, all different.
+
+    The first configuration of a strategy has the style that the strategy's name is hashed to, so that it looks the same
+    in every figure, or the next free one.
+    """
+    numbers: dict[int, int] = {}
+    places = sorted(range(len(strategies)), key=lambda place: strategies[place] in strategies[:place])
+    for place in places:
+        name = strategies[place]
+        own = 0 if name in strategies[:place] else hashlib.sha256((_SALT + name).encode()).digest()[0] % len(STYLES)
+        taken = set(numbers.values())
+        candidates = itertools.chain(range(own, len(STYLES)), itertools.count())
+        numbers[place] = next(number for number in candidates if number not in taken)
+    return [style(numbers[place]) for place in range(len(strategies))]
 
 
 def short(text: str, width: int = 34, lines: int = 2) -> str:
     """``text`` on a few lines for a figure; what does not fit ends in an ellipsis."""
-    text = printable(text)
-    wrapped = textwrap.wrap(text, width, max_lines=lines, placeholder=" …", break_on_hyphens=False)
-    return "\n".join(wrapped)
+    return textwrap.fill(printable(text), width, max_lines=lines, placeholder=" …", break_on_hyphens=False)
 
 
 def legend_label(title: str) -> str:
-    """A configuration's title for a legend: with room for what makes it differ from the others, which is at its end."""
+    """A title for a legend, with room for what tells a configuration from the others, which is at its end."""
     return short(title, 44, 6)

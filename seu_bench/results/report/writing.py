@@ -1,27 +1,30 @@
-"""The story of a report: read the records, plan the pictures, draw and write each, write the page."""
+"""Making a report: read the records, choose the pictures, render and write each, write the page."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from seu_bench.results.metric import Metric
+from seu_bench.results.record_metrics import METRICS
+from seu_bench.results.report.canvas import settings, size_on_page, to_png, to_svg
 from seu_bench.results.report.page import RenderedFigure, render
 from seu_bench.results.report.picture import Picture
-from seu_bench.results.report.plan import Limits, Plan, make_plans
-from seu_bench.results.report.source import read_groups
+from seu_bench.results.report.sections import Limits, read_sections
 from seu_bench.utils.files import refuse_link, write_atomic
 from seu_bench.utils.progress import tracked
 
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What a report left.
+    """Files of a report.
 
     Attributes:
         page: the HTML file.
         figures: the PNG and SVG files.
-        outside: which records are in no group, and why.
-        groups: how many.
+        outside: which records are in no group, and why, one line for each reason.
+        groups: how many there are.
     """
 
     page: Path
@@ -36,17 +39,27 @@ def write_report(
     benchmark: str | None = None,
     protocol: str | None = None,
     limits: Limits | None = None,
+    metrics: Mapping[str, Metric] = METRICS,
 ) -> ReportFiles:
     """Make the report of a results folder anew.
 
     Args:
-        results: the folder that holds ``runs``; figures go to its ``figures``.
+        results: the results folder; figures go to its ``figures``.
         output: the page; ``<results>/report.html`` by default.
         benchmark, protocol: only groups of these.
         limits: how much is shown.
+        metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
+
+    Returns:
+        The files, and which records are in none of its groups.
 
     Raises:
         ResultsError: there are no records, none of ``benchmark`` and ``protocol``, or nothing can be written there.
+
+    Example:
+        >>> from pathlib import Path
+        >>> write_report(Path("results"), limits=Limits(configurations=4)).page  # doctest: +SKIP
+        PosixPath('results/report.html')
     """
     from seu_bench.utils.locks import alone_in
 
@@ -54,28 +67,22 @@ def write_report(
     page = output or results / "report.html"
     folder = results / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
-    groups, outside = read_groups(results, benchmark, protocol, limits.configurations, limits.groups)
-    plans = make_plans(groups, limits)
-    work = [(plan, picture) for plan in plans for picture in plan.pictures]
-    finished: dict[int, RenderedFigure] = {}
+    sections, outside = read_sections(results, benchmark, protocol, limits, metrics)
+    work = [(section, picture) for section in sections for picture in (*section.comparing, *section.single)]
+    figures: dict[int, RenderedFigure] = {}
     paths: list[Path] = []
     with alone_in(folder):
-        for plan, picture in tracked(work, "drawing figures"):
-            finished[id(picture)], written = _write(folder, plan, picture)
-            paths += written
-        write_atomic(page, render(plans, finished, outside, limits))
-    return ReportFiles(page, tuple(paths), tuple(outside), len(groups))
+        for section, picture in tracked(work, "drawing figures"):
+            name = f"{section.board.name}-{picture.kind}"
+            figures[id(picture)], png = _rendered(name, picture)
+            for ending, content in (("svg", figures[id(picture)].svg), ("png", png)):
+                paths.append(folder / f"{name}.{ending}")
+                write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
+        write_atomic(page, render(sections, figures, outside, limits))
+    return ReportFiles(page, tuple(paths), tuple(outside), len(sections))
 
 
-def _write(folder: Path, plan: Plan, picture: Picture) -> tuple[RenderedFigure, list[Path]]:
-    from seu_bench.results.report.canvas import settings, size_on_page, to_png, to_svg
-
-    name = f"{plan.group.name}-{picture.kind}"
+def _rendered(name: str, picture: Picture) -> tuple[RenderedFigure, bytes]:
     with settings():
         figure = picture.draw()
-        svg, png = to_svg(figure), to_png(figure)
-        width, height = size_on_page(figure)
-    contents: dict[Path, str | bytes] = {folder / f"{name}.svg": svg, folder / f"{name}.png": png}
-    for path, content in contents.items():
-        write_atomic(path, content, durable=False)  # they can be made again at any time
-    return RenderedFigure(f"figure-{name}", f"figures/{name}", picture, svg, width, height), list(contents)
+        return RenderedFigure(name, picture, to_svg(figure), *size_on_page(figure)), to_png(figure)

@@ -1,0 +1,216 @@
+"""Sections of the report, one for each leaderboard: which records are read, and which pictures are made of them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from seu_bench.errors import ResultsError
+from seu_bench.results.leaderboard.boards import Leaderboard
+from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.metric import Metric
+from seu_bench.results.record import Record, read_record, record_path
+from seu_bench.results.record_files import read_records, require_records
+from seu_bench.results.record_metrics import METRICS
+from seu_bench.results.report import paper
+from seu_bench.results.report.draw_accuracy import accuracy_curves, average_curve, original_against_retained
+from seu_bench.results.report.draw_learning import learning_curves
+from seu_bench.results.report.draw_matrix import heat_maps
+from seu_bench.results.report.draw_size import accuracy_against_size
+from seu_bench.results.report.draw_units import genotypes, paths
+from seu_bench.results.report.picture import Configuration, Picture
+from seu_bench.results.report.styles import styles_of
+from seu_bench.results.report.summary import number_of_tasks
+from seu_bench.utils.text import printable
+
+#: A longer stream is no picture any more, and its matrices are larger than what a report should hold.
+MOST_TASKS: Final = 100
+#: Pictures that compare the configurations of a group.
+_COMPARING: Final = 5
+#: Groups that are read in full even where figures were not asked for.
+_READ: Final = 8
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a report shows, so that it opens whatever the number of records.
+
+    Args:
+        configurations: drawn in each group.
+        figures: of all groups together.
+        detailed: configurations of a group of which units, paths and learning curves are drawn, each.
+        units: tasks of a configuration of which the unit is drawn.
+        rows: of a leaderboard.
+        runs: listed in a group.
+    """
+
+    configurations: int = 8
+    figures: int = 30
+    detailed: int = 2
+    units: int = 10
+    rows: int = 1000
+    runs: int = 100
+
+    @property
+    def groups(self) -> int:
+        """Groups whose records are read in full, for figures, the list of runs, and the paper's numbers."""
+        return max(_READ, math.ceil(self.figures / _COMPARING))
+
+    @property
+    def told(self) -> str:
+        """The limit of figures, for a note."""
+        how = "--figures changes that, --benchmark and --protocol choose groups"
+        return f"a report has at most {self.figures} figures ({how})"
+
+
+@dataclass
+class Section:
+    """One leaderboard, and what is shown beside it.
+
+    Attributes:
+        drawn: the configurations that figures show, in the order of the rows.
+        comparing: pictures of all its configurations together.
+        single: pictures of one configuration each.
+        notes: what is not drawn, and why.
+    """
+
+    board: Leaderboard
+    drawn: list[Configuration] = field(default_factory=list)
+    comparing: list[Picture] = field(default_factory=list)
+    single: list[Picture] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """Benchmark, version and protocol."""
+        return self.board.benchmark, self.board.benchmark_version, self.board.protocol
+
+
+def read_sections(
+    results: Path,
+    benchmark: str | None,
+    protocol: str | None,
+    limits: Limits,
+    metrics: Mapping[str, Metric] = METRICS,
+) -> tuple[list[Section], list[str]]:
+    """Read the sections of a results folder, and which records are in none of them and why.
+
+    Where there are more figures than ``limits`` allow, those that compare come first, and the groups with the most
+    records.
+
+    Args:
+        benchmark, protocol: only those of this one.
+        metrics: those known; a leaderboard has a column where a record has its metric.
+
+    Raises:
+        ResultsError: there are no records, or none of this benchmark and protocol that can be ranked.
+    """
+    require_records(results)
+    build = read_leaderboards(results, metrics)
+    boards = [b for b in build.boards if benchmark in (None, b.benchmark) and protocol in (None, b.protocol)]
+    outside = build.excluded(benchmark)
+    if not boards and (benchmark or protocol):
+        asked = [f"{what} {name!r}" for what, name in (("benchmark", benchmark), ("protocol", protocol)) if name]
+        raise ResultsError(
+            f"no record of {' and '.join(asked)} can be ranked",
+            where=str(results),
+            remedy="see which there are with seu-bench leaderboard" + "".join(f"\n  {line}" for line in outside),
+        )
+    largest = sorted(range(len(boards)), key=lambda place: -boards[place].records)[: limits.groups]
+    chosen = {
+        place: choose([row.record.strategy for row in boards[place].rows], limits.configurations) for place in largest
+    }
+    wanted = {run for place, rows in chosen.items() for row in rows for run in boards[place].rows[row].run_ids.values()}
+    records = _records(results, wanted)
+    sections = [_section(board, chosen.get(place), records, limits) for place, board in enumerate(boards)]
+    _limit(sections, limits)
+    return sections, outside
+
+
+def choose(strategies: Sequence[str], most: int) -> list[int]:
+    """Choose the rows that are drawn: the best of each strategy, the paper's strategies first, then the next best.
+
+    Args:
+        strategies: of the rows, best first.
+    """
+    best: dict[str, int] = {}
+    for place, strategy in enumerate(strategies):
+        best.setdefault(strategy, place)
+    order = [best[strategy] for strategy in paper.strategies() if strategy in best]
+    for rows in (best.values(), range(len(strategies))):
+        order += [row for row in rows if row not in order]
+    return sorted(order[:most])
+
+
+def _records(results: Path, wanted: set[str]) -> dict[str, Record]:
+    """Read the records of runs once more, in full: leaderboards do not keep what only figures need."""
+    found = {}
+    for run_id in wanted:
+        with contextlib.suppress(ResultsError):
+            record = read_record(record_path(results, run_id))
+            if record.run_id == run_id:
+                found[run_id] = record
+    if len(found) < len(wanted):  # packed, or in folders of other names
+        others = (item for item in read_records(results) if isinstance(item, Record))
+        found |= {item.run_id: item for item in others if item.run_id in wanted and item.run_id not in found}
+    return found
+
+
+def _section(board: Leaderboard, rows: Sequence[int] | None, records: dict[str, Record], limits: Limits) -> Section:
+    """The section of a board, of which these rows are drawn; ``None``: it has no figures."""
+    section = Section(board)
+    if rows is None:
+        section.notes.append(f"this group has no figures: {limits.told}")
+        return section
+    there = [row for row in (board.rows[place] for place in rows) if records.keys() >= set(row.run_ids.values())]
+    for row, style in zip(there, styles_of([row.record.strategy for row in there]), strict=True):
+        runs = sorted((records[run_id] for run_id in row.run_ids.values()), key=lambda run: run.seed)
+        section.drawn.append(Configuration(row.rank, printable(row.configuration), tuple(runs), style))
+    tasks = {c.rank: max(number_of_tasks(run) for run in c.runs) for c in section.drawn}
+    if max(tasks.values(), default=0) > MOST_TASKS:
+        section.notes.append(f"streams of more than {MOST_TASKS} tasks are not drawn")
+    if len(there) < len(rows):
+        section.notes.append(
+            f"{len(rows) - len(there)} configurations are not drawn: their records went while this was made"
+        )
+    if len(board.rows) > len(rows):
+        section.notes.append(
+            f"{len(there)} of {len(board.rows)} configurations are drawn: the best of each strategy, the paper's "
+            "strategies first, then the next best (--top changes how many)"
+        )
+    drawn = [c for c in section.drawn if 0 < tasks[c.rank] <= MOST_TASKS]
+    if drawn:
+        section.comparing = [
+            average_curve(drawn),
+            accuracy_against_size(drawn, paper.published_points(*section.place)),
+            accuracy_curves(drawn),
+            original_against_retained(drawn),
+            heat_maps(drawn),
+        ]
+        section.single = _single(drawn, limits)
+    return section
+
+
+def _single(drawn: Sequence[Configuration], limits: Limits) -> list[Picture]:
+    """Learning curves, paths and units of some configurations each, those of a search first."""
+    searched = [c for c in drawn if any(c.example.genotypes or ())]
+    chosen = searched + [c for c in drawn if c not in searched]
+    curves = [picture for c in chosen if (picture := learning_curves(c)) is not None][: limits.detailed + 2]
+    found = [picture for c in chosen if (picture := paths(c)) is not None][: limits.detailed]
+    units = [picture for c in searched[: limits.detailed] for picture in genotypes(c, limits.units)]
+    return [*found, *units, *curves]
+
+
+def _limit(sections: Sequence[Section], limits: Limits) -> None:
+    """Exclude pictures beyond the limit: first those of single configurations, and of groups with few records."""
+    free = limits.figures
+    by_size = sorted(sections, key=lambda section: -section.board.records)
+    for pictures, section in [(s.comparing, s) for s in by_size] + [(s.single, s) for s in by_size]:
+        if len(pictures) > free:
+            section.notes.append(f"{len(pictures) - free} of this group's figures are excluded: {limits.told}")
+        del pictures[free:]
+        free -= len(pictures)
