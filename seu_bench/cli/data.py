@@ -53,7 +53,7 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
 @click.pass_context
 def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
     """Download a data set and check it."""
-    from seu_bench.data.sources import default_data_root
+    from seu_bench.data.sources.common import default_data_root
 
     source = make_registry().datasets.find(name).factory
     if data_root is None and context.parent is not None:

@@ -1,1 +1,52 @@
-"""data"""
+"""From files of images to the tensors of a stream's tasks.
+
+- ``dataset``: data sets in memory, 8-bit images and labels; the interface of sources
+- ``sources``: official sets, folders, ``.npz`` files, classes of torchvision
+- ``synthetic``: made-up data sets of a given shape
+- ``planning``: tasks, their order and sizes, without data and without torch
+- ``streams``: tasks in memory, the Avalanche benchmark over them, the fingerprint of the data
+- ``images``: images of a task, gathered by index; batches tagged with the images that they hold
+- ``avalanche``: the same as Avalanche data sets and loaders
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seu_bench.utils.lazy import attach
+
+if TYPE_CHECKING:
+    from seu_bench.data.avalanche import BatchLoader, MixedLoader, TaskDataset
+    from seu_bench.data.dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit
+    from seu_bench.data.images import TaskImages, batch_bounds
+    from seu_bench.data.planning import StreamPlan, TaskPlan
+    from seu_bench.data.sources.common import default_data_root
+    from seu_bench.data.streams import TaskStream, build_stream
+
+__all__ = [
+    "BatchLoader",
+    "DatasetInfo",
+    "DatasetSource",
+    "DatasetState",
+    "MixedLoader",
+    "RawDataset",
+    "RawSplit",
+    "StreamPlan",
+    "TaskDataset",
+    "TaskImages",
+    "TaskPlan",
+    "TaskStream",
+    "batch_bounds",
+    "build_stream",
+    "default_data_root",
+]
+
+__getattr__ = attach(
+    __name__,
+    dict.fromkeys(("BatchLoader", "MixedLoader", "TaskDataset"), "avalanche")
+    | dict.fromkeys(("DatasetInfo", "DatasetSource", "DatasetState", "RawDataset", "RawSplit"), "dataset")
+    | dict.fromkeys(("TaskImages", "batch_bounds"), "images")
+    | dict.fromkeys(("StreamPlan", "TaskPlan"), "planning")
+    | dict.fromkeys(("default_data_root",), "sources.common")
+    | dict.fromkeys(("TaskStream", "build_stream"), "streams"),
+)

@@ -15,7 +15,7 @@ from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.data.dataset import DatasetSource
 from seu_bench.data.planning import StreamPlan, dataset_names, plan_stream
-from seu_bench.data.sources import checksum_of_definition, definition_source
+from seu_bench.data.sources.definitions import checksum_of_definition, definition_source
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.entries import Entry
 from seu_bench.plugin.registry import Registry

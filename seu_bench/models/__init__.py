@@ -1,1 +1,65 @@
-"""models"""
+"""Networks: models with a head per task, cells of a search space, and what makes them fast.
+
+- ``multihead``: base of models with a head per task; a backbone with heads
+- ``alexnet``: the AlexNet variant
+- ``cells``: stem, extension unit, proxy network, network of one genotype
+- ``operations``: the eight operations of the search space
+- ``layers``: convolution and dropout with channels innermost in memory
+- ``kernels``: gradients that are fast on a CPU
+- ``compiling``: units compiled for their training
+- ``feature_cache``, ``feature_store``: outputs of frozen layers, cached for a task's images
+- ``sizes``: parameters and multiply-accumulates
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seu_bench.utils.lazy import attach
+
+if TYPE_CHECKING:
+    from seu_bench.models.alexnet import AlexNetShape
+    from seu_bench.models.cells import (
+        ExtensionUnit,
+        GenotypeNetwork,
+        Mixture,
+        ProxyNetwork,
+        Sample,
+        Stem,
+        Unit,
+        sample_of,
+    )
+    from seu_bench.models.layers import ChannelsLastConv2d, Dropout, channels_last, dropout
+    from seu_bench.models.multihead import BackboneModel, MultiHeadModel
+    from seu_bench.models.sizes import count_macs, count_parameters
+
+__all__ = [
+    "AlexNetShape",
+    "BackboneModel",
+    "ChannelsLastConv2d",
+    "Dropout",
+    "ExtensionUnit",
+    "GenotypeNetwork",
+    "Mixture",
+    "MultiHeadModel",
+    "ProxyNetwork",
+    "Sample",
+    "Stem",
+    "Unit",
+    "channels_last",
+    "count_macs",
+    "count_parameters",
+    "dropout",
+    "sample_of",
+]
+
+__getattr__ = attach(
+    __name__,
+    dict.fromkeys(("AlexNetShape",), "alexnet")
+    | dict.fromkeys(
+        ("ExtensionUnit", "GenotypeNetwork", "Mixture", "ProxyNetwork", "Sample", "Stem", "Unit", "sample_of"), "cells"
+    )
+    | dict.fromkeys(("ChannelsLastConv2d", "Dropout", "channels_last", "dropout"), "layers")
+    | dict.fromkeys(("BackboneModel", "MultiHeadModel"), "multihead")
+    | dict.fromkeys(("count_macs", "count_parameters"), "sizes"),
+)

@@ -14,7 +14,7 @@ from PIL import Image
 from support.official_formats import random_split, write_mnist_like
 
 from seu_bench.config.benchmark import FolderDefinition, NpzDefinition, TorchvisionDefinition
-from seu_bench.data.sources import checksum_of_definition, definition_source
+from seu_bench.data.sources.definitions import checksum_of_definition, definition_source
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError, SpecError, UnknownNameError
 
 Arrays = dict[str, NDArray[Any]]

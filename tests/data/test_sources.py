@@ -12,8 +12,8 @@ import pytest
 from support.official_formats import random_split, write_cifar, write_idx, write_mnist_like, write_svhn
 
 from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
-from seu_bench.data.sources import DigitsSource, TorchvisionSource, default_data_root
-from seu_bench.data.sources.common import hold_out
+from seu_bench.data.sources import DigitsSource, TorchvisionSource
+from seu_bench.data.sources.common import default_data_root, hold_out
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError
 from seu_bench_benchmarks.datasets import DATASETS
 
