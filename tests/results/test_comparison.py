@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.commands import Command
+from support.shown import ODD, a_record, rendered
 
 from seu_bench.cli.comparison import comparison_tables
 from seu_bench.errors import RequestError
@@ -16,7 +17,6 @@ from seu_bench.metrics import forgetting
 from seu_bench.results.comparison import MEASURES, compare
 from seu_bench.results.record import Environment, Record, StageRecord
 from seu_bench.results.record_files import read_records
-from tests.cli.test_tables import ODD, a_record, rendered
 
 BASELINES = Path(__file__).resolve().parents[2] / "results" / "published" / "baselines"
 

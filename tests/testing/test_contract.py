@@ -241,7 +241,7 @@ def grown(context: StrategyContext, model: BackboneModel) -> StagedStrategy:
     features = model.heads[0].in_features
     made = Grown(model.backbone, features, model.classes_per_task)
     strategy = StagedStrategy.of(context, model=made)
-    strategy.steps = lambda task: made.train() and [Phase(lambda: strategy.training_stage(task))]  # type: ignore[method-assign,assignment]
+    strategy.phases = lambda task: made.train() and [Phase(lambda: strategy.training_stage(task))]  # type: ignore[method-assign,assignment]
     return strategy
 
 

@@ -1,0 +1,324 @@
+"""Searchers and creators that are broken, each in its own way, and what is said of it."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from seu_bench import hookimpl
+from seu_bench.config.options import Options
+from seu_bench.search_space import Edge, Genotype, uniform_genotype
+from seu_bench.training.interfaces import CreationTask, SearchTask
+from seu_bench.training.stage import EpochReport, Stage
+
+GOOD = uniform_genotype("skip_connect")
+
+
+class Scripted(Stage[Any]):
+    """A stage that does what a test says; where it says nothing, nothing is wrong with it."""
+
+    def __init__(
+        self,
+        task: Any,
+        *,
+        epochs: Any = 2,
+        epoch: Callable[[Any], Any] | None = None,
+        found: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__("anything", task.task, epochs, task.seed, task.device)
+        self.given = task
+        self._do = epoch or (lambda stage: EpochReport(0.5, 0.5))
+        self._found = found or good
+
+    def run_epoch(self) -> EpochReport:
+        """Eight images in two epochs, and what the test says."""
+        self.passed(4)
+        report: EpochReport = self._do(self)
+        return report
+
+    def result(self) -> Any:
+        """What the test says."""
+        return self._found(self)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+
+class Unmade(Stage[Any]):
+    """A stage that forgot to call its base's constructor, and names its epochs nevertheless."""
+
+    epochs = 1
+
+    def __init__(self) -> None:
+        self.epoch = 0
+
+    run_epoch = result = get_extra_state = set_extra_state = lambda *_: None  # type: ignore[assignment]
+
+
+Make = Callable[[Any], Any]
+
+
+def good(stage: Scripted) -> Any:
+    """A genotype for a search, the newest units for a creation."""
+    if isinstance(stage.given, SearchTask):
+        return GOOD
+    return tuple(count - 1 for count in stage.given.model.candidates)
+
+
+def answers(value: Any) -> Make:
+    """Finds ``value``."""
+    return lambda task: Scripted(task, found=lambda stage: value)
+
+
+def reports(loss: Any, accuracy: Any) -> Make:
+    """Measures this."""
+    return lambda task: Scripted(task, epoch=lambda stage: EpochReport(loss, accuracy))
+
+
+def does(act: Callable[[Any], Any]) -> Make:
+    """Does this in its epochs."""
+
+    def epoch(stage: Any) -> EpochReport:
+        act(stage)
+        return EpochReport(0.5, 0.5)
+
+    return lambda task: Scripted(task, epoch=epoch)
+
+
+def fails(*_: object) -> Any:
+    raise ZeroDivisionError("this is broken")
+
+
+def interrupts(*_: object) -> Any:
+    raise KeyboardInterrupt
+
+
+def counts_for_ever(stage: Stage[Any]) -> None:
+    while True:
+        stage.passed(1)
+
+
+def longer(stage: Stage[Any]) -> None:
+    stage.epochs += 1
+
+
+def rewinds(stage: Stage[Any]) -> None:
+    stage.epoch = -1
+
+
+def trained_in_making(task: Any) -> Any:
+    stage = Scripted(task)
+    stage.passed(1000)
+    return stage
+
+
+def finds_by_training(stage: Scripted) -> Any:
+    stage.passed(1000)
+    return good(stage)
+
+
+def with_none() -> Genotype:
+    first = GOOD.normal[0]
+    return Genotype((Edge(first.node, first.source, "none"), *GOOD.normal[1:]), GOOD.reduction)
+
+
+def one_edge_less() -> Genotype:
+    return Genotype(GOOD.normal, GOOD.reduction[1:])
+
+
+def nan_tables(stage: Scripted) -> Any:
+    return stage.given.space.derive([np.full((14, 8), math.nan)] * 2)
+
+
+def huge(stage: Stage[Any]) -> None:
+    stage.passed(1000)
+
+
+#: What either kind can do wrong: by name, the stage and what is said of it.
+EITHER: dict[str, tuple[Make, str]] = {
+    "raises_when_made": (fails, "ZeroDivisionError: this is broken"),
+    "raises_in_an_epoch": (does(fails), "ZeroDivisionError: this is broken"),
+    "raises_in_the_end": (lambda task: Scripted(task, found=fails), "ZeroDivisionError: this is broken"),
+    "passes_for_ever": (does(counts_for_ever), "it passed 17 images forward, and had announced 16 at most"),
+    "no_stage": (lambda task: object(), "it is no Stage but object"),
+}
+
+SEARCHERS: dict[str, tuple[Make, str]] = EITHER | {
+    "fifth_edge": (
+        answers(uniform_genotype("skip_connect", "all14")),
+        ".*: node 3 has 3 edges in place of 2",
+    ),
+    "edge_less": (answers(one_edge_less()), "its result cannot be used: node 2 has 1 edges in place of 2"),
+    "none_on_an_edge": (answers(with_none()), "its result cannot be used: 'none' is on an edge, and edges=top2 .*"),
+    "dict": (answers(GOOD.to_dict()), "its result cannot be used: it is no Genotype but dict"),
+    "nothing": (answers(None), "its result cannot be used: it is no Genotype but NoneType"),
+    "nan_loss": (reports(math.nan, 0.5), ".*loss became nan.*"),
+    "infinite_loss": (reports(math.inf, 0.5), ".*loss became inf.*"),
+    "nan_accuracy": (reports(0.5, math.nan), "it measured the accuracy nan"),
+    "accuracy_two": (reports(0.5, 2), "it measured the accuracy 2, and accuracies are from 0 to 1"),
+    "accuracy_below": (reports(0.5, -0.25), "it measured the accuracy -0.25, and accuracies are from 0 to 1"),
+    "no_report": (lambda task: Scripted(task, epoch=lambda stage: None), "AttributeError: .*"),
+    "nan_tables": (lambda task: Scripted(task, found=nan_tables), "ValueError: a table of operations holds NaN"),
+    "always_longer": (does(longer), "it does not end: its 2 epochs became 3 while it ran"),
+    "always_at_the_start": (does(rewinds), "it does not end: it stands at epoch 0 after 1 epochs"),
+    "passes_for_ever_in_the_end": (
+        lambda task: Scripted(task, found=counts_for_ever),
+        "it passed 17 images forward, and had announced 16 at most",
+    ),
+    "passes_too_many": (does(huge), r"it passed 1004 images forward, and had announced 16 at most"),
+    "passes_when_made": (trained_in_making, r"it passed 1004 images forward, and had announced 16 at most"),
+    "passes_in_the_end": (lambda task: Scripted(task, found=finds_by_training), "it passed 1008 images .*"),
+    "infinite_epochs": (lambda task: Scripted(task, epochs=math.inf), "its number of epochs is inf, and must .*"),
+    "negative_epochs": (lambda task: Scripted(task, epochs=-1), "its number of epochs is -1, and must be a whole one"),
+    "half_an_epoch": (lambda task: Scripted(task, epochs=1.5), "its number of epochs is 1.5, and must .*"),
+    "no_epochs": (lambda task: Scripted(task, epochs=None), "its number of epochs is None, and must .*"),
+    "class_of_stages": (lambda task: Scripted, "it is no Stage but ABCMeta"),
+}
+
+
+def writes(change: Callable[[Any], Any]) -> Make:
+    """Does this to the model, then answers as if nothing were wrong."""
+    return does(lambda stage: change(stage.given.model))
+
+
+def trains_the_old(stage: Any) -> None:
+    """What somebody does who takes all parameters for those to train."""
+    model = stage.given.model
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = stage.given.images.gather(torch.arange(4))
+    model.set_path(stage.task, [0] * 4)
+    torch.nn.functional.cross_entropy(model.forward_single_task(x, stage.task), y).backward()
+    optimizer.step()
+
+
+def old_in_training_mode(stage: Any) -> None:
+    """BatchNorm of a frozen unit moves its statistics by a forward pass, without any gradient."""
+    unit = stage.given.model.unit(2, 0)
+    for module in unit.modules():
+        module.training = True
+    with torch.no_grad():
+        stage.given.model.features(stage.given.images.gather(torch.arange(4))[0], [0] * 4)
+
+
+def melts(model: Any) -> None:
+    model.unit(1, 0).frozen = False
+
+
+def forgets(model: Any) -> None:
+    model.paths.pop(0, None)
+
+
+CHANGED = "its result cannot be used: it changed {}, which earlier tasks are computed by"
+FITS = r"its result cannot be used: path {} does not fit layers of \[2, 2, 2, 2\] units"
+NO_PATH = "its result cannot be used: {} is no path: a path has a whole number for each layer"
+
+CREATORS: dict[str, tuple[Make, str]] = EITHER | {
+    "short_path": (answers((0, 1, 0)), FITS.format(r"\(0, 1, 0\)")),
+    "long_path": (answers([0] * 5), FITS.format(r"\(0, 0, 0, 0, 0\)")),
+    "unit_not_there": (answers((0, 0, 2, 0)), FITS.format(r"\(0, 0, 2, 0\)")),
+    "unit_below": (answers((0, -1, 0, 0)), FITS.format(r"\(0, -1, 0, 0\)")),
+    "words": (answers(("new", 0, 0, 0)), NO_PATH.format(r"\('new', 0, 0, 0\)")),
+    "text": (answers("0000"), NO_PATH.format("'0000'")),
+    "halves": (answers((0.5, 0, 0, 0)), NO_PATH.format(r"\(0.5, 0, 0, 0\)")),
+    "nan": (answers((math.nan, 0, 0, 0)), NO_PATH.format(r"\(nan, 0, 0, 0\)")),
+    "nothing": (answers(None), NO_PATH.format("None")),
+    "table": (answers({0: 0, 1: 0, 2: 0, 3: 0}), NO_PATH.format(r"\{.*\}")),
+    "hole": (answers((0, None, 0, 0)), NO_PATH.format(r"\(0, None, 0, 0\)")),
+    "frozen_weight": (
+        writes(lambda model: model.unit(0, 0).conv.weight.data.view(-1)[3:4].mul_(1 + 2**-20)),
+        CHANGED.format(r"unit 0 of layer 0 \(conv.weight\)"),
+    ),
+    "weight_becomes_nan": (
+        writes(lambda model: model.unit(0, 0).norm.bias.data.fill_(math.nan)),
+        CHANGED.format(r"unit 0 of layer 0 \(norm.bias\)"),
+    ),
+    "old_units_train": (does(trains_the_old), CHANGED.format(r"unit 0 of layer 0 \(.*\)")),
+    "statistic": (
+        writes(lambda model: model.unit(0, 0).norm.running_mean.add_(2**-10)),
+        CHANGED.format(r"unit 0 of layer 0 \(norm.running_mean\)"),
+    ),
+    "training_mode": (does(old_in_training_mode), CHANGED.format(r"unit 0 of layer 2 \(.*running_mean\)")),
+    "earlier_head": (
+        writes(lambda model: model.heads[0].bias.data.add_(1)),
+        CHANGED.format(r"the head of task 0 \(bias\)"),
+    ),
+    "earlier_path": (
+        writes(lambda model: model.set_path(0, [0, 0, 0, 1])),
+        CHANGED.format("the path of task 0"),
+    ),
+    "path_forgotten": (writes(forgets), CHANGED.format(r"the head of task 0 \(weight\)")),
+    "unit_melted": (writes(melts), CHANGED.format(r"unit 0 of layer 1 \(.*\)")),
+}
+
+#: In the second task of another space.
+ONE_TYPE = (
+    answers(Genotype(GOOD.normal, uniform_genotype("max_pool_3x3").normal)),
+    "its result cannot be used: its normal and its reduction form differ, and with cell_types=1 they are one",
+)
+
+
+class NoOptions(Options):
+    """None."""
+
+
+class Maker:
+    """A factory of stages: good ones for the first task, what the test says from the second on."""
+
+    options: type[Options] = NoOptions
+
+    def __init__(self, name: str, make: Make, announces: Any = (8, 8)) -> None:
+        self.summary = name
+        self.make = make
+        self.announces = announces
+
+    def build(self, options: Options, task: SearchTask | CreationTask) -> Any:
+        """Broken from the second task on."""
+        return self.make(task) if task.task > 0 else Scripted(task)
+
+    def estimate_passes(self, options: Options, schedule: object, train_images: int) -> Any:
+        """Images to train and to score; twice what a good stage passes."""
+        return self.announces() if callable(self.announces) else self.announces
+
+
+#: Those that have tests of their own.
+OTHERS: dict[str, Maker] = {
+    "good": Maker("nothing is wrong", Scripted),
+    "one_type": Maker("differing forms", ONE_TYPE[0]),
+    "interrupted_when_made": Maker("interrupted", interrupts),
+    "interrupted": Maker("interrupted", does(interrupts)),
+    "interrupted_in_the_end": Maker("interrupted", lambda task: Scripted(task, found=interrupts)),
+    "exits": Maker("exits", does(lambda stage: sys.exit(7))),
+    "unmade": Maker("no base", lambda task: Unmade()),
+    "cannot_announce": Maker("no passes", Scripted, fails),
+}
+
+
+class Stranger:
+    """The plugin that offers all of them."""
+
+    @hookimpl
+    def register_searchers(self, register: Any) -> None:
+        """Broken searchers."""
+        for name, (make, _) in SEARCHERS.items():
+            register(name, Maker(name, make))
+        for name, maker in OTHERS.items():
+            register(name, maker)
+
+    @hookimpl
+    def register_creators(self, register: Any) -> None:
+        """Broken creators."""
+        for name, (make, _) in CREATORS.items():
+            register(name, Maker(name, make))
+        for name, maker in OTHERS.items():
+            register(name, maker)
