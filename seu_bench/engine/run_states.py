@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias
 from seu_bench.engine.checkpoint import CheckpointFolder, Position
 from seu_bench.errors import ResultsError
 from seu_bench.results.record import RECORD_NAME, Record, read_record, runs_folder
-from seu_bench.utils.locks import holder_of
-from seu_bench.utils.markers import Holder
+from seu_bench.utils.locks import Holder, holder_of
 from seu_bench.utils.progress import tracked
 
 State: TypeAlias = Literal["finished", "running", "interrupted", "failed", "unreadable"]

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import secrets
-import stat
 from pathlib import Path
 
 from seu_bench.errors import ResultsError
@@ -56,21 +55,6 @@ def cannot_write(path: Path, error: OSError | ValueError) -> ResultsError:
     if code in _FULL:
         remedy = f"make room there and give the same command again, or {remedy}"
     return ResultsError(f"cannot write results: {reason}", where=str(path), remedy=remedy)
-
-
-def read_small(path: Path, limit: int) -> bytes | None:
-    """The content of a small plain file that others may have put there; ``None``: it is none, or cannot be read.
-
-    No link is followed, nothing that could make a reader wait is opened, and at most ``limit`` bytes are read.
-    """
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            return None
-        with os.fdopen(os.open(path, flags), "rb") as file:
-            return file.read(limit)
-    except (OSError, ValueError):
-        return None
 
 
 def refuse_link(path: Path, remedy: str) -> None:

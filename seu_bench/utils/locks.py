@@ -1,128 +1,249 @@
-"""Who makes a run and who writes leaderboards, where several processes on several hosts share one results folder."""
+"""Locks in shared folders: one process at a time makes a run or writes leaderboards, on however many hosts.
+
+A lock is a marker file, a :class:`filelock.SoftFileLease`, which its holder refreshes. It needs nothing of the file
+system but that a file can be created where none is. A dead holder of this host is followed at once. One of another host
+cannot be asked; it is followed when its marker stood still for the lease, by the clock of the process that waits.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import secrets
+import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
+import psutil
+from filelock import LeaseSettingsMismatch, OwnerRecord, SoftFileLease, Timeout
+
 from seu_bench.errors import ResultsError, RunLockedError
-from seu_bench.utils.files import refuse_link
-from seu_bench.utils.markers import FolderLock, Holder, holder_of_marker
+from seu_bench.utils.files import PART, cannot_write, make_folder, refuse_link, remove_parts
 from seu_bench.utils.text import printable
 
-#: Seconds without a sign of life after which a holder on another host counts as gone; it gives one every third of that.
+#: Seconds without a refresh after which a holder on another host counts as gone; it refreshes every third of that.
 LEASE: Final = 30.0
 #: The marker in a run's folder.
 LOCK_NAME: Final = "lock"
+#: Inode of the host's own namespace of processes, fixed by Linux.
+_HOST_NAMESPACE: Final = 0xEFFFFFFC
 
 
-def say_nothing(text: str) -> None:
-    """What a notice is told to where nobody listens."""
+@dataclass(frozen=True)
+class Holder:
+    """Process that holds a lock.
+
+    Attributes:
+        alive: ``None``: it runs on another host, or cannot be asked.
+    """
+
+    pid: int
+    host: str
+    alive: bool | None
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on host {printable(self.host)}"
 
 
-class RunLock:
-    """The right to write into a run's folder, as a context manager or by :meth:`acquire` and :meth:`release`.
+class _FolderLock:
+    """A marker of a given name in a folder, and the folders that had to be made for it.
+
+    Attributes:
+        refreshed: whether the marker was another, or a fresher one, when it was looked at last than the time before.
+    """
+
+    def __init__(self, folder: Path, name: str, lease: float) -> None:
+        self.folder = folder
+        self.path, self.lease = folder / name, lease
+        self.refreshed = False
+        self._lease = SoftFileLease(self.path, lease_duration=lease, thread_local=False)
+        self._made: list[Path] = []
+        self._seen: tuple[tuple[int, ...] | None, float] = (None, 0.0)
+
+    def attempt(self) -> bool:
+        """Try once to take the marker; a holder that is known to be dead is followed.
+
+        Raises:
+            ResultsError: the folder cannot be made or written to.
+        """
+        try:
+            missing = [path for path in (self.folder, *self.folder.parents) if not os.path.lexists(path)]
+            self._made += [folder for folder in missing if folder not in self._made]
+            make_folder(self.folder)
+            self._lease.acquire(blocking=False)
+        except (Timeout, FileNotFoundError):
+            return False  # where others removed a folder that was empty, it is made again at the next attempt
+        except LeaseSettingsMismatch as error:
+            raise ResultsError(
+                "the lock there was made by a version of seu-bench that keeps locks in another way",
+                where=str(self.path),
+                remedy="use one version in one results folder; delete that file if nobody works there",
+            ) from error
+        except (OSError, ValueError) as error:
+            raise cannot_write(self.path, error) from error
+        remove_parts(self.folder)
+        # Markers that a process had moved aside when it was killed in the middle of following another.
+        with contextlib.suppress(OSError):
+            for path in self.folder.glob(f"{self.path.name}.*"):
+                aside = re.fullmatch(r"\.(break|restore)\.(\d{1,9})\.[0-9a-f]+", path.name.removeprefix(self.path.name))
+                if aside and not psutil.pid_exists(int(aside[2])):  # type: ignore[no-untyped-call]
+                    path.unlink(missing_ok=True)
+        return True
+
+    @contextlib.contextmanager
+    def undone_on_failure(self) -> Iterator[None]:
+        """Give back what was taken and made if the block fails or is interrupted."""
+        try:
+            yield
+        except BaseException:
+            self.release()
+            raise
+
+    def look(self) -> Holder | None:
+        """Who holds the marker; sets :attr:`refreshed`."""
+        state = _state(self.path)
+        self.refreshed = None not in (state, self._seen[0]) and state != self._seen[0]
+        if state != self._seen[0]:
+            self._seen = (state, time.monotonic())
+        return _holder(self.path)
+
+    def clear_abandoned(self, holder: Holder | None) -> None:
+        """Remove a marker that nobody can hold any more, where the lease could not take it over.
+
+        It needs an exchange of two names, a dead process that was asked how it ended, and a complete marker.
+        """
+        state, since = self._seen
+        # A little longer than the lease, which does it better: it takes a marker over in one step.
+        still = time.monotonic() - since >= self.lease * 1.1
+        if state is None or not (still or (holder is not None and holder.alive is False)):
+            return
+        aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}{PART}")
+        with contextlib.suppress(OSError):
+            if _state(self.path) != state:
+                return
+            self.path.rename(aside)
+            moved = _state(aside)
+            if moved is not None and moved[:2] == state[:2]:
+                aside.unlink()
+            elif _state(self.path) is None:
+                aside.rename(self.path)  # somebody else took it in this very moment
+
+    def release(self) -> None:
+        """Give the lock back if it is held, and remove its folder and those made for it where they are empty."""
+        try:
+            with contextlib.suppress(OSError):
+                self._lease.release()
+        finally:
+            for folder in (self.folder, *self._made):
+                with contextlib.suppress(OSError, ValueError):
+                    folder.rmdir()  # refuses where something is in it
+            self._made = []
+
+
+class RunLock(_FolderLock):
+    """The right to write into a run's folder.
 
     Args:
         folder: the run's folder, ``<results>/runs/<run id>``.
-        lease: seconds without a sign of life after which a holder on another host counts as gone; everybody must
-            use the same.
+        lease: seconds without a sign of life after which a holder on another host is followed; the same for all.
     """
 
     def __init__(self, folder: Path, *, lease: float = LEASE) -> None:
-        self.folder = folder
+        super().__init__(folder, LOCK_NAME, lease)
         self._name = f"run {printable(folder.name)}"
-        self._lock = FolderLock(folder, LOCK_NAME, lease)
 
-    def acquire(self, notice: Callable[[str], None] = say_nothing) -> None:
+    def acquire(self, notice: Callable[[str], None] = lambda _: None) -> None:
         """Make the folder and take the lock.
 
         A holder on another host is watched for as long as the lease, and followed if it gives no sign of life.
 
         Args:
-            notice: is told once, if there is something to wait for.
+            notice: called once, if there is something to wait for.
 
         Raises:
-            RunLockedError: somebody else is making this run.
+            RunLockedError: another process is making this run.
             ResultsError: the folder cannot be made or written to.
         """
         refuse_link(self.folder, "remove it, or give another folder with --results")
-        lock, told, began = self._lock, False, time.monotonic()
-        with lock.undone_on_failure():
-            while not lock.attempt():
-                holder = lock.look()
+        told, began = False, time.monotonic()
+        with self.undone_on_failure():
+            while not self.attempt():
+                holder = self.look()
                 waited = time.monotonic() - began
-                if holder is not None and (holder.alive or (told and lock.refreshed)):
+                who = holder or "an unknown process"
+                if holder is not None and (holder.alive or (told and self.refreshed)):
                     raise RunLockedError(
                         f"{self._name} is held by {holder}",
                         where=str(self.folder),
                         remedy="wait until it has ended, or stop that process; then give the same command again",
                     )
-                if waited > 2 * lock.lease + 10:
+                if waited > 2 * self.lease + 10:
                     raise ResultsError(
-                        f"{self._name} is marked as held by {holder or 'somebody unknown'}, who gives no sign of life; "
-                        "the mark cannot be removed",
-                        where=str(lock.path),
+                        f"{self._name} is marked as held by {who}, which shows no life; the mark cannot be removed",
+                        where=str(self.path),
                         remedy="delete that file if nobody makes this run",
                     )
                 # A mark that cannot be read is mostly one that is just being made, or removed.
                 if not told and (waited > 2 if holder is None else holder.alive is None):
                     told = True
-                    seconds = f"{lock.lease:.0f} seconds"
-                    who = holder or "somebody unknown"
+                    seconds = f"{self.lease:.0f} seconds"
                     notice(f"{self._name} is marked as held by {who}: watching for up to {seconds} whether it lives")
-                lock.clear_abandoned(holder)
-                time.sleep(min(0.5, lock.lease / 20))
+                self.clear_abandoned(holder)
+                time.sleep(min(0.5, self.lease / 20))
 
     def check(self) -> None:
-        """Make sure that the lock is still held; cheap enough to be asked before every write.
+        """Check that the lock is still held; cheap enough to be asked before every write.
 
         Raises:
             ResultsError: another process took it over, or the folder vanished.
         """
-        self._lock.check(self._name)
-
-    def release(self) -> None:
-        """Give the lock back; does nothing where it is not held.
-
-        Folders that are empty then are removed: the run's, and those above it that were made for it.
-        """
-        self._lock.release()
-
-    def __enter__(self) -> RunLock:
-        self.acquire()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
+        lost, token = self._lease.compromise, self._lease.token
+        for _ in range(20):
+            owner = self._lease.owner
+            if lost is None and token is not None and owner is not None and owner.token == token:
+                return
+            try:
+                self.path.lstat()
+            except FileNotFoundError:
+                pass
+            except OSError:
+                return  # a network file system that is away; the heartbeat tells when that takes too long
+            if lost is not None or not self.folder.is_dir():
+                break
+            time.sleep(0.05)  # one who looks whether a marker is stale may move it aside for a moment
+        if not self.folder.is_dir():
+            what = f"the folder of {self._name} is gone"
+        elif (holder := _holder(self.path)) is not None:
+            what = f"{self._name} was taken over by {holder}"
+        else:
+            what = f"the lock of {self._name} was lost" + (f": {lost.reason}" if lost is not None else "")
+        raise ResultsError(
+            what,
+            where=str(self.folder),
+            remedy="see who else works in that folder, then give the same command again",
+        )
 
 
 def holder_of(folder: Path) -> Holder | None:
     """Who holds the lock of a run's folder, without taking it; ``None``: nobody."""
-    return holder_of_marker(folder / LOCK_NAME)
+    return _holder(folder / LOCK_NAME)
 
 
 @contextlib.contextmanager
 def alone_in(folder: Path, wait: float = 60.0, *, lease: float = LEASE) -> Iterator[None]:
-    """Be the only one that writes into ``folder`` for the length of a ``with`` block; others wait for their turn.
-
-    The folder is made, and removed again if it is empty afterwards.
+    """Lock ``folder`` for a ``with`` block. It is made, and removed again if it is empty afterwards.
 
     Args:
-        folder: what is written into.
-        wait: seconds to wait for one's turn at the most.
-        lease: as of :class:`RunLock`.
+        wait, lease: seconds to wait for others at the most; as of :class:`RunLock`.
 
     Raises:
-        ResultsError: it did not come, or the folder cannot be made or written to.
+        ResultsError: others took longer, or the folder cannot be made or written to.
     """
-    lock = FolderLock(folder, f".{LOCK_NAME}", lease)
+    lock = _FolderLock(folder, f".{LOCK_NAME}", lease)
     looked = began = time.monotonic()
     with lock.undone_on_failure():
         while not lock.attempt():
@@ -131,7 +252,7 @@ def alone_in(folder: Path, wait: float = 60.0, *, lease: float = LEASE) -> Itera
                 looked, holder = now, lock.look()
                 if now - began >= wait:
                     raise ResultsError(
-                        f"waited {wait:.0f} seconds for {holder or 'somebody unknown'} to finish writing there",
+                        f"waited {wait:.0f} seconds for {holder or 'an unknown process'} to finish writing there",
                         where=str(folder),
                         remedy="give the command again when that process has ended",
                     )
@@ -141,3 +262,39 @@ def alone_in(folder: Path, wait: float = 60.0, *, lease: float = LEASE) -> Itera
         yield
     finally:
         lock.release()
+
+
+def _holder(marker: Path) -> Holder | None:
+    """Who holds a marker; ``None``: nobody, or it is no marker."""
+    owner = SoftFileLease(marker).owner
+    return None if owner is None else Holder(owner.pid, owner.hostname, _lives(owner))
+
+
+def _lives(owner: OwnerRecord) -> bool | None:
+    """Whether the process that wrote a marker lives; ``None``: that cannot be found out here."""
+    try:
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        namespace = _HOST_NAMESPACE
+    # As filelock writes it: a process's number means one process within its namespace only.
+    if owner.hostname != socket.gethostname() + ("" if namespace == _HOST_NAMESPACE else f"?pidns-{namespace:x}"):
+        return None
+    try:
+        status = psutil.Process(owner.pid).status()  # type: ignore[no-untyped-call]
+        if status in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return False  # it has ended, and nobody asked how
+        began = int(Path(f"/proc/{owner.pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    except psutil.NoSuchProcess:
+        return False
+    except (psutil.Error, OSError, ValueError, IndexError):
+        return True  # the system tells no more
+    return owner.start is None or began == owner.start % 2**64  # otherwise another process of the same number
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """Change with every refresh of a file; the first two parts tell one file from another."""
+    try:
+        state = path.lstat()
+    except (OSError, ValueError):
+        return None
+    return state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size

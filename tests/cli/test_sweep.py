@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import Answer, Command, Install
+from support.locks import locked
 from support.sweeping import FAILING, MODULES, POINTS
 
 import seu_bench
@@ -18,7 +19,6 @@ from seu_bench.results.record_files import read_records
 from seu_bench.results.record_metrics import without_times
 from seu_bench.sweeps.file import kept_spec, make_spec
 from seu_bench.sweeps.plan import plan_sweep
-from seu_bench.utils.locks import RunLock
 
 IN_TURN = ("--executor", "in_turn", "--device", "cpu")
 
@@ -123,7 +123,7 @@ def test_held_by_another(command: Command, tmp_path: Path) -> None:
     asked = ("sweep", "--strategy", "tiny", "--seeds", "0-1", "--protocol", "smoke", *IN_TURN, "--results", tmp_path)
     spec = make_spec({"strategy": "tiny", "seeds": "0-1", "protocol": "smoke", "results": tmp_path})
     first, second = plan_sweep(Registry(), spec).jobs
-    with RunLock(tmp_path / "runs" / first.run_id):
+    with locked(tmp_path / "runs" / first.run_id):
         answer = command(*asked)
     assert answer.status == 1
     assert jobs_line(answer) == "2 jobs: 0 finished, 1 running elsewhere (checked last), 2 pending"

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from support.commands import TINY, Command, write_package
+from support.locks import locked
 
 from seu_bench.errors import ResultsError
 from seu_bench.utils.files import make_folder, remove_parts, write_atomic
-from seu_bench.utils.locks import RunLock, alone_in
+from seu_bench.utils.locks import alone_in
 
 #: A small disk of its own for one process; needs the right to make name spaces.
 SMALL_DISK = 'mount -t tmpfs -o size={size} none "$1" && cd "$1" && exec "$2" -c "$3" "$1"'
@@ -155,7 +156,7 @@ class TestGone:
     def test_folder_that_vanishes_under_a_lock(self, tmp_path: Path) -> None:
         """The next check says so; nothing is made anew by it, nor by giving the lock back."""
         folder = tmp_path / "results" / "runs" / "a-run"
-        with RunLock(folder) as lock:
+        with locked(folder) as lock:
             (folder / "record.json").write_text("{}")
             shutil.rmtree(tmp_path / "results")
             with pytest.raises(ResultsError, match="the folder of run a-run is gone"):

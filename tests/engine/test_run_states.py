@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 from support.commands import Command
+from support.locks import locked
 
 from seu_bench.engine.checkpoint import Position
 from seu_bench.engine.run_states import list_runs
 from seu_bench.engine.stopping import GRACE
 from seu_bench.results.record import Record, StageRecord, write_record
-from seu_bench.utils.locks import RunLock
 from seu_bench.utils.text import format_seconds
 
 EVALUATION = StageRecord(name="evaluation", task=0, epochs=1, seconds=1.0, image_passes=8)
@@ -38,7 +38,7 @@ def test_states(tmp_path: Path, command: Command) -> None:
     a_run(tmp_path, "d", status="failed", error="the loss became nan")
     running = a_run(tmp_path, "e", status="running")
     (a_run(tmp_path, "f", status="finished") / "record.json").write_text("{")
-    with RunLock(running):
+    with locked(running):
         found = {run.run_id: run for run in list_runs(tmp_path)}
         states = {name: run.state for name, run in found.items()}
         shown = command("runs", "--results", tmp_path)
