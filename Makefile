@@ -1,13 +1,13 @@
-# Every target does all the set-up it needs on a fresh machine: Python 3.11 or newer and make.
+# Every target sets up what it needs on a fresh machine: Python 3.11 or newer and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-real test-cluster test-crash structure lint types perf evidence evidence-run audit format clean
+.PHONY: help demo test test-long test-real test-cluster test-crash structure docs lint types perf evidence evidence-run audit format clean
 
-help: ## say what each target does
+help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 $(READY): setup.cfg pyproject.toml constraints.txt
@@ -19,7 +19,7 @@ demo: $(READY) ## SEU learns five tasks on scikit-learn's digits
 	$(BIN)/seu-bench run --strategy seu --benchmark split_digits
 
 # Two processes of one thread each: more threads would only take the cores from each other.
-test: lint types ## lint, types, then all tests but the long ones; under ten minutes on two cores
+test: lint types ## lint, types, then all tests but the long ones
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W error -m "not long and not slow and not crash and not cluster" -n 2 --dist loadfile
 
 lint: $(READY) ## ruff: rules and format
@@ -29,7 +29,7 @@ lint: $(READY) ## ruff: rules and format
 types: $(READY) ## mypy, strict
 	$(BIN)/mypy
 
-test-long: $(READY) ## what takes seconds each and is much: contracts of all that comes along, processes, whole runs
+test-long: $(READY) ## tests that take seconds each: contracts of every component, processes, whole runs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W error -m "long and not slow and not crash and not cluster" -n 2 --dist worksteal
 
 test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minutes each
@@ -38,28 +38,31 @@ test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minute
 test-cluster: $(READY) ## sweeps on a real Ray and on a real Slurm, which is started as root where it is installed
 	$(BIN)/python -m pytest -W error -m "cluster" tests
 
-test-crash: $(READY) ## kill runs at many points of every stage and go on with them; half an hour
+test-crash: $(READY) ## kill runs at many points of every stage and resume them; half an hour
 	$(BIN)/python -m pytest -W error -m "crash" tests
 
-structure: ## rooms, lines, imports between modules, circles, public names; needs nothing installed
+structure: ## print rooms, lines, imports between modules, circles, public names; needs nothing installed
 	$(PYTHON) scripts/structure.py
 
-perf: $(READY) ## measure everything: half an hour on two cores that do nothing else; results/published/performance.md
+docs: ## write docs/reference/public_api.md from the rooms; needs nothing installed
+	$(PYTHON) scripts/public_api.py --write
+
+perf: $(READY) ## measure speed, memory and start-up on two idle cores, half an hour; results/published/performance.md
 	$(BIN)/python -m scripts.perf measure
 
-evidence: $(READY) ## docs/evidence/reproduction.md and its figures from the published records
+evidence: $(READY) ## write docs/evidence/reproduction.md and its figures from the published records
 	$(BIN)/python -m scripts.evidence
 
-evidence-run: $(READY) ## make the quick part of the evidence anew, in results/evidence
+evidence-run: $(READY) ## run the quick part of the evidence again, into results/evidence
 	$(BIN)/seu-bench sweep scripts/evidence/sweeps/quick.toml --results results/evidence
 
-audit: $(READY) ## ask advisory services about every pinned version; says so where they cannot be reached
+audit: $(READY) ## look for advisories on every pinned version; needs the network
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audit]'
 	$(BIN)/python scripts/audit.py constraints.txt
 
-format: $(READY) ## let ruff mend what it can
+format: $(READY) ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean: ## remove the environment and what tools left
+clean: ## remove the environment and caches
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -20,7 +20,7 @@ HEAD: Final = """# Public names
 
 {count} names. Import them from the room, e.g. `from seu_bench import hookimpl`; a name is imported when it is first
 used, so that no room imports torch by itself. Everything else is private and may change without notice. The docstring
-of each room says what its modules do. This page is made by `python scripts/public_api.py --write`.
+of each room says what its modules do. This page is made by `make docs`.
 """
 
 

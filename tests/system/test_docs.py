@@ -213,7 +213,7 @@ def test_targets_of_make_exist() -> None:
 
 def test_page_of_public_names() -> None:
     """It is what the rooms declare, each name can be imported from its room, and there are not too many."""
-    assert public_api.PAGE.read_text(encoding="utf-8") == public_api.page(), "python scripts/public_api.py --write"
+    assert public_api.PAGE.read_text(encoding="utf-8") == public_api.page(), "make docs"
     count = 0
     for room, modules in public_api.rooms():
         module = importlib.import_module(room)
