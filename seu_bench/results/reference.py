@@ -22,8 +22,10 @@ _Runs: TypeAlias = Mapping[int, Record]
 
 def trained_jointly(record: Record) -> bool:
     """Whether a run learned all of its tasks, two or more, at once: it was evaluated only after the last one."""
-    *earlier, last = complete_matrix(record) or [()]
-    return bool(earlier) and _is_measured(last) and not any(_is_measured(row) for row in earlier)
+    if not record.accuracy_matrix or _is_measured(record.accuracy_matrix[0]):
+        return False
+    *earlier, last = complete_matrix(record)
+    return _is_measured(last) and not any(_is_measured(row) for row in earlier)
 
 
 def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metric] = METRICS) -> list[Record]:

@@ -1,15 +1,14 @@
-"""Versions of the record's schema: what an older version wrote is brought up to date when it is read.
+"""Versions of the record's schema: records of this version are read, those of a later one refused.
 
 A key that is new and has a default changes no version: records without it mean the default, and versions that do not
-know it ignore it. The version is raised where a key gets another name or meaning. Then :data:`STEPS` gets a function,
-by the version that it begins with, and a sample of the old records goes to ``tests/results/old_records``.
+know it ignore it. The version is raised where a key gets another name or meaning. Then :func:`parsed` must bring older
+documents up to date, and a sample of them goes to ``tests/results/old_records``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,17 +18,11 @@ from seu_bench.errors import NewerRecordError, ResultsError
 #: Of the records that are written now.
 SCHEMA_VERSION: Final = 1
 
-#: A record as it is in the file.
-Document: TypeAlias = dict[str, Any]
-Migration: TypeAlias = Callable[[Document], Document]
 ModelT = TypeVar("ModelT", bound=BaseModel)
-
-#: What makes a document of version n + 1 of one of version n, by n.
-STEPS: Final[Mapping[int, Migration]] = {}
 
 
 def parsed(model: type[ModelT], text: str, where: str) -> ModelT:
-    """A record of any version that is known.
+    """Parse a record.
 
     Args:
         model: the record as it is in the present version, with a field ``schema_version``.
@@ -40,61 +33,30 @@ def parsed(model: type[ModelT], text: str, where: str) -> ModelT:
         NewerRecordError: it is of a later version.
         ResultsError: it is not a record.
     """
-    faults: list[str] = []
     try:
         record = model.model_validate_json(text)
-        if getattr(record, "schema_version", None) == SCHEMA_VERSION:
-            return record
+        faults: list[str] = []
     except ValidationError as error:
-        faults = fault_lines(error)
+        record, faults = None, fault_lines(error)
+    if record is not None and getattr(record, "schema_version", None) == SCHEMA_VERSION:
+        return record
     # Another version may mean something else by a key, whether or not it would pass for a record of this one.
     try:
         document = json.loads(text)
-        if isinstance(document, dict) and version_of(document) != SCHEMA_VERSION:
-            return model.model_validate_json(json.dumps(upgraded(document, where)))
-    except ValidationError as error:
-        faults = fault_lines(error)
+        version = document.get("schema_version", SCHEMA_VERSION) if isinstance(document, dict) else SCHEMA_VERSION
     except (ValueError, RecursionError) as error:
-        faults = faults or [str(error)]
-    raise ResultsError(
-        "this is not a whole record: " + "; ".join(faults[:5]),
-        where=where,
-        remedy="remove this record and make the run again",
-    )
-
-
-def version_of(document: Document) -> int | None:
-    """The schema version that a document says it has; 1 where it says none, ``None`` where that is no number."""
-    version = document.get("schema_version", 1)
-    return version if isinstance(version, int) and not isinstance(version, bool) else None
-
-
-def upgraded(
-    document: Document, where: str, *, steps: Mapping[int, Migration] = STEPS, current: int = SCHEMA_VERSION
-) -> Document:
-    """A document of the ``current`` version, by as many steps as it takes.
-
-    Args:
-        document: of any version; it is not changed.
-        where: the file, for a message.
-
-    Raises:
-        NewerRecordError: it is of a later version.
-        ValueError: its version is no number or there never was one such, or it is not as that version has it.
-    """
-    version = version_of(document)
-    if version is None or not 1 <= version < 2**31:
-        raise ValueError(f"schema_version: there never was a version {document.get('schema_version')!r}"[:200])
-    if version > current:
+        version, faults = SCHEMA_VERSION, faults or [str(error)]
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version < 2**31:
+        faults = [f"schema_version: there never was a version {version!r}"[:200]]
+    elif version > SCHEMA_VERSION:
         raise NewerRecordError(
             f"the record was written by a later version of seu-bench: its schema version is {version}, "
-            f"and those up to {current} are known here",
+            f"and those up to {SCHEMA_VERSION} are known here",
             where=where,
             remedy="update seu-bench, or choose another folder with --results",
         )
-    for older in range(version, current):
-        try:
-            document = {**steps[older](dict(document)), "schema_version": older + 1}
-        except (LookupError, TypeError, AttributeError) as error:  # a stranger's record may hold anything
-            raise ValueError(f"it is no record of schema version {older}: {error}") from error
-    return document
+    raise ResultsError(
+        "this is not a complete record: " + "; ".join(faults[:5]),
+        where=where,
+        remedy="remove the run's folder and run it again",
+    )

@@ -189,7 +189,7 @@ class TestNames:
     def test_of_a_record_lead_nowhere(self, tmp_path: Path, field: str, name: str) -> None:
         results = tmp_path / "results"
         path = strange(results, **{field: name})
-        with pytest.raises(ResultsError, match=f"not a whole record: {field}"):
+        with pytest.raises(ResultsError, match=f"not a complete record: {field}"):
             read_record(path)
         before = everything(tmp_path)
         assert list(make_leaderboards(results).paths) == []

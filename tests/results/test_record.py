@@ -98,9 +98,9 @@ class TestRead:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("", "not a whole record"),
-            ("{", "not a whole record"),
-            ("[]", "not a whole record"),
+            ("", "not a complete record"),
+            ("{", "not a complete record"),
+            ("[]", "not a complete record"),
             ('{"run_id": "a"}', "status: Field required"),
         ],
     )

@@ -61,7 +61,7 @@ class TestFind:
     def test_damaged_one_is_told_as_damaged(self, tmp_path: Path) -> None:
         path = write_record(tmp_path, a_record("run-1"))
         path.write_text("{", encoding="utf-8")
-        with pytest.raises(ResultsError, match="not a whole record"):
+        with pytest.raises(ResultsError, match="not a complete record"):
             find_record(tmp_path, "run-1")
 
 
@@ -152,7 +152,7 @@ class TestPacked:
         faults = {item.where: item for item in found if isinstance(item, ResultsError)}
         assert list(faults) == [f"{path}, line {number}" for number in (2, 4, 6, 7)]
         whats = [fault.what for fault in faults.values()]
-        assert "not a whole record" in whats[0] and "cannot be read" in whats[1]
+        assert "not a complete record" in whats[0] and "cannot be read" in whats[1]
         assert "run-001 stands on an earlier line" in whats[2] and "line 1" in str(faults[f"{path}, line 6"].remedy)
         assert isinstance(faults[f"{path}, line 7"], NewerRecordError)
         assert [item.run_id for item in found if isinstance(item, Record)] == ["run-001", "run-002"]
@@ -168,7 +168,7 @@ class TestPacked:
         before = self.packed(tmp_path).joinpath("records.jsonl").read_bytes()
         record_path(tmp_path, "b").parent.mkdir(parents=True)
         record_path(tmp_path, "b").write_text(line, encoding="utf-8")
-        with pytest.raises(ResultsError, match="not a whole record"):
+        with pytest.raises(ResultsError, match="not a complete record"):
             pack_records(tmp_path)
         assert (tmp_path / "records.jsonl").read_bytes() == before
 
