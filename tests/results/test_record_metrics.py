@@ -1,0 +1,225 @@
+"""A metric is registered once, core's or a stranger's, and then is wherever metrics are."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import Command, Install, folder_of_run
+
+from seu_bench.errors import PluginError
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.metric import Metric, as_metric
+from seu_bench.results.record import read_record
+from seu_bench.results.record_metrics import METRICS, in_order, known_metric, without_times
+
+#: A ranked benchmark of two tasks, over in no time.
+BENCHMARK = """
+name = "few"
+default_protocol = "instant"
+
+[stream]
+kind = "classes"
+dataset = "digits"
+classes_per_task = 5
+
+[protocols.instant]
+images = { train = 16, valid = 8, test = 16 }
+training = { epochs = 1, batch_size = 16 }
+"""
+
+#: A stranger's metrics: one with all that can be said of it, a plain object that says some of it, one that is read off
+#: the process; and a logger that keeps what it is given.
+PLUGIN = """
+import json
+import random
+
+from seu_bench import hookimpl
+from seu_bench.config.options import Options
+from seu_bench.results import Metric
+
+
+def worst(record):
+    return min(value for value in record.accuracy_matrix[-1] if value is not None)
+
+
+class Naps:
+    summary = "naps taken while it learned"
+    higher_is_better = False
+    machine_dependent = True
+
+    def __call__(self, record):
+        return 3 * len(record.stages)
+
+
+@hookimpl
+def register_metrics(register):
+    register("worst", Metric(worst, "lowest final accuracy", "fraction", True, column="worst task (%)"))
+    register("naps", Naps())
+    register("battery", Metric(lambda record: random.random(), "power left", from_record=False))
+
+
+class Keeping:
+    summary = "keeps numbers"
+    options = Options
+
+    def build(self, options, folder):
+        self.file, self.values = folder / "values.json", {}
+        return self
+
+    def begin(self, run):
+        pass
+
+    def last_step(self, name):
+        return None
+
+    def log(self, measured):
+        self.values |= measured.values
+
+    def end(self, status):
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(json.dumps(self.values))
+
+
+@hookimpl
+def register_loggers(register):
+    register("keeping", Keeping())
+"""
+
+
+@pytest.fixture
+def stranger(install: Install) -> None:
+    """The stranger's package, installed."""
+    install("more-metrics", {"more": "more_metrics"}, {"more_metrics": PLUGIN})
+
+
+@pytest.fixture
+def folder(stranger: None, command: Command, tmp_path: Path) -> Path:
+    """The folder of a run that is ranked and logged, with the stranger's package installed."""
+    (tmp_path / "few.toml").write_text(BENCHMARK, encoding="utf-8")
+    asked = ("--strategy", "naive", "--benchmark", tmp_path / "few.toml", "--device", "cpu", "-o", "backbone=mlp")
+    return folder_of_run(command, *asked, "--log", "keeping", "--results", tmp_path / "results")
+
+
+def test_registered_once(folder: Path, command: Command, tmp_path: Path) -> None:
+    """Record, columns, Pareto front, budgets, loggers, verify, and every table of metrics."""
+    results = tmp_path / "results"
+    record = read_record(folder)
+    worst = min(value for value in record.accuracy_matrix[-1] if value is not None)
+    naps = 3 * len(record.stages)
+    assert (record.metrics["worst"], record.metrics["naps"]) == (worst, naps)
+
+    (page,) = (results / "leaderboards").glob("*.md")
+    assert "| worst task (%) |" in page.read_text(encoding="utf-8")
+    assert "- worst task (%): lowest final accuracy\n" in page.read_text(encoding="utf-8")
+    (row,) = csv.DictReader(io.StringIO(page.with_suffix(".csv").read_text(encoding="utf-8")))
+    assert float(row["worst_mean"]) == worst and "naps_mean" not in row
+
+    def shown(*words: object) -> str:
+        answer = command(*words, "--results", results)
+        assert (answer.status, answer.err) == (0, "")
+        return " ".join(answer.out.split())
+
+    front = shown("leaderboard", "--pareto", "worst,naps")
+    assert "Pareto front of worst task (%) (higher is better) and naps (lower is better): 0 dominated" in front
+    assert f"{100 * worst:.2f}" in front
+    assert "no row is above" in shown("leaderboard", "--budget", f"naps={naps}")
+    assert "1 row excluded, above" in shown("leaderboard", "--budget", f"naps={naps - 1}")
+    assert command("leaderboard", "--pareto", "worst,battery", "--results", results).status == 2
+    assert command("leaderboard", "--budget", "worst=1", "--results", results).status == 2
+
+    logged = json.loads((results / "logs" / "keeping" / "values.json").read_text(encoding="utf-8"))
+    assert (logged["final/worst"], logged["final/naps"]) == (worst, naps)
+    assert "final/battery" not in logged and record.metrics["battery"] is not None
+
+    assert f"{100 * worst:.2f} % lowest final accuracy" in shown("show", folder)
+    assert "lowest final accuracy" in command("list", "metrics").out
+    assert f"worst {100 * worst:.2f} % {100 * worst:.2f} % 0.00" in shown("compare", folder, folder)
+
+
+def test_verified_as_core_s_are(folder: Path, command: Command, tmp_path: Path) -> None:
+    """A value that does not follow from the record is a fault; one that was read off the process is not asked for."""
+    words = ("verify", folder, "--benchmark", tmp_path / "few.toml", "--device", "cpu")
+    answer = command(*words)
+    assert answer.status == 0 and "not compared" not in answer.out
+    path = folder / "record.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    for name, status in (("worst", 1), ("naps", 1), ("acc", 1), ("battery", 0)):
+        changed = document | {"metrics": document["metrics"] | {name: 0.123}}
+        path.write_text(json.dumps(changed), encoding="utf-8")
+        answer = command(*words)
+        assert (answer.status != 0) == bool(status), name
+        assert (f"{name}: recorded 0.123, found" in answer.out) == bool(status), name
+
+
+def test_what_depends_on_the_machine_is_no_difference(folder: Path) -> None:
+    record, metrics = read_record(folder), Registry().known_metrics
+    slower = record.model_copy(update={"metrics": record.metrics | {"naps": 99, "train_seconds": 9e9}})
+    assert without_times(slower, metrics) == without_times(record, metrics)
+    other = record.model_copy(update={"metrics": record.metrics | {"worst": 0.123}})
+    assert without_times(other, metrics) != without_times(record, metrics)
+
+
+def test_columns_where_records_have_the_metric(folder: Path, tmp_path: Path) -> None:
+    """A plugin that is installed changes no leaderboard of runs made without it."""
+    path = folder / "record.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    del document["metrics"]["worst"]
+    path.write_text(json.dumps(document), encoding="utf-8")
+    (board,) = read_leaderboards(tmp_path / "results", Registry().known_metrics).boards
+    assert "worst" not in board.columns and "acc" in board.columns
+
+
+def test_unknown_unit_is_refused_with_the_package(install: Install) -> None:
+    install("more-metrics", {"more": "more_metrics"}, {"more_metrics": PLUGIN.replace('"fraction"', '"furlongs"')})
+    with pytest.raises(PluginError, match=r"package more-metrics failed in register_metrics.*unknown unit 'furlongs'"):
+        Registry()
+
+
+class TestMetric:
+    def test_plain_function_has_defaults(self) -> None:
+        def given(record: Any) -> int:
+            return 7
+
+        given.summary = "seven"  # type: ignore[attr-defined]
+        metric = as_metric(given)  # type: ignore[arg-type]
+        assert metric == Metric(given, "seven")
+        assert (metric.unit, metric.higher_is_better, metric.column, metric.machine_dependent) == (
+            "",
+            None,
+            None,
+            False,
+        )
+        assert as_metric(metric) is metric
+
+    @pytest.mark.parametrize("value", [float("nan"), float("inf"), None])
+    def test_no_measurement(self, value: float | None) -> None:
+        assert Metric(lambda record: value)(None) is None  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("value", ["many", True, [1]])
+    def test_no_number(self, value: Any) -> None:
+        with pytest.raises(TypeError, match="no number"):
+            Metric(lambda record: value)(None)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(
+        ("name", "value", "shown"),
+        [
+            ("acc", 0.5, "50.00"),
+            ("forgetting", -0.00001, "0.00"),
+            ("mixed_score", 0.51282, "0.5128"),
+            ("params_total", 3_750_123, "3.750"),
+            ("train_seconds", 65.25, "65.2"),
+            ("peak_memory_bytes", 3 * 2**20, "3.0"),
+        ],
+    )
+    def test_cells(self, name: str, value: float, shown: str) -> None:
+        assert METRICS[name].format_cell(value) == shown
+
+    def test_order_and_defaults_of_what_nobody_registered(self) -> None:
+        assert in_order(["z", "acc", "a", "mixed_score"]) == ["mixed_score", "acc", "a", "z"]
+        assert known_metric("z").higher_is_better is None
