@@ -189,12 +189,8 @@ class TestMetric:
         given.summary = "seven"  # type: ignore[attr-defined]
         metric = as_metric(given)  # type: ignore[arg-type]
         assert metric == Metric(given, "seven")
-        assert (metric.unit, metric.higher_is_better, metric.column, metric.machine_dependent) == (
-            "",
-            None,
-            None,
-            False,
-        )
+        assert (metric.unit, metric.higher_is_better, metric.column) == ("", None, None)
+        assert metric.from_record and not metric.machine_dependent
         assert as_metric(metric) is metric
 
     @pytest.mark.parametrize("value", [float("nan"), float("inf"), None])
