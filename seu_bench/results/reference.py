@@ -43,7 +43,7 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
         metrics: those known.
 
     Returns:
-        Copies in the same order; relative metrics are ``None`` where there is no reference, or something was not
+        The records in the same order, or copies of them; relative metrics are ``None`` where there is no reference, or something was not
         measured.
     """
     text = CanonicalTexts()
@@ -55,7 +55,8 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
         runs = references.get(text(_circumstances(record)), {}) if why_not_ranked(record) is None else {}
         if record.seed in runs:
             values = {name: compute(record, runs[record.seed]) for name, compute in relative.items()}
-        found.append(record.model_copy(update={"metrics": record.metrics | values}))
+        completed = record.metrics | values
+        found.append(record if completed == record.metrics else record.model_copy(update={"metrics": completed}))
     return found
 
 
