@@ -26,7 +26,7 @@ def acc(matrix: AccuracyMatrix) -> float | None:
         ``mean_j R[T-1][j]``; ``None`` if the last row is not complete or there are no tasks.
     """
     last = len(matrix) - 1
-    return _mean([_entry(matrix, last, task) for task in range(len(matrix))])
+    return _mean([entry(matrix, last, task) for task in range(len(matrix))])
 
 
 def avg_acc_curve(matrix: AccuracyMatrix) -> list[float | None]:
@@ -38,7 +38,7 @@ def avg_acc_curve(matrix: AccuracyMatrix) -> list[float | None]:
     Returns:
         T values, ``mean_{j<=i} R[i][j]`` for each i; ``None`` where an entry was not measured.
     """
-    return [_mean([_entry(matrix, row, task) for task in range(row + 1)]) for row in range(len(matrix))]
+    return [_mean([entry(matrix, row, task) for task in range(row + 1)]) for row in range(len(matrix))]
 
 
 def learning_acc(matrix: AccuracyMatrix) -> float | None:
@@ -50,7 +50,7 @@ def learning_acc(matrix: AccuracyMatrix) -> float | None:
     Returns:
         ``mean_j R[j][j]``; ``None`` if the diagonal is not complete or there are no tasks.
     """
-    return _mean([_entry(matrix, task, task) for task in range(len(matrix))])
+    return _mean([entry(matrix, task, task) for task in range(len(matrix))])
 
 
 def bwt(matrix: AccuracyMatrix) -> float | None:
@@ -63,11 +63,11 @@ def bwt(matrix: AccuracyMatrix) -> float | None:
         ``mean_{j<T-1} (R[T-1][j] - R[j][j])``; ``None`` for T < 2 or if one of these was not measured.
     """
     last = len(matrix) - 1
-    return _mean([_difference(_entry(matrix, last, task), _entry(matrix, task, task)) for task in range(max(last, 0))])
+    return _mean([_difference(entry(matrix, last, task), entry(matrix, task, task)) for task in range(max(last, 0))])
 
 
 def forgetting(matrix: AccuracyMatrix) -> float | None:
-    """How far the tasks fell from their best, in [-1, 1]; less is better (Chaudhry et al. 2018).
+    """Mean fall of the tasks from their best, in [-1, 1]; less is better (Chaudhry et al. 2018).
 
     Args:
         matrix: ``R``, T rows.
@@ -80,7 +80,7 @@ def forgetting(matrix: AccuracyMatrix) -> float | None:
 
 
 def task_forgetting(matrix: AccuracyMatrix) -> list[float | None]:
-    """How far each task but the last fell from its best, in [-1, 1]; :func:`forgetting` is the mean of these.
+    """Fall of each task but the last from its best, in [-1, 1]; :func:`forgetting` is the mean of these.
 
     Args:
         matrix: ``R``, T rows.
@@ -92,13 +92,13 @@ def task_forgetting(matrix: AccuracyMatrix) -> list[float | None]:
     last = len(matrix) - 1
     falls: list[float | None] = []
     for task in range(max(last, 0)):
-        before = [value for row in range(last) if (value := _entry(matrix, row, task)) is not None]
-        falls.append(_difference(max(before, default=None), _entry(matrix, last, task)))
+        before = [value for row in range(last) if (value := entry(matrix, row, task)) is not None]
+        falls.append(_difference(max(before, default=None), entry(matrix, last, task)))
     return falls
 
 
 def intransigence(matrix: AccuracyMatrix, reference: Sequence[float | None]) -> float | None:
-    """How far a strategy learns its tasks worse than a model trained on all of them, in [-1, 1]; less is better.
+    """Mean lack of accuracy beside a model trained on all tasks jointly, in [-1, 1]; less is better.
 
     After Chaudhry et al., "Riemannian Walk for Incremental Learning", ECCV 2018. They measure task j by a reference
     trained jointly on the tasks up to j. Here the reference is one joint model of the whole stream, of the same seed.
@@ -112,11 +112,11 @@ def intransigence(matrix: AccuracyMatrix, reference: Sequence[float | None]) -> 
         one of these was not measured, for either of the two, or there are no tasks.
     """
     tasks = range(max(len(matrix), len(reference)))
-    return _mean([_difference(_entry([reference], 0, task), _entry(matrix, task, task)) for task in tasks])
+    return _mean([_difference(entry([reference], 0, task), entry(matrix, task, task)) for task in tasks])
 
 
 def percent_of_joint(accuracy: float | None, joint: float | None) -> float | None:
-    """A strategy's accuracy as a share of that of a model trained on all tasks jointly.
+    """Accuracy as a share of that of a model trained on all tasks jointly.
 
     Args:
         accuracy: :func:`acc` of the strategy, in [0, 1].
@@ -152,10 +152,11 @@ def mixed_score(accuracy_percent: float, parameters: int) -> float:
     return math.sqrt(accuracy_percent) / 10 * (math.cos(math.pi * (1 - smallness)) + 1) / 2
 
 
-def _entry(matrix: AccuracyMatrix, row: int, task: int) -> float | None:
+def entry(matrix: AccuracyMatrix, row: int, task: int) -> float | None:
+    """Return ``R[row][task]``; ``None`` where it was not measured."""
     values = matrix[row] if 0 <= row < len(matrix) else ()
     value = values[task] if task < len(values) else None
-    return None if value is None or math.isnan(value) else value
+    return None if value is None or not math.isfinite(value) else value
 
 
 def _difference(left: float | None, right: float | None) -> float | None:

@@ -15,7 +15,7 @@ from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.boards import COMPARED
 from seu_bench.results.leaderboard.markdown import LEGEND, cells, intervals
 from seu_bench.results.metric import Metric
-from seu_bench.results.record_metrics import METRICS, in_order, known_metric
+from seu_bench.results.record_metrics import METRICS, in_order, known_metric, measured_rows
 from seu_bench.utils.text import format_seconds, printable
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def matrix_table(record: Record) -> RenderableType:
     from rich.console import Group
 
     matrix = record.accuracy_matrix
-    measured = [row for row, values in enumerate(matrix) if any(value is not None for value in values)]
+    measured = measured_rows(record)
     tasks = max([len(record.task_names), *[len(row) for row in matrix]])
     tables = []
     for first in range(0, tasks, TASKS_ABREAST):

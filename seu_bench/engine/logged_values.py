@@ -12,7 +12,7 @@ from seu_bench._version import __version__
 from seu_bench.config.run import ResultFields
 from seu_bench.metrics import avg_acc_curve
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
-from seu_bench.results.record_metrics import METRICS, complete_matrix, known_metric
+from seu_bench.results.record_metrics import METRICS, complete_matrix, known_metric, measured_rows
 
 if TYPE_CHECKING:
     from seu_bench.results.metric import Metric
@@ -62,11 +62,6 @@ def final_values(record: Record, position: int, metrics: Mapping[str, Metric] = 
         if known_metric(name, metrics).from_record
     }
     return LoggedValues(_finite(values), TASKS, len(complete_matrix(record)), position)
-
-
-def measured_rows(record: Record) -> list[int]:
-    """The tasks (0-based) after which the model was evaluated."""
-    return [row for row, values in enumerate(record.accuracy_matrix) if any(value is not None for value in values)]
 
 
 def _task(task: int, tasks: int) -> str:

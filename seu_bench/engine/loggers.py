@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from seu_bench.config.options import Options, build_options, did_you_mean
 from seu_bench.config.run import Request
 from seu_bench.engine.hook_caller import HookCaller
-from seu_bench.engine.logged_values import epoch_values, final_values, measured_rows, opening, row_values
+from seu_bench.engine.logged_values import epoch_values, final_values, opening, row_values
 from seu_bench.errors import OptionError, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.loggers import LoggedValues, LoggerFactory, RunLogger
-from seu_bench.results.record_metrics import EVALUATION
+from seu_bench.results.record_metrics import EVALUATION, measured_rows
 from seu_bench.utils.files import refuse_link
 from seu_bench.utils.progress import bar
 from seu_bench.utils.text import printable

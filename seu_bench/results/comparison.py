@@ -1,20 +1,20 @@
-"""Two runs side by side: what they scored on each task, what that took, and which settings are not the same."""
+"""Comparison of two runs: scores and costs of each task, metrics, and the settings that are not the same."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from seu_bench.errors import RequestError
-from seu_bench.metrics import task_forgetting
+from seu_bench.metrics import entry, task_forgetting
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
-from seu_bench.results.record_metrics import EVALUATION, METRICS, complete_matrix, in_order
+from seu_bench.results.record_metrics import EVALUATION, METRICS, complete_matrix, in_order, measured_rows
 
-#: What is compared for each task, with the unit of its values.
+#: Measures of each task, with their units.
 MEASURES: Final[dict[str, str]] = {
     "final": "accuracy after the last task, in [0, 1]: R[T-1,j]",
     "learned": "accuracy right after learning the task, in [0, 1]: R[j,j]",
@@ -47,9 +47,8 @@ class Comparison:
 
     Attributes:
         tasks: in the order in which the first run learned them.
-        metrics: of the whole runs, by id.
-        settings: what is not the same in both, by name; ``None`` where a run has no such setting, or left it to the
-            protocol.
+        metrics: of the runs, by id.
+        settings: those that differ, by name; ``None`` where a run has no such setting, or left it to the protocol.
         same_order: whether both learned the tasks in the same order.
     """
 
@@ -137,24 +136,18 @@ def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
     falls = task_forgetting(matrix)
     last = len(record.task_order) - 1
     # Sizes are measured when accuracies are: a run that is evaluated once has them of the last task only.
-    evaluated = [row for row, values in enumerate(matrix) if any(_finite(value) is not None for value in values)]
-    sizes = dict(zip(evaluated, record.params_total, strict=False))
+    sizes = dict(zip(measured_rows(record), record.params_total, strict=False))
     found: dict[int, dict[str, float | None]] = {}
     for position, task in enumerate(record.task_order):
         stages = [stage.seconds for stage in record.stages if stage.task == position and stage.name != EVALUATION]
         found[task] = {
-            "final": _entry(matrix, last, position),
-            "learned": _entry(matrix, position, position),
-            "forgetting": _finite(falls[position]) if position < last else None,
+            "final": entry(matrix, last, position),
+            "learned": entry(matrix, position, position),
+            "forgetting": falls[position] if position < last else None,
             "parameters": sizes.get(position),
             "seconds": math.fsum(stages) if stages else None,
         }
     return found
-
-
-def _entry(matrix: Sequence[Sequence[float | None]], row: int, task: int) -> float | None:
-    values = matrix[row] if row < len(matrix) else ()
-    return _finite(values[task]) if task < len(values) else None
 
 
 def _finite(value: float | None) -> float | None:
@@ -168,7 +161,7 @@ def _settings(one: Record, other: Record) -> dict[str, tuple[str | None, str | N
 
 
 def _flat_settings(record: Record) -> dict[str, str]:
-    """What a run was asked for and where it was made, each as text; without what was left to the protocol."""
+    """The settings of a run and its environment, each as text; without those left to the protocol."""
     document = record.model_dump(mode="json")
     named = ("strategy", "searcher", "creator", "seed", "precision", "status", "task_order")
     found = {name: document[name] for name in named}

@@ -1,4 +1,4 @@
-"""Words for a reader, in the terminal as in Markdown: text made harmless, configurations and reasons named."""
+"""Labels of configurations, reasons why a record is not ranked, and plain values as canonical text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Group: TypeAlias = tuple[str, str, str | None]
 
 
 def why_not_ranked(record: Record) -> str | None:
-    """Why a record enters no leaderboard; ``None`` if it does."""
+    """Return why a record enters no leaderboard; ``None`` if it does."""
     if record.may_be_ranked and record.data_fingerprint:
         return None
     reasons = {
@@ -33,9 +33,9 @@ def why_not_ranked(record: Record) -> str | None:
 
 
 class CanonicalTexts:
-    """Plain values as text that is equal where they are, whatever the order of their keys.
+    """Convert plain values to text that is equal where they are, whatever the order of their keys.
 
-    What was asked for before is looked up: of ten thousand records most have settings that others have as well.
+    Values seen before are looked up: of ten thousand records most have settings that others have as well.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ def protocol_settings(record: Record) -> dict[str, Any]:
 
 
 def configuration_labels(records: Sequence[Record]) -> list[str]:
-    """What was chosen in each record, in words: strategy, searcher and creator, then the options that tell it apart.
+    """Label each record: strategy, searcher and creator, then the options that tell it from the others.
 
     Args:
         records: of one leaderboard; an option is named where those of the same choice differ in it, and not where it

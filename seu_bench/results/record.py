@@ -23,14 +23,11 @@ Status: TypeAlias = Literal["running", "finished", "failed", "interrupted"]
 Matrix: TypeAlias = tuple[tuple[float | None, ...], ...]
 #: A name that files are called by. A record may come from a stranger: none of its names may lead out of a folder.
 FileName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
-
-
-#: What tables, files and other programs can count with. A record of a stranger may hold a number of any length.
+#: Integers that tables and other programs can hold. A record of a stranger may have a number of any length.
 Integer: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-#: A time that was measured.
-Seconds: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
-#: What an epoch measured.
+#: A measured number.
 Measurement: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+Seconds: TypeAlias = Measurement
 
 
 class Document(BaseModel):
@@ -40,14 +37,14 @@ class Document(BaseModel):
 
 
 class StageRecord(Document):
-    """What one stage of one task took.
+    """Costs and curves of one stage of one task.
 
     Attributes:
         task: 0-based.
         seconds: wall clock.
         image_passes: images passed forward, whether to train or to evaluate.
         cpu_seconds: of all threads of the process; ``None``: not measured, as in older records.
-        losses, accuracies: what each epoch measured, mean loss per image and accuracy in [0, 1]; ``None`` where it did
+        losses, accuracies: of each epoch, mean loss per image and accuracy in [0, 1]; ``None`` where it did
             not, and empty where no epoch did.
     """
 
@@ -62,7 +59,7 @@ class StageRecord(Document):
 
 
 class Environment(Document):
-    """Where a run was made."""
+    """Device, versions and platform of a run."""
 
     versions: dict[str, str] = Field(default_factory=dict)
     device: str = "cpu"
@@ -72,7 +69,7 @@ class Environment(Document):
 
 
 class Record(Document):
-    """Everything that is known of a run.
+    """Record of a run.
 
     Attributes:
         task_images: training, validation and test images of each task.
@@ -136,22 +133,22 @@ class Record(Document):
 
     @property
     def may_be_ranked(self) -> bool:
-        """Whether it can enter a leaderboard: finished, on real data, whole, by a protocol that is ranked."""
+        """Whether it can enter a leaderboard: finished, on all of the real data, by a protocol that is ranked."""
         return self.status == "finished" and self.ranked and not self.synthetic and self.limit is None
 
 
 def runs_folder(results: Path) -> Path:
-    """Where the runs of a results folder are."""
+    """Return the folder of the runs of a results folder."""
     return results / "runs"
 
 
 def record_path(results: Path, run_id: str) -> Path:
-    """The record of one run."""
+    """Return the path of a run's record."""
     return runs_folder(results) / run_id / RECORD_NAME
 
 
 def write_record(results: Path, record: Record) -> Path:
-    """Write a record whole or not at all.
+    """Write a record, completely or not at all.
 
     Raises:
         ResultsError: the folder cannot be written to.
@@ -163,7 +160,7 @@ def write_record(results: Path, record: Record) -> Path:
 
 
 def read_record(path: Path) -> Record:
-    """Read one record; one that an older version wrote is brought up to date.
+    """Read one record.
 
     Args:
         path: the file, or the run's folder.
@@ -182,7 +179,7 @@ def read_record(path: Path) -> Record:
 
 
 def unreadable(file: Path | str, error: OSError | ValueError) -> ResultsError:
-    """The error of a record that cannot be read."""
+    """Return the error of a record that cannot be read."""
     return ResultsError(
         f"the record cannot be read: {error}",
         where=str(file),

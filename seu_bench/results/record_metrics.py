@@ -35,6 +35,11 @@ def complete_matrix(record: Record) -> AccuracyMatrix:
     return [*record.accuracy_matrix, *[()] * (tasks - len(record.accuracy_matrix))]
 
 
+def measured_rows(record: Record) -> list[int]:
+    """Return the tasks (0-based) after which the model was evaluated."""
+    return [row for row, values in enumerate(record.accuracy_matrix) if any(value is not None for value in values)]
+
+
 def _matrix(function: Callable[[AccuracyMatrix], float | None]) -> Callable[[Record], Value]:
     return lambda record: function(complete_matrix(record))
 

@@ -14,7 +14,7 @@ from seu_bench.config.common_options import BackboneOptions
 from seu_bench.results.labels import CanonicalTexts, protocol_settings, why_not_ranked
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
-from seu_bench.results.record_metrics import METRICS, complete_matrix
+from seu_bench.results.record_metrics import METRICS, complete_matrix, measured_rows
 
 #: The runs of one configuration by their seeds.
 _Runs: TypeAlias = Mapping[int, Record]
@@ -22,10 +22,8 @@ _Runs: TypeAlias = Mapping[int, Record]
 
 def trained_jointly(record: Record) -> bool:
     """Whether a run learned all of its tasks, two or more, at once: it was evaluated only after the last one."""
-    if not record.accuracy_matrix or _is_measured(record.accuracy_matrix[0]):
-        return False
-    *earlier, last = complete_matrix(record)
-    return _is_measured(last) and not any(_is_measured(row) for row in earlier)
+    last = len(complete_matrix(record)) - 1
+    return last > 0 and measured_rows(record) == [last]
 
 
 def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metric] = METRICS) -> list[Record]:
@@ -43,8 +41,8 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
         metrics: those known.
 
     Returns:
-        The records in the same order, or copies of them; relative metrics are ``None`` where there is no reference, or something was not
-        measured.
+        The records in the same order, or copies of them; relative metrics are ``None`` where there is no reference, or
+        something was not measured.
     """
     text = CanonicalTexts()
     references = _references(records, text)
@@ -60,15 +58,11 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
     return found
 
 
-def _is_measured(row: Sequence[float | None]) -> bool:
-    return any(value is not None for value in row)
-
-
 def _references(records: Sequence[Record], text: CanonicalTexts) -> dict[str, _Runs]:
     """The runs to compare with, by what :func:`_circumstances` says."""
     fitting: dict[str, dict[str, dict[int, Record]]] = defaultdict(lambda: defaultdict(dict))
     for record in sorted(records, key=lambda record: (record.started, record.run_id)):
-        if trained_jointly(record) and why_not_ranked(record) is None:
+        if why_not_ranked(record) is None and trained_jointly(record):
             choice = text([record.strategy, _other_options(record)])
             fitting[text(_circumstances(record))][choice][record.seed] = record
     return {key: runs for key, choices in fitting.items() if (runs := _plain(list(choices.values()))) is not None}
@@ -94,7 +88,7 @@ def _other_options(record: Record) -> dict[str, Any]:
 
 
 def _circumstances(record: Record) -> list[Any]:
-    """What a run and its reference have in common besides the seed, as plain values that are equal where this is."""
+    """Common settings of a run and its reference, besides the seed, as plain values."""
     place = [record.benchmark, record.benchmark_version, record.protocol, record.data_fingerprint]
     width = record.options.get("width")
     if width is None:

@@ -20,7 +20,7 @@ from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import RECORD_NAME, Record, read_record
 from seu_bench.results.record_files import find_run
-from seu_bench.results.record_metrics import METRICS
+from seu_bench.results.record_metrics import METRICS, measured_rows
 from seu_bench.utils.progress import tracked
 
 
@@ -163,7 +163,7 @@ def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_siz
     tasks = learned_tasks(record)
     if not tasks:
         return Check("accuracy", None, ("the record has no measurement",))
-    row = max(index for index, values in enumerate(record.accuracy_matrix) if any(v is not None for v in values))
+    row = measured_rows(record)[-1]
     faults = []
     for task in tracked(tasks, "evaluating tasks"):
         place = f"accuracy_matrix[{row}][{task}]"

@@ -1,4 +1,4 @@
-"""A leaderboard: its rows, and how each one stands to the best."""
+"""A leaderboard: its rows, and the standing of each one beside the best."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RANKED_BY: Final = "mixed_score"
 #: Columns in which each row is compared with the best one, by its seeds; in both a higher value is better.
 COMPARED: Final = (RANKED_BY, "acc")
 
-#: How a row stands in a column: ``best``, or how significant its difference to that one is.
+#: Standing of a row in a column: ``best``, or whether its difference to that one is significant.
 Standing: TypeAlias = Literal["best"] | Verdict
 
 
@@ -31,7 +31,7 @@ class Row:
 
     Attributes:
         rank: from 1, in the whole leaderboard.
-        configuration: what was chosen, in words that tell it from the other rows.
+        configuration: the label that tells it from the other rows.
         runs: the records by seed, in the order of seeds.
     """
 
@@ -47,7 +47,7 @@ class Row:
 
     @property
     def seeds(self) -> int:
-        """How many seeds it was run with."""
+        """Number of seeds."""
         return len(self.runs)
 
     @property
@@ -56,7 +56,7 @@ class Row:
         return {seed: run.run_id for seed, run in self.runs.items()}
 
     def values(self, metric: str) -> dict[int, float]:
-        """What was measured, in the unit of the record, by seed."""
+        """Measured values by seed, in the unit of the record."""
         found = {seed: run.metrics.get(metric) for seed, run in self.runs.items()}
         return {seed: float(value) for seed, value in found.items() if value is not None and math.isfinite(value)}
 
@@ -109,7 +109,7 @@ class Leaderboard:
         return self.columns[metric].column or metric
 
     def standings(self, metric: str) -> list[Standing | None]:
-        """How each row stands in a column of :data:`COMPARED`; ``None`` where it has no mean.
+        """Standing of each row in a column of :data:`COMPARED`; ``None`` where it has no mean.
 
         The best row has the highest mean; of several, the first.
         """

@@ -34,7 +34,7 @@ class LeaderboardBuild:
     paths: tuple[Path, ...] = ()
 
     def excluded(self, benchmark: str | None = None) -> list[str]:
-        """Which records enter no leaderboard and why, one line for each reason."""
+        """Records that enter no leaderboard, one line for each reason."""
         return self.collection.excluded(benchmark=benchmark)
 
 

@@ -35,7 +35,7 @@ _DETAILS: Final[dict[str, Any]] = {
 
 
 class Place(NamedTuple):
-    """What all records of a leaderboard have in common, besides their data."""
+    """Benchmark, version and protocol of a leaderboard."""
 
     benchmark: str
     version: int
@@ -55,7 +55,7 @@ class Collection:
     unread: Mapping[str, Sequence[str]]
 
     def excluded(self, place: Place | None = None, benchmark: str | None = None) -> list[str]:
-        """Which records are not ranked or could not be read and why, one line for each reason.
+        """Records that are not ranked or could not be read, one line for each reason.
 
         Args:
             place: only those that would belong there; what could not be read may belong anywhere.
@@ -155,7 +155,7 @@ def _place(record: Record) -> Place:
 
 
 def _choice(record: Record) -> list[Any]:
-    """What was chosen, as plain values that are equal where the choice is."""
+    """The choices of a record, as plain values that are equal where they are."""
     names = [record.strategy, record.searcher, record.creator]
     options = [getattr(record, part) for part in CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
