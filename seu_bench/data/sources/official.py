@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from seu_bench.data.dataset import DatasetInfo, DatasetState, RawDataset, RawSplit
 from seu_bench.data.sources.common import counted, default_data_root, download_bars, missing_error, one_line
+from seu_bench.data.sources.torchvision_class import array_split
 from seu_bench.errors import DataCorruptError, DataError
 from seu_bench.utils.progress import tracked
 
@@ -224,19 +225,12 @@ class TorchvisionSource:
 
     def _split(self, folder: Path, training: bool) -> RawSplit:
         """A split of SVHN or CIFAR."""
-        dataset = self._construct(folder, training, download=False)
-        is_svhn = self.class_name == "SVHN"
-        data = np.asarray(dataset.data) if is_svhn else np.asarray(dataset.data).transpose(0, 3, 1, 2)
-        split = RawSplit(
-            np.ascontiguousarray(data, dtype=np.uint8),
-            np.asarray(dataset.labels if is_svhn else dataset.targets, dtype=np.int64),
-        )
-        shape = (self.known.channels, self.known.height, self.known.width)
-        if split.images.shape != (len(split), *shape):
-            raise ValueError(f"its images are {split.images.shape}, its labels {split.labels.shape}")
+        split = array_split(self._construct(folder, training, download=False))
+        if split is None or split.images.shape[1:] != (self.known.channels, self.known.height, self.known.width):
+            raise ValueError(f"its images are {None if split is None else split.images.shape}")
         if split.labels.min() < 0 or split.labels.max() >= self.known.num_classes:
             raise ValueError(f"its labels are {split.labels.min()}..{split.labels.max()}")
-        return split
+        return RawSplit(np.ascontiguousarray(split.images), split.labels)
 
 
 def _read_idx(path: Path, axes: int) -> NDArray[np.uint8]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from seu_bench.config.benchmark import TorchvisionDefinition
 from seu_bench.config.options import did_you_mean
-from seu_bench.data.dataset import DatasetInfo, DatasetState, Images, Labels, RawDataset, RawSplit
+from seu_bench.data.dataset import DatasetInfo, DatasetState, Images, RawDataset, RawSplit
 from seu_bench.data.sources.common import (
     as_pixels,
     as_size,
@@ -44,26 +45,18 @@ class TorchvisionClassSource:
     def __init__(self, definition: TorchvisionDefinition, name: str) -> None:
         self.definition = definition
         self.name = name
+        self.summary = f"torchvision.datasets.{definition.class_name}"
         # Decoding can take minutes, and both info() and load() need it.
         self._loaded: tuple[Path, RawDataset] | None = None
 
-    @property
-    def summary(self) -> str:
-        """One line that says what it is."""
-        return f"torchvision.datasets.{self.definition.class_name}"
-
     def info(self, root: Path | None) -> DatasetInfo:
-        """Shape and sizes; the set is loaded for them.
-
-        Raises:
-            As :meth:`load`.
-        """
+        """Shape and sizes; the set is loaded for them, see :meth:`load`."""
         return self.load(root).info
 
     def state(self, root: Path | None) -> DatasetState:
         """Whether torchvision finds the set below the root; images are not decoded."""
         folder = default_data_root(root)
-        if "root" not in self._parameters():
+        if "root" not in self._parameters:
             return DatasetState("embedded")
         try:
             self._construct(folder, download=False)
@@ -84,16 +77,15 @@ class TorchvisionClassSource:
         folder = default_data_root(root)
         if self._loaded and self._loaded[0] == folder:
             return self._loaded[1]
-        train, *rest = (self._split(dataset) for dataset in self._construct(folder, download=False))
-        if rest:
-            test = rest[0]
-            if train.images.shape[1:] != test.images.shape[1:]:
-                raise self._unfit(
-                    f"has images {train.images.shape[1:]} in training and {test.images.shape[1:]} in test [C, H, W]",
-                    "give 'size' and 'channels'",
-                )
-        else:
-            train, test = split_by_fraction(train, self.definition.test_fraction, self.name)
+        splits = [self._split(dataset) for dataset in self._construct(folder, download=False)]
+        if len(splits) == 1:
+            splits = [*split_by_fraction(splits[0], self.definition.test_fraction, self.name)]
+        train, test = splits
+        if train.images.shape[1:] != test.images.shape[1:]:
+            raise self._unfit(
+                f"has images {train.images.shape[1:]} in training and {test.images.shape[1:]} in test [C, H, W]",
+                "give 'size' and 'channels'",
+            )
         self._loaded = (folder, described(self.name, train, test))
         return self._loaded[1]
 
@@ -103,9 +95,9 @@ class TorchvisionClassSource:
         Raises:
             DataError: the class cannot download, or the download failed.
         """
-        if "download" not in self._parameters():
-            if "root" not in self._parameters():
-                return
+        if "root" not in self._parameters:
+            return
+        if "download" not in self._parameters:
             raise self._unfit("cannot be downloaded by torchvision", "put its files there by hand", where=root)
         root.mkdir(parents=True, exist_ok=True)
         try:
@@ -119,6 +111,7 @@ class TorchvisionClassSource:
                 where=root,
             ) from cause
 
+    @cached_property
     def _class(self) -> Any:
         import torchvision.datasets
 
@@ -138,29 +131,29 @@ class TorchvisionClassSource:
             )
         return getattr(torchvision.datasets, name)
 
+    @cached_property
     def _parameters(self) -> list[str]:
         """Names of all constructor parameters, those that ``**kwargs`` hands to base classes included."""
         names: list[str] = []
-        for cls in self._class().__mro__:
-            if "__init__" not in vars(cls):
-                continue
-            own = list(inspect.signature(cls.__init__).parameters.values())[1:]
-            kinds = {parameter.kind for parameter in own}
-            variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-            names += [p.name for p in own if p.kind not in variadic and p.name not in names]
-            if inspect.Parameter.VAR_KEYWORD not in kinds:
-                break
+        for cls in self._class.__mro__:
+            if "__init__" in vars(cls):
+                own = list(inspect.signature(cls.__init__).parameters.values())[1:]
+                names += [
+                    p.name for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in names
+                ]
+                if not any(parameter.kind == parameter.VAR_KEYWORD for parameter in own):
+                    break
         return names
 
+    @cached_property
     def _arguments(self) -> list[dict[str, Any]]:
         """Arguments of the training set and, where there is one, of the test set."""
-        known = self._parameters()
-        given = (self.definition.train or {}, self.definition.test or {})
-        usable = [name for name in known if name not in RESERVED]
+        given = {"train": self.definition.train or {}, "test": self.definition.test or {}}
+        usable = [name for name in self._parameters if name not in RESERVED]
         owner = self.definition.class_name
         faults = [
             f"datasets.{self.name}.{table}.{key}: no argument of {owner}{did_you_mean(key, usable)}"
-            for table, values in zip(("train", "test"), given, strict=True)
+            for table, values in given.items()
             for key in values
             if key not in usable
         ]
@@ -170,27 +163,23 @@ class TorchvisionClassSource:
                 faults=faults,
                 remedy=f"{owner} takes: {', '.join(usable) or 'none'}",
             )
-        defaults: tuple[dict[str, Any], ...] = ({},)
-        if "train" in known:
-            defaults = ({"train": True}, {"train": False})
-        elif "split" in known:
-            defaults = ({"split": "train"}, {"split": "test"})
-        elif self.definition.test is not None:
-            defaults = ({}, {})
-        return [{**default, **table} for default, table in zip(defaults, given, strict=False)]
+        if "train" in usable:
+            return [{"train": True, **given["train"]}, {"train": False, **given["test"]}]
+        if "split" in usable:
+            return [{"split": "train", **given["train"]}, {"split": "test", **given["test"]}]
+        return [given["train"]] if self.definition.test is None else list(given.values())
 
     def _construct(self, folder: Path, *, download: bool) -> list[Any]:
-        cls, known = self._class(), self._parameters()
-        common: dict[str, Any] = {"root": str(folder)} if "root" in known else {}
-        if "download" in known:
+        common: dict[str, Any] = {"root": str(folder)} if "root" in self._parameters else {}
+        if "download" in self._parameters:
             common["download"] = download
         built = []
-        for arguments in self._arguments():
+        for arguments in self._arguments:
             try:
-                built.append(cls(**common, **arguments))
+                built.append(self._class(**common, **arguments))
             except (TypeError, ValueError) as error:
                 raise SpecError(
-                    f"torchvision.datasets.{self.definition.class_name} refuses {arguments}: {one_line(error)}",
+                    f"{self.summary} refuses {arguments}: {one_line(error)}",
                     where=f"data set {self.name!r}",
                     remedy=f"give its arguments in [datasets.{self.name}.train] and [datasets.{self.name}.test]",
                 ) from error
@@ -199,7 +188,7 @@ class TorchvisionClassSource:
                     f"data set {self.name!r} is missing: {one_line(error)}",
                     where=str(folder),
                     remedy=self._download_command(folder)
-                    if "download" in known
+                    if "download" in common
                     else "torchvision cannot download it: put its files there by hand",
                 ) from error
         return built
@@ -208,39 +197,25 @@ class TorchvisionClassSource:
         """A shell command that downloads the set; ``seu-bench data fetch`` knows registered sets only."""
         name = self.definition.class_name
         calls = []
-        for arguments in self._arguments():
+        for arguments in self._arguments:
             given = {"root": str(folder), **arguments, "download": True}
             calls.append(f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})")
         return f'python -c "from torchvision.datasets import {name}; {"; ".join(calls)}"'
 
     def _split(self, dataset: Any) -> RawSplit:
-        split = self._in_bulk(dataset)
-        return split if split is not None else self._one_by_one(dataset)
+        size, channels = as_size(self.definition.size), self.definition.channels
+        split = array_split(dataset)
+        if split is None or channels not in (None, split.images.shape[1]) or size not in (None, split.images.shape[2:]):
+            split = self._one_by_one(dataset, channels, size)
+        if split.labels.min() < 0:
+            raise self._unfit(
+                f"has negative labels ({split.labels.min()})", "choose a split in which every image is labelled"
+            )
+        return split
 
-    def _in_bulk(self, dataset: Any) -> RawSplit | None:
-        """The set's own array, where it has one that needs neither resizing nor conversion."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # some classes warn about names that they keep for old callers
-            data = getattr(dataset, "data", None)
-            targets = getattr(dataset, "targets", getattr(dataset, "labels", None))
-        if data is None or targets is None or isinstance(data, list):
-            return None
-        pixels, labels = np.asarray(data), np.asarray(targets)
-        fits = pixels.dtype == np.uint8 and pixels.ndim in (3, 4) and labels.shape == pixels.shape[:1]
-        if not fits or not len(labels) or not np.issubdtype(labels.dtype, np.integer):
-            return None
-        images: NDArray[Any] = channels_first(pixels)
-        size = as_size(self.definition.size)
-        if images.shape[1] not in (1, 3) or self.definition.channels not in (None, images.shape[1]):
-            return None
-        if size not in (None, images.shape[2:]):
-            return None
-        return RawSplit(images, self._checked(labels.astype(np.int64)))
-
-    def _one_by_one(self, dataset: Any) -> RawSplit:
+    def _one_by_one(self, dataset: Any, channels: int | None, size: tuple[int, int] | None) -> RawSplit:
         from PIL import Image
 
-        size, channels = as_size(self.definition.size), self.definition.channels
         pixels: list[Images] = []
         labels: list[int] = []
         for index in tracked(range(len(dataset)), f"reading images of {self.name}"):
@@ -260,8 +235,7 @@ class TorchvisionClassSource:
                     f"has labels that are {type(label).__name__}, not int",
                     "choose a set, or arguments, with int labels",
                 )
-            if channels is None:
-                channels = 1 if image.mode in ("1", "L") or image.mode.startswith("I;16") else 3
+            channels = channels or (1 if image.mode in ("1", "L") or image.mode.startswith("I;16") else 3)
             try:
                 pixels.append(as_pixels(image, channels, size))
             except (OSError, SyntaxError, ValueError) as error:
@@ -274,15 +248,23 @@ class TorchvisionClassSource:
             labels.append(int(label))
         if not pixels:
             raise self._unfit("has no images", "check its arguments")
-        return RawSplit(np.stack(pixels), self._checked(np.asarray(labels, dtype=np.int64)))
-
-    def _checked(self, labels: Labels) -> Labels:
-        if labels.min() < 0:
-            raise self._unfit(
-                f"has negative labels ({labels.min()})", "choose a split in which every image is labelled"
-            )
-        return labels
+        return RawSplit(np.stack(pixels), np.asarray(labels, dtype=np.int64))
 
     def _unfit(self, what: str, remedy: str, where: Path | None = None) -> DataError:
-        place = str(where) if where else self.summary
-        return DataError(f"data set {self.name!r} {what}", where=place, remedy=remedy)
+        return DataError(f"data set {self.name!r} {what}", where=str(where or self.summary), remedy=remedy)
+
+
+def array_split(dataset: Any) -> RawSplit | None:
+    """The 8-bit images and labels that a set of torchvision holds as arrays; ``None`` where it has no such arrays."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some classes warn about names that they keep for old callers
+        data = getattr(dataset, "data", None)
+        targets = getattr(dataset, "targets", getattr(dataset, "labels", None))
+    if data is None or targets is None or isinstance(data, list):
+        return None
+    pixels, labels = np.asarray(data), np.asarray(targets)
+    fits = pixels.dtype == np.uint8 and pixels.ndim in (3, 4) and labels.shape == pixels.shape[:1]
+    if not fits or not len(labels) or not np.issubdtype(labels.dtype, np.integer):
+        return None
+    images: NDArray[Any] = channels_first(pixels)
+    return RawSplit(images, labels.astype(np.int64)) if images.shape[1] in (1, 3) else None
