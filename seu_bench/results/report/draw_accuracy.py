@@ -36,7 +36,7 @@ def accuracy_curves(configurations: Sequence[Configuration]) -> Picture:
 
     def draw() -> Figure:
         columns = max(1, min(5, len(shown)))
-        figure, axes = panels(len(shown), columns, (2.1, 1.95))
+        figure, axes = panels(len(shown), columns, (2.1, 2.1))
         for panel, task in zip(axes, shown, strict=True):
             for configuration, summary in zip(configurations, summaries, strict=True):
                 if task < len(summary.mean):
