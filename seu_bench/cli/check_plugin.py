@@ -13,12 +13,12 @@ import click
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
-    help="An option for the trial, without a prefix; may be repeated.",
+    help="An option of the component, without a prefix; may be repeated.",
 )
 def check_plugin(name: str, assignments: tuple[str, ...]) -> None:
-    """Run the contract on an installed plugin and print what failed.
+    """Run the contract tests on an installed plugin and list what failed.
 
-    NAME is a strategy, a searcher or a creator, or a plugin that offers some. Ends with status 1 if anything fails.
+    NAME is a strategy, a searcher or a creator, or a plugin that offers some. Exit status 1 if a test fails.
     """
     from seu_bench.config.options import parse_assignments
     from seu_bench.plugin.registry import Registry

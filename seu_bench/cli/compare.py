@@ -7,18 +7,17 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import make_registry, results_option
+from seu_bench.cli.options import format_option, make_registry, request_command
 from seu_bench.errors import RequestError
 
 
-@click.command()
+@request_command("results")
 @click.argument("run_names", metavar="RUN RUN...", nargs=-1, required=True)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@results_option
+@format_option
 def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
     """Compare runs of one benchmark task by task.
 
-    The first run is compared with each of the others. RUN is a run id, a unique beginning of one, or its folder.
+    The first run is compared with each of the others. RUN is a run id, a unique prefix of one, or the run's folder.
     """
     from seu_bench.cli.comparison import comparison_tables
     from seu_bench.cli.tables import wide_console
@@ -26,7 +25,7 @@ def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
     from seu_bench.results.record_files import find_record
 
     if len(run_names) < 2:
-        raise RequestError("there is one run, and nothing to compare it with", remedy="name two runs or more")
+        raise RequestError("one run cannot be compared", remedy="name two runs or more")
     first, *others = [find_record(results, name) for name in run_names]
     metrics = make_registry().known_metrics
     comparisons = [compared(first, other, metrics) for other in others]

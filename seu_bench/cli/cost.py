@@ -1,4 +1,4 @@
-"""``seu-bench cost``: a plain document, and lines made of it."""
+"""``seu-bench cost``: parameters, multiply-accumulates and image passes of a run, before it is made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seu_bench.cli.options import FieldsCommand, make_registry
+from seu_bench.cli.options import FieldsCommand, format_option, make_registry
 
 if TYPE_CHECKING:
     from seu_bench.config.run import Request
@@ -27,12 +27,12 @@ def _fields() -> tuple[type[Request], set[str]]:
 
 
 @click.command(cls=FieldsCommand, fields=_fields)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option
 def cost(form: str, **fields: Any) -> None:
-    """Tell what a run would cost.
+    """Estimate the cost of a run.
 
-    Parameters, multiply-accumulates per image and image passes, computed without training, weights or data sets (but
-    for the shape of your own data).
+    Parameters, multiply-accumulates per image and image passes, computed without training, weights or data sets
+    (except the shape of your own data).
     """
     from seu_bench.config.run import Request
     from seu_bench.engine.resolve import resolve

@@ -1,4 +1,4 @@
-"""``seu-bench data``: data sets and where they are; ``data fetch`` downloads one."""
+"""``seu-bench data``: data sets with status, size and location; ``data fetch`` downloads one."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from typing import Any
 
 import click
 
-from seu_bench.cli.options import data_option, make_registry
+from seu_bench.cli.options import data_option, format_option, make_registry
 from seu_bench.utils import progress as bars
 
 
 @click.group(invoke_without_command=True)
 @data_option
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option
 @click.pass_context
 def data(context: click.Context, data_root: Path | None, form: str) -> None:
-    """Show data sets, or fetch one.
-
-    List the status, size and location of each.
-    """
+    """List data sets with status, size and location, or download one."""
     if context.invoked_subcommand is not None:
         return
     rows: list[dict[str, Any]] = []

@@ -6,22 +6,21 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import results_option
+from seu_bench.cli.options import request_command
 
 
-@click.command()
+@request_command("results")
 @click.argument("run", metavar="RUN")
-@results_option
-@click.option("--task", type=click.IntRange(min=0), required=True, help="Which task, from 0, as in the record.")
+@click.option("--task", type=click.IntRange(min=0), required=True, help="Index of the task, from 0, as in the record.")
 @click.option("--format", "form", type=click.Choice(["onnx"]), default="onnx", show_default=True)
 @click.option(
     "--output", type=click.Path(path_type=Path), default=None, help="File to write [default: in the run's folder]."
 )
 def export(run: str, results: Path, task: int, form: str, output: Path | None) -> None:
-    """Write the network of one task as ONNX.
+    """Export the network of one task to ONNX.
 
-    RUN is a run id, a unique beginning of one, or its folder. The file has the path of the task alone: input `images`,
-    output `logits`, any number of images at once.
+    RUN is a run id, a unique prefix of one, or the run's folder. The file holds the path of the task alone: input
+    `images`, output `logits`, any batch size.
     """
     from seu_bench.engine.saved_model.onnx import export_onnx
 

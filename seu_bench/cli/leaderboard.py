@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seu_bench.cli.options import make_registry, results_option
+from seu_bench.cli.options import make_registry, request_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from seu_bench.results.leaderboard.boards import Leaderboard
 
 
-@click.command()
+@request_command("results")
 @click.option("--benchmark", default=None, help="Only this benchmark.")
 @click.option(
     "--budget",
     "budgets",
     multiple=True,
     metavar="NAME=LIMIT",
-    help="Only configurations that keep to it, in any metric of which less is better: params=5e6, macs=1e9, "
-    "seconds=600, ...; may be repeated.",
+    help="Only configurations within a budget of any metric that should be low: params=5e6, macs=1e9, seconds=600, "
+    "...; may be repeated.",
 )
 @click.option(
     "--pareto",
@@ -33,24 +33,30 @@ if TYPE_CHECKING:
     flag_value="acc,params_total",
     default=None,
     metavar="[AXES]",
-    help="Only configurations that no other one dominates in these metrics, by default acc,params_total.",
+    help="Only the Pareto front in these metrics, by default acc,params_total.",
 )
 @click.option(
     "--rows",
     type=click.IntRange(min=0),
     default=25,
     show_default=True,
-    help="Rows of each leaderboard in the terminal at the most; 0: all.",
+    help="Maximum rows of each leaderboard in the terminal; 0: all.",
 )
-@click.option("--format", "form", type=click.Choice(["table", "md", "csv", "json"]), default="table", show_default=True)
-@results_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "md", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="Output format.",
+)
 def leaderboard(
     benchmark: str | None, budgets: tuple[str, ...], axes: str | None, rows: int, form: str, results: Path
 ) -> None:
-    """Make leaderboards from records.
+    """Build leaderboards from records.
 
-    Their files are always written whole; --budget, --pareto and --rows choose what is shown. A view is kept with
-    --format and a redirection.
+    Their files hold every row; --budget, --pareto and --rows select what is shown. Save a view with --format and
+    redirection.
     """
     from seu_bench.results.leaderboard.building import make_leaderboards
     from seu_bench.results.leaderboard.views import pareto_front, parse_axes, parse_budgets, within_budget
@@ -81,7 +87,7 @@ def leaderboard(
 
 
 def _text(boards: Sequence[Leaderboard], form: str) -> str:
-    """All leaderboards in one text: Markdown below each other, one CSV, or one list of JSON."""
+    """Join all leaderboards: Markdown below each other, one CSV, or one list of JSON."""
     from seu_bench.results.leaderboard.boards import to_csv
     from seu_bench.results.leaderboard.markdown import to_markdown
 

@@ -7,21 +7,22 @@ from typing import Any
 
 import click
 
+from seu_bench.cli.options import format_option, make_registry
+
 
 @click.command(name="list")
 @click.argument("kind", required=False)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option
 def list_(kind: str | None, form: str) -> None:
-    """Show what is installed, and what is not available and why.
+    """List what is installed, and what is unavailable and why.
 
     KIND is strategies, backbones, searchers, creators, benchmarks, datasets, metrics, executors, loggers or commands;
     with it, the options of each are shown too. `...` marks an option without a default of its own: mostly, the
     benchmark's protocol has it.
     """
     from seu_bench.config.options import option_lines
-    from seu_bench.plugin.registry import Registry
 
-    kinds = Registry().kinds
+    kinds = make_registry().kinds
     if kind is not None and kind not in kinds:
         from seu_bench.config.options import did_you_mean
         from seu_bench.errors import UnknownNameError

@@ -148,9 +148,9 @@ def _failure(entry: Entry[CommandFactory], error: Exception) -> PluginError:
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="seu-bench")
 def cli() -> None:
-    """Benchmark lifelong learning: accuracy, forgetting and size together.
+    """Benchmark lifelong learning by accuracy, forgetting and model size.
 
-    Begin with: seu-bench run --strategy seu --benchmark split_digits
+    To start: seu-bench run --strategy seu --benchmark split_digits
     """
 
 
@@ -169,7 +169,7 @@ def main() -> None:
         # click wraps every KeyboardInterrupt.
         cause = stopped.__cause__ if isinstance(stopped, click.Abort) else stopped
         if isinstance(cause, Interruption):
-            click.echo(f"{cause.reason}; the same command goes on with the run", err=True)
+            click.echo(f"{cause.reason}; run the same command again to resume", err=True)
             sys.exit(cause.status)
         click.echo("interrupted", err=True)
         sys.exit(INTERRUPTED)

@@ -17,19 +17,14 @@ if TYPE_CHECKING:
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
-def results_option(command: CommandT) -> CommandT:
-    """``--results`` for every command that reads or writes results."""
-    return click.option(
-        "--results",
-        type=click.Path(path_type=Path, file_okay=True),
-        default=Path("results"),
-        show_default=True,
-        help="Folder of records and leaderboards.",
-    )(command)
+#: ``--format`` of every command that prints for a reader or for a program.
+format_option = click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
+)
 
 
 def data_option(command: CommandT) -> CommandT:
-    """``--data-root`` for every command that reads data sets."""
+    """``--data-root`` for commands about data sets."""
     return click.option(
         "--data-root",
         type=click.Path(path_type=Path),
@@ -129,18 +124,19 @@ def _assignments(_context: click.Context, option: click.Parameter, values: tuple
     return parse_assignments(values, option.opts[0])
 
 
-def device_option(command: CommandT) -> CommandT:
-    """``--device`` for every command that computes."""
-    return click.option(
-        "--device",
-        default="auto",
-        show_default=True,
-        help="cpu, cuda, cuda:1, ...; auto takes an accelerator if there is one.",
-    )(command)
+def request_command(*names: str) -> Callable[[Callable[..., Any]], FieldsCommand]:
+    """Return a decorator for a command with options of these fields of a request, of all by default."""
+
+    def fields() -> tuple[type[BaseModel], Collection[str]]:
+        from seu_bench.config.run import Request
+
+        return Request, names or Request.model_fields
+
+    return click.command(cls=FieldsCommand, fields=fields)
 
 
 def make_registry() -> Registry:
-    """What is installed."""
+    """Return what is installed."""
     from seu_bench.plugin.registry import Registry
 
     return Registry()

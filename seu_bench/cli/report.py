@@ -6,32 +6,39 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import make_registry, results_option
+from seu_bench.cli.options import make_registry, request_command
 
 
-@click.command()
-@results_option
+@request_command("results")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     default=None,
     metavar="FILE",
-    help="The page [default: report.html in the folder of results].",
+    help="HTML file to write [default: report.html in the results folder].",
 )
 @click.option("--benchmark", default=None, help="Only this benchmark.")
 @click.option("--protocol", default=None, help="Only this protocol.")
 @click.option(
-    "--top", type=click.IntRange(1, 24), default=8, show_default=True, help="Configurations drawn in each group."
+    "--top",
+    type=click.IntRange(1, 24),
+    default=8,
+    show_default=True,
+    help="Maximum configurations drawn in each group.",
 )
 @click.option(
-    "--figures", type=click.IntRange(min=0), default=30, show_default=True, help="Figures in all groups together."
+    "--figures",
+    type=click.IntRange(min=0),
+    default=30,
+    show_default=True,
+    help="Maximum figures of all groups together.",
 )
 def report(
     results: Path, output: Path | None, benchmark: str | None, protocol: str | None, top: int, figures: int
 ) -> None:
-    """Make the report: one HTML page that needs no network, and its figures as PNG and SVG.
+    """Write a report: one HTML page that needs no network, and its figures as PNG and SVG.
 
-    It is made from records alone, and can be made again at any time.
+    It is made from records alone, and can be repeated at any time.
     """
     from seu_bench.results.report import Limits, write_report
 

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from seu_bench.cli.options import FieldsCommand, make_registry
-
-if TYPE_CHECKING:
-    from seu_bench.config.run import Request
+from seu_bench.cli.options import make_registry, request_command
 
 
-def _fields() -> tuple[type[Request], set[str]]:
-    from seu_bench.config.run import Request
-
-    return Request, set(Request.model_fields)
-
-
-@click.command(cls=FieldsCommand, fields=_fields)
+@request_command()
 def run(**fields: Any) -> None:
-    """Learn a benchmark and write the record.
+    """Run a strategy on a benchmark and write the record.
 
-    The same command resumes a run that was interrupted, and shows one that is finished.
+    The same command resumes an interrupted run, and shows a finished one.
     """
     from seu_bench.cli.progress import ProgressDisplay
     from seu_bench.cli.tables import record_summary, wide_console
@@ -44,7 +35,7 @@ def run(**fields: Any) -> None:
     console = wide_console()
     console.print(record_summary(outcome.record, metrics))
     if outcome.reused:
-        console.print("this run was finished before: nothing was computed (--restart runs it again)")
+        console.print("the run was finished before; nothing was computed (--restart runs it again)")
     click.echo(f"record: {outcome.path}")
     if outcome.record.may_be_ranked:
         for board in make_leaderboards(request.results, metrics).boards:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seu_bench.cli.options import results_option
+from seu_bench.cli.options import format_option, request_command
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,19 +17,18 @@ if TYPE_CHECKING:
     from seu_bench.engine.run_states import RunState
 
 
-@click.command()
-@results_option
+@request_command("results")
 @click.option(
     "--state",
     type=click.Choice(["finished", "running", "interrupted", "failed", "unreadable"]),
     default=None,
-    help="Only these.",
+    help="Only runs in this state.",
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option
 def runs(results: Path, state: str | None, form: str) -> None:
-    """List runs and where they stand.
+    """List runs and their states.
 
-    One that was interrupted or failed goes on from its newest checkpoint when its command is given again.
+    Rerun the command of an interrupted or failed run to resume it from its newest checkpoint.
     """
     from seu_bench.cli.tables import wide_console
     from seu_bench.engine.run_states import list_runs

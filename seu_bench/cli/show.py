@@ -6,17 +6,16 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import make_registry, results_option
+from seu_bench.cli.options import make_registry, request_command
 
 
-@click.command()
+@request_command("results")
 @click.argument("run_name", metavar="RUN")
 @click.option("--plot", is_flag=True, help="Show the accuracy matrix alone.")
-@results_option
 def show(run_name: str, plot: bool, results: Path) -> None:
-    """Show a record.
+    """Show the record of a run.
 
-    RUN is a run id, a unique beginning of one, or its folder.
+    RUN is a run id, a unique prefix of one, or the run's folder.
     """
     from seu_bench.cli.tables import accuracy_summary, record_summary, wide_console
     from seu_bench.results.record_files import find_record

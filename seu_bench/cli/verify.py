@@ -8,32 +8,29 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seu_bench.cli.options import data_option, device_option, results_option
+from seu_bench.cli.options import format_option, request_command
 
 if TYPE_CHECKING:
     from seu_bench.engine.saved_model.checks import Verification
 
 #: Outcome of a check.
-_WORDS = {True: "ok", False: "FAILED", None: "not done"}
+_WORDS = {True: "ok", False: "FAILED", None: "skipped"}
 
 
-@click.command()
+@request_command("results", "data_root", "device")
 @click.argument("run", metavar="RUN")
-@results_option
-@data_option
-@device_option
 @click.option(
     "--benchmark",
     type=click.Path(path_type=Path),
     default=None,
-    help="The TOML file, where the run's benchmark is not one of those installed.",
+    help="TOML file of the run's benchmark, if it is not an installed one.",
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option
 def verify(run: str, results: Path, data_root: Path | None, device: str, benchmark: Path | None, form: str) -> None:
     """Check a record against the weights of its run.
 
-    RUN is a run id, a unique beginning of one, or its folder. The model is built anew from disk and evaluated on the
-    test images of every task. Ends with status 1 if anything differs.
+    RUN is a run id, a unique prefix of one, or the run's folder. The model is rebuilt from disk and evaluated on the
+    test images of every task. Exit status 1 if anything differs.
     """
     from seu_bench.engine.saved_model.verify import verify as verified
     from seu_bench.plugin.registry import Registry

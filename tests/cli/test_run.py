@@ -105,7 +105,7 @@ def test_same_run_again(command: Command, naive: Answer, results: Path) -> None:
     written = path.stat().st_mtime_ns
     again = command("run", "--strategy", "naive", *SMALL, "--results", results)
     assert record_of(again) == record
-    assert "this run was finished before: nothing was computed (--restart runs it again)" in again.out
+    assert "the run was finished before; nothing was computed (--restart runs it again)" in again.out
     assert again.err == ""
     assert path.stat().st_mtime_ns == written
     forced = command("run", "--strategy", "naive", *SMALL, "--results", results, "--restart")
@@ -233,7 +233,7 @@ def test_interrupted_process(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert err.endswith("interrupted by SIGINT; the same command goes on with the run\n")
+    assert err.endswith("interrupted by SIGINT; run the same command again to resume\n")
     assert "Traceback" not in err
     (path,) = tmp_path.glob("runs/*/record.json")
     document: dict[str, Any] = json.loads(path.read_text())

@@ -86,7 +86,7 @@ def test_an_epoch_that_takes_too_long(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=60)
         seconds = time.monotonic() - began
     assert process.returncode == 143
-    assert err.endswith("interrupted by SIGTERM; the same command goes on with the run\n")
+    assert err.endswith("interrupted by SIGTERM; run the same command again to resume\n")
     assert seconds >= GRACE
     (run,) = list_runs(tmp_path)
     assert (run.state, run.detail, run.position) == ("interrupted", "interrupted by SIGTERM", None)

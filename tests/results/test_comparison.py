@@ -164,7 +164,7 @@ class TestCommand:
     def test_refused(self, command: Command) -> None:
         one = "split_digits-quick-naive-seed0"
         for names, said in (
-            ((one,), "nothing to compare it with"),
+            ((one,), "one run cannot be compared"),
             ((one, "pmnist-quick-agem-seed0"), "benchmark 'split_digits' and 'pmnist'"),
             ((one, "nowhere"), "no run is called 'nowhere'"),
         ):

@@ -234,7 +234,7 @@ def test_signals(
     arguments = [*reference.command(learner, tmp_path), "--checkpoint-every", "1000"]
     answer = server(arguments, kind, at)
     assert answer["status"] == status, answer["err"]
-    assert f"interrupted by {reason}; the same command goes on" in answer["err"]
+    assert f"interrupted by {reason}; run the same command again to resume" in answer["err"]
     record = record_of(tmp_path)
     assert (record.status, record.error) == ("interrupted", f"interrupted by {reason}")
     assert len(CheckpointFolder(run_folder(tmp_path) / "checkpoints", "").newest_first()) == 1
