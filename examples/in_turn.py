@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seu_bench import hookimpl
-from seu_bench.config.options import Options
+from seu_bench.config import Options
 from seu_bench.plugin.executors import Ended, Event, Executor, ExecutorFactory, Job, Started
 from seu_bench.sweeps import run_job
 

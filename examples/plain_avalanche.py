@@ -18,9 +18,9 @@ from avalanche.training.plugins import EvaluationPlugin
 from sklearn.datasets import load_digits
 from torch.utils.data import TensorDataset
 
-from seu_bench.config.protocol import CreationSchedule, Schedule, SearchSchedule
+from seu_bench.config import CreationSchedule, Schedule, SearchSchedule
 from seu_bench.search_space import SearchSpace
-from seu_bench.training.evaluators import AccuracyMatrix
+from seu_bench.training import AccuracyMatrix
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.options import CreationOptions, SearchOptions
 from seu_bench_seu.searcher import MdlSearch

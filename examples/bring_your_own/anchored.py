@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from pydantic import Field, NonNegativeFloat
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config.common_options import BackboneOptions, SelectingOptions
-from seu_bench.training.interfaces import StrategyContext, StrategyFactory, checked_options
+from seu_bench.config import BackboneOptions, SelectingOptions
+from seu_bench.training import StrategyContext, StrategyFactory, checked_options
 
 if TYPE_CHECKING:
-    from seu_bench.training.strategy import StagedStrategy
+    from seu_bench.training import StagedStrategy
 
 
 class AnchoredOptions(BackboneOptions, SelectingOptions):
@@ -22,8 +22,7 @@ class AnchoredOptions(BackboneOptions, SelectingOptions):
 def build(context: StrategyContext) -> StagedStrategy:
     from torch import Tensor  # torch is imported here, so that `seu-bench list` starts without it
 
-    from seu_bench.training.backbone import backbone_model
-    from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
+    from seu_bench.training import Phase, StagedStrategy, TaskData, backbone_model
 
     strength = checked_options(context, AnchoredOptions).strength
     model = backbone_model(context)
@@ -53,6 +52,6 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
             "fine-tuning with an L2 penalty on leaving the last task's weights",
             options=AnchoredOptions,
             build=build,
-            cost="seu_bench.training.costing:fixed_size_cost",
+            cost="seu_bench.training:fixed_size_cost",
         ),
     )

@@ -2,7 +2,7 @@
 
 import my_seu_plugin
 
-from seu_bench.config.run import Request
+from seu_bench.config import Request
 from seu_bench.engine.launch import launch
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry

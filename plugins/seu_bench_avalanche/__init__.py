@@ -7,7 +7,7 @@ per task, is in it too, with the reason.
 from __future__ import annotations
 
 from seu_bench import Register, hookimpl
-from seu_bench.training.interfaces import StrategyFactory
+from seu_bench.training import StrategyFactory
 from seu_bench_avalanche.catalogue import METHODS, UNAVAILABLE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from seu_bench.config.options import Options
+from seu_bench.config import Options
 from seu_bench.plugin.registration import LazyFactory, Unavailable, deferred
 from seu_bench_avalanche.options import (
     AgemOptions,

@@ -7,12 +7,20 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
-from seu_bench.config.protocol import Schedule
+from seu_bench.config import Schedule
 from seu_bench.data.images import batch_bounds
 from seu_bench.models.sizes import count_parameters
-from seu_bench.training.backbone import backbone_model
-from seu_bench.training.costing import evaluation_passes, fixed_cost, on_meta, task_macs
-from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
+from seu_bench.training import (
+    Cost,
+    StageCost,
+    StrategyContext,
+    backbone_model,
+    checked_options,
+    evaluation_passes,
+    fixed_cost,
+    on_meta,
+    task_macs,
+)
 from seu_bench_avalanche.methods import memory_batch, patterns_per_task
 from seu_bench_avalanche.options import (
     AgemOptions,

@@ -13,8 +13,7 @@ from torch.utils.data import DataLoader
 from seu_bench.data.images import batch_bounds
 from seu_bench.errors import RequestError
 from seu_bench.models.multihead import BackboneModel
-from seu_bench.training.backbone import backbone_model
-from seu_bench.training.interfaces import StrategyContext, checked_options
+from seu_bench.training import StrategyContext, backbone_model, checked_options
 from seu_bench_avalanche.buffers import (
     AgemMemory,
     CumulativeMemory,

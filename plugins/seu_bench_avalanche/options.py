@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from seu_bench.config.common_options import BackboneOptions
+from seu_bench.config import BackboneOptions
 
 #: Images kept of all earlier tasks together, unless an option says otherwise: Avalanche's default.
 MEMORY = 200

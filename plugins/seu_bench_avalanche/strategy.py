@@ -22,10 +22,7 @@ from torch import Tensor, nn
 from seu_bench.data.avalanche import MixedLoader
 from seu_bench.errors import RunError
 from seu_bench.models.multihead import BackboneModel
-from seu_bench.training.stage import EpochReport, Stage
-from seu_bench.training.state import fitting
-from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
-from seu_bench.training.training_stage import TrainingStage
+from seu_bench.training import EpochReport, Phase, Stage, StagedStrategy, TaskData, TrainingStage, fitting
 from seu_bench.utils.seeding import RandomState, derive_seed
 from seu_bench_avalanche.memory import Memory
 
@@ -119,7 +116,7 @@ class AvalancheStrategy(StagedStrategy):
 
     def _put_back(self) -> None:
         with fitting("what the strategy remembers"):
-            self._required_memory().load(self._not_put_back or {}, self.experience.origin_stream)  # type: ignore[union-attr]
+            self._required_memory().load(self._not_put_back or {}, self.experience.origin_stream)
         self._not_put_back = None
 
     def _required_memory(self) -> Memory:
@@ -159,21 +156,21 @@ class AvalancheStrategy(StagedStrategy):
 
     def _after_training_exp(self, **kwargs: Any) -> None:
         if self.methods:
-            Consolidation(self, kwargs).run(self.watch)
+            Consolidation(self, kwargs).run(self.on_progress)
         for plugin in self.plugins:
             if plugin not in self.methods and hasattr(plugin, "after_training_exp"):
                 plugin.after_training_exp(self, **kwargs)
 
 
-class Cumulative(AvalancheStrategy, StockCumulative):  # type: ignore[misc]
+class Cumulative(AvalancheStrategy, StockCumulative):
     """Trains on the images of all tasks so far."""
 
 
-class ErAce(AvalancheStrategy, StockErAce):  # type: ignore[misc]
+class ErAce(AvalancheStrategy, StockErAce):
     """Experience replay with asymmetric cross-entropy."""
 
 
-class Joint(AvalancheStrategy, StockJoint):  # type: ignore[type-arg,misc]
+class Joint(AvalancheStrategy, StockJoint):  # type: ignore[type-arg]
     """Trains once on the whole stream."""
 
     whole_stream = True
@@ -211,7 +208,7 @@ class Consolidation(Stage[None]):
     """What the methods do after a task: importances, teachers, memories."""
 
     def __init__(self, strategy: AvalancheStrategy, arguments: Mapping[str, Any]) -> None:
-        task = int(strategy.experience.current_experience)  # type: ignore[union-attr]
+        task = int(strategy.experience.current_experience)
         super().__init__("consolidation", task, 1, strategy.seed_for("consolidation", task), strategy.device)
         self.strategy = strategy
         self.arguments = arguments

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from seu_bench.plugin.registration import Register
-    from seu_bench.training.interfaces import BackboneFactory
+    from seu_bench.training import BackboneFactory
 
 
 @dataclass

@@ -8,11 +8,9 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config.common_options import NetworkOptions
-from seu_bench.config.protocol import SearchSchedule
+from seu_bench.config import NetworkOptions, SearchSchedule
 from seu_bench.plugin.registration import deferred
-from seu_bench.training.costing import half_passes
-from seu_bench.training.interfaces import SearcherFactory, SearchTask
+from seu_bench.training import SearcherFactory, SearchTask, half_passes
 
 
 class BlockwiseOptions(NetworkOptions):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seu_bench.config.protocol import SearchSchedule
+from seu_bench.config import SearchSchedule
 from seu_bench.search_space import Genotype
-from seu_bench.training.interfaces import SearchTask
+from seu_bench.training import SearchTask
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.decisions import decision_sizes, decoded
 from seu_bench_blockwise.qlearning import EpsilonSchedule, QLearner

@@ -103,6 +103,6 @@ class QLearner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
         self.values = [np.array(values) for values in state["values"]]
         self.memory = [(tuple(decisions), reward) for decisions, reward in state["memory"]]

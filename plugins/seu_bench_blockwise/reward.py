@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 
-from seu_bench.config.protocol import SearchSchedule
+from seu_bench.config import SearchSchedule
 from seu_bench.models.sizes import count_macs
 from seu_bench.search_space import INPUTS, NODES, OPERATIONS, Genotype
-from seu_bench.training.costing import on_meta
-from seu_bench.training.interfaces import SearchTask
-from seu_bench.training.sampling import genotype_network
+from seu_bench.training import SearchTask, genotype_network, on_meta
 from seu_bench_blockwise import BlockwiseOptions
 
 

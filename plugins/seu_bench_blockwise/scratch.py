@@ -9,11 +9,7 @@ from typing import Any
 import torch
 
 from seu_bench.search_space import Genotype
-from seu_bench.training.interfaces import SearchTask
-from seu_bench.training.loops import evaluate, train_epoch
-from seu_bench.training.optim import set_rate
-from seu_bench.training.sampling import genotype_network
-from seu_bench.training.stage import EpochReport, Stage
+from seu_bench.training import EpochReport, SearchTask, Stage, evaluate, genotype_network, set_rate, train_epoch
 from seu_bench.utils.seeding import RandomState
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.agent import Agent
@@ -69,7 +65,7 @@ class ScratchSearch(Stage[Genotype]):
         return state
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         self.agent.learner.load_state_dict(state["agent"])
         if state["decisions"]:
             with RandomState(0, self.device).active():  # what is drawn is overwritten at once

@@ -8,9 +8,7 @@ from typing import Any
 
 from seu_bench.models.cells import sample_of
 from seu_bench.search_space import Genotype
-from seu_bench.training.interfaces import SearchTask
-from seu_bench.training.loops import Forward
-from seu_bench.training.sampling import SampledStage, proxy_network
+from seu_bench.training import Forward, SampledStage, SearchTask, proxy_network
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.agent import Agent
 
@@ -51,6 +49,6 @@ class SharedSearch(SampledStage[tuple[int, ...], Genotype]):
         return {**super().get_extra_state(), "agent": self.agent.learner.state_dict()}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         super().set_extra_state(state)
         self.agent.learner.load_state_dict(state["agent"])

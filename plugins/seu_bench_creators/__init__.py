@@ -5,10 +5,8 @@ from __future__ import annotations
 from pydantic import Field, NonNegativeInt
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config.options import Options
-from seu_bench.config.protocol import ScheduleOptions
-from seu_bench.training.costing import schedule_passes
-from seu_bench.training.interfaces import CreatorFactory
+from seu_bench.config import Options, ScheduleOptions
+from seu_bench.training import CreatorFactory, schedule_passes
 
 
 class AllNewOptions(Options):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from seu_bench.training.interfaces import CreationTask
-from seu_bench.training.stage import EpochlessStage
+from seu_bench.training import CreationTask, EpochlessStage
 from seu_bench_creators import AllNewOptions
 from seu_bench_creators.paths import Path, newest_path
 

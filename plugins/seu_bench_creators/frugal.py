@@ -11,10 +11,7 @@ from torch import Tensor
 
 from seu_bench.data.images import TaskImages
 from seu_bench.metrics import mixed_score
-from seu_bench.training.interfaces import CreationTask
-from seu_bench.training.loops import evaluate, train_epoch
-from seu_bench.training.optim import cosine_rate, make_sgd, set_rate
-from seu_bench.training.stage import EpochReport, Stage
+from seu_bench.training import CreationTask, EpochReport, Stage, cosine_rate, evaluate, make_sgd, set_rate, train_epoch
 from seu_bench_creators import FrugalOptions
 from seu_bench_creators.paths import Path, earlier_paths, newest_path
 from seu_bench_creators.probe import probe_accuracy
@@ -98,7 +95,7 @@ class FrugalCreation(Stage[Path]):
         }
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         self.trained.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.contenders = [tuple(path) for path in state["contenders"]]

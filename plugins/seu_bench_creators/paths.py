@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from seu_bench.training.interfaces import GrowingModel
+from seu_bench.training import GrowingModel
 
 Path: TypeAlias = tuple[int, ...]
 

@@ -9,10 +9,7 @@ from typing import Any
 
 import torch
 
-from seu_bench.training.interfaces import CreationTask
-from seu_bench.training.loops import Forward
-from seu_bench.training.optim import BestWeights
-from seu_bench.training.sampling import SampledStage
+from seu_bench.training import BestWeights, CreationTask, Forward, SampledStage
 from seu_bench_creators import ReuseFirstOptions
 from seu_bench_creators.paths import Path, earlier_paths
 
@@ -97,7 +94,7 @@ class ReuseFirstCreation(SampledStage[Path, Path]):
         }
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         super().set_extra_state(state)
         self.path = tuple(state["path"])
         self.accuracy = state["accuracy"]

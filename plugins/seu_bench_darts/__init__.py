@@ -7,10 +7,8 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config.common_options import NetworkOptions
-from seu_bench.config.protocol import SearchSchedule
-from seu_bench.training.costing import schedule_passes
-from seu_bench.training.interfaces import SearcherFactory
+from seu_bench.config import NetworkOptions, SearchSchedule
+from seu_bench.training import SearcherFactory, schedule_passes
 
 
 class DartsOptions(NetworkOptions):

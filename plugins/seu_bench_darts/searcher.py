@@ -13,11 +13,17 @@ from torch import Tensor, nn
 from seu_bench.data.images import batch_bounds
 from seu_bench.models.cells import Mixture, ProxyNetwork
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype
-from seu_bench.training.interfaces import SearchTask
-from seu_bench.training.loops import evaluate
-from seu_bench.training.optim import clip_gradients, cosine_rate, make_sgd, set_rate
-from seu_bench.training.sampling import proxy_network
-from seu_bench.training.stage import EpochReport, Stage
+from seu_bench.training import (
+    EpochReport,
+    SearchTask,
+    Stage,
+    clip_gradients,
+    cosine_rate,
+    evaluate,
+    make_sgd,
+    proxy_network,
+    set_rate,
+)
 from seu_bench_darts import DartsOptions
 from seu_bench_darts.gradient import Loss, first_order, second_order
 
@@ -98,7 +104,7 @@ class DartsSearch(Stage[Genotype]):
         }
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         self.network.load_state_dict(state["weights"])
         with torch.no_grad():
             for table, value in zip(self.architecture, state["architecture"], strict=True):

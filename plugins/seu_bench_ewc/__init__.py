@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 from pydantic import Field, NonNegativeFloat
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config.common_options import BackboneOptions, SelectingOptions
-from seu_bench.training.interfaces import StrategyFactory
+from seu_bench.config import BackboneOptions, SelectingOptions
+from seu_bench.training import StrategyFactory
 
 #: How the Fisher information is estimated: see :class:`seu_bench_ewc.fisher.FisherStage`.
 Estimator: TypeAlias = Literal["batch", "per_sample"]

@@ -48,7 +48,7 @@ class Consolidation:
         return {"fisher": dict(self.fisher), "anchor": dict(self.anchor), "tasks": self.tasks}
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
-        """Go on from what :meth:`state_dict` gave, with tensors on ``device``."""
+        """Restore what :meth:`state_dict` returned, with tensors on ``device``."""
         self.fisher = {name: tensor.to(device) for name, tensor in state["fisher"].items()}
         self.anchor = {name: tensor.to(device) for name, tensor in state["anchor"].items()}
         self.tasks = state["tasks"]

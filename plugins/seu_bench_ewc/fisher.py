@@ -12,9 +12,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
 from seu_bench.errors import RunError
-from seu_bench.training.stage import EpochReport, Stage
-from seu_bench.training.strategy import StagedStrategy, TaskData
-from seu_bench.training.training_stage import EpochMeter
+from seu_bench.training import EpochMeter, EpochReport, Stage, StagedStrategy, TaskData
 from seu_bench_ewc import Estimator
 
 #: Numbers in the gradients of single images that are held at once (half a gigabyte); always those of one image.
@@ -61,7 +59,7 @@ class FisherStage(Stage[dict[str, Tensor]]):
         return {"estimate": dict(self.estimate)}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         self.estimate = {name: tensor.to(self.device) for name, tensor in state["estimate"].items()}
 
     def _by_batch(self, meter: EpochMeter) -> dict[str, Tensor]:

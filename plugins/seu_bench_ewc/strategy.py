@@ -7,10 +7,17 @@ from typing import Any
 
 from torch import Tensor
 
-from seu_bench.training.backbone import backbone_model
-from seu_bench.training.costing import fixed_size_cost
-from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
-from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
+from seu_bench.training import (
+    Cost,
+    Phase,
+    StageCost,
+    StagedStrategy,
+    StrategyContext,
+    TaskData,
+    backbone_model,
+    checked_options,
+    fixed_size_cost,
+)
 from seu_bench_ewc import Estimator, EwcOptions
 from seu_bench_ewc.consolidation import Consolidation
 from seu_bench_ewc.fisher import FisherStage
@@ -51,7 +58,7 @@ class Ewc(StagedStrategy):
         return self.consolidation.state_dict()
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         self.consolidation.load_state_dict(state, self.device)
 
     def penalty(self) -> Tensor | None:

@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config.common_options import SelectingOptions, WidthOptions
-from seu_bench.training.interfaces import StrategyFactory
+from seu_bench.config import SelectingOptions, WidthOptions
+from seu_bench.training import StrategyFactory
 
 
 class LtgOptions(WidthOptions, SelectingOptions):

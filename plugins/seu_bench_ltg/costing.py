@@ -5,13 +5,22 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from seu_bench.config.protocol import Schedule
+from seu_bench.config import Schedule
 from seu_bench.data.images import batch_bounds
 from seu_bench.models.sizes import count_parameters
-from seu_bench.training.costing import evaluation_passes, on_meta, task_macs, training_passes
-from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
+from seu_bench.training import (
+    Cost,
+    StageCost,
+    StrategyContext,
+    checked_options,
+    evaluation_passes,
+    on_meta,
+    task_macs,
+    training_passes,
+)
 from seu_bench_ltg import LtgOptions
-from seu_bench_ltg.model import Choice, Decision, GrowingAlexNet
+from seu_bench_ltg.layer import Choice, Decision
+from seu_bench_ltg.model import GrowingAlexNet
 from seu_bench_ltg.strategy import growing_alexnet, search_schedule
 
 

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.models.sizes import count_parameters
-from seu_bench_ltg.model import Decision, GrowingAlexNet, GrowingLayer, Stop
+from seu_bench_ltg.layer import Decision, GrowingLayer, Stop
+from seu_bench_ltg.model import GrowingAlexNet
 
 Body: TypeAlias = Callable[[Tensor, Stop], Tensor]
 

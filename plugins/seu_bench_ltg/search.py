@@ -9,14 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seu_bench.config.protocol import Schedule
-from seu_bench.training.loops import evaluate
-from seu_bench.training.optim import BestWeights, clip_gradients, cosine_rate, make_sgd, set_rate
-from seu_bench.training.stage import EpochReport, Stage
-from seu_bench.training.strategy import TaskData
-from seu_bench.training.training_stage import EpochMeter
+from seu_bench.config import Schedule
+from seu_bench.training import (
+    BestWeights,
+    EpochMeter,
+    EpochReport,
+    Stage,
+    TaskData,
+    clip_gradients,
+    cosine_rate,
+    evaluate,
+    make_sgd,
+    set_rate,
+)
+from seu_bench_ltg.layer import Decision
 from seu_bench_ltg.mixture import Mixture
-from seu_bench_ltg.model import Decision, GrowingAlexNet
+from seu_bench_ltg.model import GrowingAlexNet
 
 
 @dataclass(frozen=True)
@@ -135,7 +143,7 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
         }
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         self.mixture.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.arch_optimizer.load_state_dict(state["arch_optimizer"])

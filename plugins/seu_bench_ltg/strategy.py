@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from seu_bench.config.protocol import Schedule
+from seu_bench.config import Schedule
 from seu_bench.models.alexnet import AlexNetShape
-from seu_bench.training.backbone import width_factor
-from seu_bench.training.interfaces import StrategyContext, checked_options
-from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
-from seu_bench.training.training_stage import TrainingStage
+from seu_bench.training import (
+    Phase,
+    StagedStrategy,
+    StrategyContext,
+    TaskData,
+    TrainingStage,
+    checked_options,
+    width_factor,
+)
 from seu_bench.utils.seeding import RandomState, derive_seed
 from seu_bench_ltg import LtgOptions
 from seu_bench_ltg.mixture import Mixture

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from seu_bench import hookimpl
-from seu_bench.config.options import Options
+from seu_bench.config import Options
 from seu_bench.plugin.loggers import LoggerFactory, RunLogger
 from seu_bench.plugin.registration import offered
 

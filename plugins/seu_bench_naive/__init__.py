@@ -7,8 +7,8 @@ It has two halves: this module, which is imported whenever the command line star
 from __future__ import annotations
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config.common_options import BackboneOptions, SelectingOptions
-from seu_bench.training.interfaces import StrategyFactory
+from seu_bench.config import BackboneOptions, SelectingOptions
+from seu_bench.training import StrategyFactory
 
 
 class NaiveOptions(BackboneOptions, SelectingOptions):
@@ -24,6 +24,6 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
             "SGD on each task in turn, nothing against forgetting (the paper's SGD baseline)",
             options=NaiveOptions,
             build="seu_bench_naive.strategy:build_naive",
-            cost="seu_bench.training.costing:fixed_size_cost",
+            cost="seu_bench.training:fixed_size_cost",
         ),
     )

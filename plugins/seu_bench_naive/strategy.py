@@ -3,9 +3,7 @@ and the weights of the lowest validation loss."""
 
 from __future__ import annotations
 
-from seu_bench.training.backbone import backbone_model
-from seu_bench.training.interfaces import StrategyContext
-from seu_bench.training.strategy import StagedStrategy
+from seu_bench.training import StagedStrategy, StrategyContext, backbone_model
 
 
 class Naive(StagedStrategy):

@@ -5,8 +5,15 @@ from __future__ import annotations
 from itertools import accumulate
 
 from seu_bench.models.sizes import count_parameters
-from seu_bench.training.costing import evaluation_passes, on_meta, task_macs, training_passes
-from seu_bench.training.interfaces import Cost, StrategyContext, checked_options
+from seu_bench.training import (
+    Cost,
+    StrategyContext,
+    checked_options,
+    evaluation_passes,
+    on_meta,
+    task_macs,
+    training_passes,
+)
 from seu_bench_pnn import PnnOptions
 from seu_bench_pnn.model import ProgressiveNetwork
 from seu_bench_pnn.strategy import empty_network

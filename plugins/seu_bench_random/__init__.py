@@ -6,8 +6,8 @@ This module is imported to list what is installed, so it imports no torch; :mod:
 from __future__ import annotations
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config.options import Options
-from seu_bench.training.interfaces import SearcherFactory
+from seu_bench.config import Options
+from seu_bench.training import SearcherFactory
 
 
 class RandomOptions(Options):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from seu_bench.search_space import Genotype
-from seu_bench.training.interfaces import SearchTask
-from seu_bench.training.stage import EpochlessStage
+from seu_bench.training import EpochlessStage, SearchTask
 from seu_bench_random import RandomOptions
 
 

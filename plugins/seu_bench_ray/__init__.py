@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from seu_bench import hookimpl
-from seu_bench.config.options import Options
+from seu_bench.config import Options
 from seu_bench.config.run import CommandLine
 from seu_bench.plugin.executors import Executor, ExecutorFactory
 from seu_bench.plugin.registration import offered

@@ -6,8 +6,7 @@ Torch is imported only when one of them is built.
 from __future__ import annotations
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.training.costing import schedule_passes
-from seu_bench.training.interfaces import CreatorFactory, SearcherFactory, StrategyFactory
+from seu_bench.training import CreatorFactory, SearcherFactory, StrategyFactory, schedule_passes
 from seu_bench_seu.options import PRESETS, CreationOptions, SearchOptions, SeuOptions
 
 

@@ -7,8 +7,8 @@ import torch
 from seu_bench.errors import RequestError
 from seu_bench.models.sizes import count_parameters
 from seu_bench.search_space import Genotype, named_genotype, stem_parameters, uniform_genotype
-from seu_bench.training.costing import component_passes, evaluation_passes, on_meta, task_macs, training_passes
-from seu_bench.training.interfaces import Cost, StageCost, StrategyContext
+from seu_bench.training import Cost, StageCost, StrategyContext, evaluation_passes, on_meta, task_macs, training_passes
+from seu_bench.training.costing import component_passes
 from seu_bench_seu.building import make_super_model, seu_options
 
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import torch
 
-from seu_bench.training.interfaces import CreationTask
-from seu_bench.training.loops import Forward
-from seu_bench.training.optim import BestWeights
+from seu_bench.training import BestWeights, CreationTask, Forward
 from seu_bench_seu.multinomial import MultinomialStage
 from seu_bench_seu.options import CreationOptions
 
@@ -68,6 +66,6 @@ class MdlCreation(MultinomialStage[tuple[int, ...]]):
         return {**super().get_extra_state(), "best": self.best.state_dict()}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         super().set_extra_state(state)
         self.best.load_state_dict(state["best"])

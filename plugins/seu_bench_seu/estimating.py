@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seu_bench.training.stage import EpochReport, Stage
-from seu_bench.training.strategy import TaskData
+from seu_bench.training import EpochReport, Stage, TaskData
 from seu_bench_seu.statistics import UnitStatistics
 from seu_bench_seu.super_model import SuperModel
 
@@ -57,7 +56,7 @@ class StatisticsStage(Stage[dict[int, UnitStatistics]]):
         return {"estimates": {layer: estimate.state_dict() for layer, estimate in self.estimates.items()}}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         for layer, estimate in self.estimates.items():
             estimate.load_state_dict(state["estimates"][layer])
 

@@ -113,6 +113,6 @@ class MultinomialTables:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
         for name in ("probabilities", "accuracy", "epochs"):
             setattr(self, name, [tensor.numpy().copy() for tensor in state[name]])

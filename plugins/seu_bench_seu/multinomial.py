@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from seu_bench.config.protocol import Schedule
+from seu_bench.config import Schedule
 from seu_bench.data.images import TaskImages
-from seu_bench.training.sampling import SampledStage
+from seu_bench.training import SampledStage
 from seu_bench.training.stage import Result
 from seu_bench_seu.mdl import MultinomialTables
 from seu_bench_seu.options import MdlOptions
@@ -75,6 +75,6 @@ class MultinomialStage(SampledStage[list[int], Result]):
         return {**super().get_extra_state(), "tables": self.tables.state_dict()}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         super().set_extra_state(state)
         self.tables.load_state_dict(state["tables"])

@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from seu_bench.config.common_options import Cells, NetworkOptions, SelectingOptions
-from seu_bench.config.protocol import ScheduleOptions
+from seu_bench.config import NetworkOptions, ScheduleOptions, SelectingOptions
+from seu_bench.config.common_options import Cells
 
 #: With which running statistics a task computes the units that it reuses.
 Statistics: TypeAlias = Literal["frozen", "per_task"]

@@ -9,9 +9,7 @@ import numpy as np
 
 from seu_bench.models.cells import Sample
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype
-from seu_bench.training.interfaces import SearchTask
-from seu_bench.training.loops import Forward
-from seu_bench.training.sampling import proxy_network
+from seu_bench.training import Forward, SearchTask, proxy_network
 from seu_bench_seu.multinomial import MultinomialStage
 from seu_bench_seu.options import SearchOptions
 

@@ -8,12 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from seu_bench.config.protocol import CreationSchedule, SearchSchedule
+from seu_bench.config import CreationSchedule, SearchSchedule
 from seu_bench.search_space import Genotype
-from seu_bench.training.interfaces import CreationTask, SearchTask
-from seu_bench.training.stage import Stage
-from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
-from seu_bench.training.training_stage import TrainingStage
+from seu_bench.training import CreationTask, Phase, SearchTask, Stage, StagedStrategy, TaskData, TrainingStage
 from seu_bench.utils.seeding import RandomState
 from seu_bench_seu.estimating import StatisticsStage
 from seu_bench_seu.options import Statistics
@@ -85,7 +82,7 @@ class Seu(StagedStrategy):
         }
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         self.genotypes = {task: Genotype.from_dict(value) for task, value in state["genotypes"].items()}
         self.chosen = {task: tuple(path) for task, path in state["chosen"].items()}
 
@@ -151,11 +148,11 @@ class Seu(StagedStrategy):
         return self.training_stage(task)
 
 
-def _after(prepare: Callable[[], None], step: Phase) -> Phase:
-    """``step``, with something to do before its stage is made."""
+def _after(prepare: Callable[[], None], phase: Phase) -> Phase:
+    """``phase``, with something to do before its stage is made."""
 
     def make() -> Stage[Any]:
         prepare()
-        return step.make()
+        return phase.make()
 
-    return Phase(make, step.apply)
+    return Phase(make, phase.apply)

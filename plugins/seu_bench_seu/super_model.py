@@ -80,16 +80,13 @@ class SuperModel(MultiHeadModel):
     def renew(self, task: int) -> None:
         """Replace the new units on the task's path by freshly initialised ones."""
         for layer, index in enumerate(self.paths[task]):
-            units = self._units(layer)
             if not self.unit(layer, index).frozen:
-                fresh = self._make_unit(layer, self.unit_genotypes[layer][index])
-                units[index] = fresh.to(self._device)
+                self._units(layer)[index] = self._make_unit(layer, self.unit_genotypes[layer][index])
 
     def freeze(self) -> None:
         """No unit that exists now trains again."""
-        for layer in range(len(self.layers)):
-            for index in range(self.candidates[layer]):
-                self.unit(layer, index).freeze()
+        for _, _, unit in self._all_units():
+            unit.freeze()
 
     # ------------------------------------------------------------------ what a creator sees
 
@@ -188,7 +185,7 @@ class SuperModel(MultiHeadModel):
     def _frozen_outputs(
         self, x: Tensor, prefix: tuple[int, ...], task: int | None, *, keep: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """What comes out of the last two layers of a path's beginning, whose units are all frozen.
+        """The outputs of the last two layers of a path's beginning, whose units are all frozen.
 
         It is kept for the beginnings that are asked for; those of them begin with the longest that is there.
 
@@ -208,13 +205,14 @@ class SuperModel(MultiHeadModel):
 
     def task_module(self, task: int) -> nn.Module:
         """The units of the task's path, its own statistics for some of them, and its head."""
-        units = [self.unit(layer, index) for layer, index in enumerate(self.paths[task])]
-        return nn.ModuleList([*units, *self.statistics.of(task).values(), self.heads[task]])
+        return nn.ModuleList([*self._on_path(task), *self.statistics.of(task).values(), self.heads[task]])
 
     def trainable_module(self, task: int) -> nn.Module:
         """The new units of the task's path and its head."""
-        units = [self.unit(layer, index) for layer, index in enumerate(self.paths[task])]
-        return nn.ModuleList([*(unit for unit in units if not unit.frozen), self.heads[task]])
+        return nn.ModuleList([*(unit for unit in self._on_path(task) if not unit.frozen), self.heads[task]])
+
+    def _on_path(self, task: int) -> list[Unit]:
+        return [self.unit(layer, index) for layer, index in enumerate(self.paths[task])]
 
     # ------------------------------------------------------------------ the architecture as plain values
 
@@ -256,12 +254,10 @@ class SuperModel(MultiHeadModel):
             self.statistics.add(int(task), {layer: UnitStatistics(self.unit(layer, path[layer])) for layer in chosen})
 
     def _frozen(self) -> Iterator[tuple[str, Tensor]]:
-        for layer in range(len(self.layers)):
-            for index in range(self.candidates[layer]):
-                unit = self.unit(layer, index)
-                if unit.frozen:
-                    for name, tensor in unit.state_dict().items():
-                        yield f"unit {index} of layer {layer} ({name})", tensor
+        for layer, index, unit in self._all_units():
+            if unit.frozen:
+                for name, tensor in unit.state_dict().items():
+                    yield f"unit {index} of layer {layer} ({name})", tensor
         for task in self.paths:
             for name, tensor in self.heads[task].state_dict().items():
                 yield f"the head of task {task} ({name})", tensor
@@ -270,19 +266,19 @@ class SuperModel(MultiHeadModel):
                 for name, tensor in own.state_dict().items():
                     yield f"the statistics of task {task} for layer {layer} ({name})", tensor
 
-    @property
-    def _device(self) -> torch.device:
-        return next(self.heads.parameters()).device
-
     def _add_unit(self, layer: int, genotype: Genotype, task: int) -> None:
-        self._units(layer).append(self._make_unit(layer, genotype).to(self._device))
+        self._units(layer).append(self._make_unit(layer, genotype))
         self.unit_tasks[layer].append(task)
         self.unit_genotypes[layer].append(genotype)
 
     def _make_unit(self, layer: int, genotype: Genotype) -> Unit:
-        if layer == 0:
-            return Stem(self.image_channels, self.channels)
-        return ExtensionUnit(genotype, self.plans[layer - 1], self.space)
+        stem = Stem(self.image_channels, self.channels) if layer == 0 else None
+        unit: Unit = stem or ExtensionUnit(genotype, self.plans[layer - 1], self.space)
+        return unit.to(next(self.heads.parameters()).device)
+
+    def _all_units(self) -> Iterator[tuple[int, int, Unit]]:
+        for layer, count in enumerate(self.candidates):
+            yield from ((layer, index, self.unit(layer, index)) for index in range(count))
 
     def _units(self, layer: int) -> nn.ModuleList:
         units = self.layers[layer]

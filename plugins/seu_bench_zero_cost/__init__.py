@@ -7,10 +7,9 @@ from typing import Literal
 from pydantic import Field, PositiveInt
 
 from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench.config import Options, SearchSchedule
 from seu_bench.config.common_options import Cells
-from seu_bench.config.options import Options
-from seu_bench.config.protocol import SearchSchedule
-from seu_bench.training.interfaces import SearcherFactory
+from seu_bench.training import SearcherFactory
 
 
 class ZeroCostOptions(Options):

@@ -10,9 +10,7 @@ import torch
 
 from seu_bench.errors import RunError
 from seu_bench.search_space import Genotype
-from seu_bench.training.interfaces import SearchTask
-from seu_bench.training.sampling import genotype_network
-from seu_bench.training.stage import EpochReport, Stage
+from seu_bench.training import EpochReport, SearchTask, Stage, genotype_network
 from seu_bench_zero_cost import ZeroCostOptions
 from seu_bench_zero_cost.scores import naswot, synflow
 
@@ -62,7 +60,7 @@ class ZeroCostSearch(Stage[Genotype]):
         }
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         self.genotypes = [Genotype.from_dict(value) for value in state["genotypes"]]
         self.scores = {name: list(scores) for name, scores in state["scores"].items()}
         self.images = state["images"].to(self.device)

@@ -21,7 +21,7 @@ from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.images import TaskImages
 from seu_bench.models.alexnet import AlexNetShape, alexnet
 from seu_bench.models.multihead import BackboneModel
-from seu_bench.training.strategy import SilentLogger
+from seu_bench.training import SilentLogger
 from seu_bench_naive.strategy import Naive
 
 CLASSES = 10

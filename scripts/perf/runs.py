@@ -18,7 +18,7 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, StageRecord
-from seu_bench.training.stage import StageProgress
+from seu_bench.training import StageProgress
 
 Place: TypeAlias = tuple[str, int]
 Ways: TypeAlias = Mapping[str, Callable[[], AbstractContextManager[object]]]

@@ -186,12 +186,12 @@ class _Run:
         """The strategy, which has learned nothing yet, and what the run will cost."""
         from avalanche.training.plugins import EvaluationPlugin
 
-        from seu_bench.training.strategy import SilentLogger
+        from seu_bench.training.callbacks import SilentLogger
 
         recorder = self.recorder
         measures = (recorder.matrix, recorder.sizes)
         evaluator = EvaluationPlugin(*measures, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
-        context = self.run.context(self.stream.plan, self.device, watch=recorder.watch, evaluator=evaluator)
+        context = self.run.context(self.stream.plan, self.device, on_progress=recorder.watch, evaluator=evaluator)
         strategy = self.run.strategy.build(context)
         precision = self.run.spec.precision
         if precision != getattr(strategy, "compute", ComputeConfig()).precision:

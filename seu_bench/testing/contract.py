@@ -231,7 +231,7 @@ class StrategyContract(OneThread):
             absent = [task for task in tasks if not any(place[1] == task for place in found)]
             require(
                 bool(found) and (learner.whole_stream or not absent),
-                f"{name} has no stage of learning for tasks {absent}: hand context.watch on, and list the stages",
+                f"{name} has no stage of learning for tasks {absent}: hand context.on_progress on, and list the stages",
             )
         if trial.exact_passes:
             require(

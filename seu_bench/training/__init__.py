@@ -1,1 +1,171 @@
-"""training"""
+"""Learning a task: stages, phases, the base of strategies, and the interfaces of what plugins bring.
+
+======================  =================================================================
+:mod:`.interfaces`      what strategies, searchers, creators and backbones implement
+:mod:`.stage`           a loop over epochs that is timed, reported and resumed
+:mod:`.task`            a task's images, and a phase of learning it
+:mod:`.phases`          the phases of a task, one after another
+:mod:`.strategy`        base class of strategies
+:mod:`.training_stage`  the stage that trains a task's path
+:mod:`.sampling`        stages that sample a network, train it and learn from its score
+:mod:`.loops`           one epoch of training, and evaluation
+:mod:`.optim`           optimiser, learning rates, clipping, best weights
+:mod:`.backbone`        the multi-head model of a run's backbone
+:mod:`.costing`         estimates of image passes and sizes
+:mod:`.guard`           supervision of the stages of searchers and creators
+:mod:`.state`           checks of states and errors of loading them
+:mod:`.batches`         Avalanche's data flow on whole batches
+:mod:`.callbacks`       Avalanche's callbacks without their idle calls
+:mod:`.evaluators`      Avalanche metrics of the accuracy matrix and of sizes
+:mod:`.context`         feature cache, precision and compilation around a stage
+======================  =================================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seu_bench.utils.lazy import attach
+
+if TYPE_CHECKING:
+    from seu_bench.training.backbone import backbone_model, width_factor
+    from seu_bench.training.callbacks import SilentLogger
+    from seu_bench.training.costing import (
+        evaluation_passes,
+        fixed_cost,
+        fixed_size_cost,
+        half_passes,
+        on_meta,
+        schedule_passes,
+        task_macs,
+        training_passes,
+    )
+    from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
+    from seu_bench.training.guard import guarded_stage
+    from seu_bench.training.interfaces import (
+        BackboneFactory,
+        Component,
+        Cost,
+        CreationTask,
+        CreatorFactory,
+        GrowingModel,
+        SearcherFactory,
+        SearchTask,
+        StageCost,
+        StrategyContext,
+        StrategyFactory,
+        checked_options,
+    )
+    from seu_bench.training.loops import Forward, evaluate, train_epoch
+    from seu_bench.training.optim import BestWeights, clip_gradients, cosine_rate, make_sgd, set_rate
+    from seu_bench.training.sampling import SampledStage, genotype_network, proxy_network
+    from seu_bench.training.stage import EpochlessStage, EpochReport, ProgressCallback, Stage, StageProgress
+    from seu_bench.training.state import fitting
+    from seu_bench.training.strategy import StagedStrategy
+    from seu_bench.training.task import Phase, TaskData
+    from seu_bench.training.training_stage import EpochMeter, TrainingStage
+
+__all__ = [
+    "AccuracyMatrix",
+    "BackboneFactory",
+    "BestWeights",
+    "Component",
+    "Cost",
+    "CreationTask",
+    "CreatorFactory",
+    "EpochMeter",
+    "EpochReport",
+    "EpochlessStage",
+    "Forward",
+    "GrowingModel",
+    "ModelSizes",
+    "Phase",
+    "ProgressCallback",
+    "SampledStage",
+    "SearchTask",
+    "SearcherFactory",
+    "SilentLogger",
+    "Stage",
+    "StageCost",
+    "StageProgress",
+    "StagedStrategy",
+    "StrategyContext",
+    "StrategyFactory",
+    "TaskData",
+    "TrainingStage",
+    "backbone_model",
+    "checked_options",
+    "clip_gradients",
+    "cosine_rate",
+    "evaluate",
+    "evaluation_passes",
+    "fitting",
+    "fixed_cost",
+    "fixed_size_cost",
+    "genotype_network",
+    "guarded_stage",
+    "half_passes",
+    "make_sgd",
+    "on_meta",
+    "proxy_network",
+    "schedule_passes",
+    "set_rate",
+    "task_macs",
+    "train_epoch",
+    "training_passes",
+    "width_factor",
+]
+
+__getattr__ = attach(
+    __name__,
+    {
+        "AccuracyMatrix": "evaluators",
+        "BackboneFactory": "interfaces",
+        "BestWeights": "optim",
+        "Component": "interfaces",
+        "Cost": "interfaces",
+        "CreationTask": "interfaces",
+        "CreatorFactory": "interfaces",
+        "EpochMeter": "training_stage",
+        "EpochReport": "stage",
+        "EpochlessStage": "stage",
+        "Forward": "loops",
+        "GrowingModel": "interfaces",
+        "ModelSizes": "evaluators",
+        "Phase": "task",
+        "ProgressCallback": "stage",
+        "SampledStage": "sampling",
+        "SearchTask": "interfaces",
+        "SearcherFactory": "interfaces",
+        "SilentLogger": "callbacks",
+        "Stage": "stage",
+        "StageCost": "interfaces",
+        "StageProgress": "stage",
+        "StagedStrategy": "strategy",
+        "StrategyContext": "interfaces",
+        "StrategyFactory": "interfaces",
+        "TaskData": "task",
+        "TrainingStage": "training_stage",
+        "backbone_model": "backbone",
+        "checked_options": "interfaces",
+        "clip_gradients": "optim",
+        "cosine_rate": "optim",
+        "evaluate": "loops",
+        "evaluation_passes": "costing",
+        "fitting": "state",
+        "fixed_cost": "costing",
+        "fixed_size_cost": "costing",
+        "genotype_network": "sampling",
+        "guarded_stage": "guard",
+        "half_passes": "costing",
+        "make_sgd": "optim",
+        "on_meta": "costing",
+        "proxy_network": "sampling",
+        "schedule_passes": "costing",
+        "set_rate": "optim",
+        "task_macs": "costing",
+        "train_epoch": "loops",
+        "training_passes": "costing",
+        "width_factor": "backbone",
+    },
+)

@@ -42,6 +42,10 @@ def _lean(event: str) -> Callable[..., None]:
     return trigger
 
 
+class SilentLogger(BaseLogger):
+    """A logger that logs nothing: without one, Avalanche warns that there is none."""
+
+
 class LeanCallbacks:
     """Mixin for an Avalanche strategy, to stand before its template. :meth:`forget_listeners` when plugins change."""
 

@@ -48,7 +48,7 @@ class GuardedStage(Stage[Result]):
         self._place = f"in stage {stage!r} of task {task}"
         self._passes = passes
         self._fault = fault
-        self._watcher_error: BaseException | None = None
+        self._callback_error: BaseException | None = None
         with self._guarded():
             self.inner = make()
             if not isinstance(self.inner, Stage):
@@ -103,7 +103,7 @@ class GuardedStage(Stage[Result]):
         return self.inner.state_dict()
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         with self._guarded():
             self.inner.load_state_dict(state)
         self.randomness = self.inner.randomness
@@ -116,16 +116,18 @@ class GuardedStage(Stage[Result]):
 
     def _supervise(self) -> None:
         """Count the plugin's images against its budget, and pass its progress on."""
-        self.inner._watch = None if self._watch is None else self._watched
+        self.inner._on_progress = None if self._on_progress is None else self._report_progress
         self.inner._on_passed = self._check_passes
 
-    def _watched(self, progress: StageProgress) -> None:
+    def _report_progress(self, progress: StageProgress) -> None:
         """Called from within the plugin's epoch."""
-        if self._watch is not None:
+        if self._on_progress is not None:
             try:
-                self._watch(replace(progress, stage=self.name, task=self.task, epoch=self.epoch, epochs=self.epochs))
+                self._on_progress(
+                    replace(progress, stage=self.name, task=self.task, epoch=self.epoch, epochs=self.epochs)
+                )
             except BaseException as error:
-                self._watcher_error = error  # not this plugin's fault
+                self._callback_error = error  # not this plugin's fault
                 raise
 
     def _check_passes(self, passed: int) -> None:
@@ -140,7 +142,7 @@ class GuardedStage(Stage[Result]):
         try:
             yield
         except (Exception, SystemExit) as error:
-            if error is self._watcher_error:
+            if error is self._callback_error:
                 raise
             known = isinstance(error, SeuBenchError)
             said = error.what if isinstance(error, SeuBenchError) else f"{type(error).__name__}: {error}"

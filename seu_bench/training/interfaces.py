@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seu_bench.data.images import TaskImages
     from seu_bench.data.planning import StreamPlan
     from seu_bench.search_space import Genotype, SearchSpace
-    from seu_bench.training.stage import Stage, Watcher
+    from seu_bench.training.stage import ProgressCallback, Stage
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class StrategyContext:
         searcher, creator: those chosen, for strategies that take them.
         backbone: the one chosen, for strategies whose options are
             :class:`~seu_bench.config.common_options.BackboneOptions`.
-        watch: told of every stage's progress; ``None``: nobody watches.
+        on_progress: told of every stage's progress; ``None``: nobody watches.
         evaluator: Avalanche's ``EvaluationPlugin`` to hand to the strategy; ``None``: a silent one.
         compute: how stages compute. A strategy that has no such attribute itself computes in float32, and is refused
             any other precision.
@@ -86,7 +86,7 @@ class StrategyContext:
     searcher: Component | None = None
     creator: Component | None = None
     backbone: BackboneFactory | None = None
-    watch: Watcher | None = None
+    on_progress: ProgressCallback | None = None
     evaluator: Any = None
     compute: ComputeConfig = field(default_factory=ComputeConfig)
 

@@ -88,6 +88,6 @@ class BestWeights:
         return {"loss": self.loss, "kept": dict(self._kept)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
         self.loss = state["loss"]
         self._kept = dict(state["kept"])

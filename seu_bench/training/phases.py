@@ -1,4 +1,4 @@
-"""The steps that a task is learned by: run one after another, and gone on with in the middle of one."""
+"""Phases of learning a task: run one after another, and resumed in the middle of one."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Protocol
 from seu_bench.config.run import ComputeConfig
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.training.context import computing_in, units_compiled
-from seu_bench.training.stage import Pause, Stage, Watcher
+from seu_bench.training.stage import Pause, ProgressCallback, Stage
 from seu_bench.training.state import fitting
 from seu_bench.training.task import Phase, TaskData
 
 
 class PhaseLearner(Protocol):
-    """What :class:`PhaseRunner` needs of a strategy: its model, its memory, and how it computes."""
+    """Part of a strategy that :class:`PhaseRunner` needs: model, memory, and how it computes."""
 
     model: MultiHeadModel
     compute: ComputeConfig
     device: Any
     train_mb_size: int
-    watch: Watcher | None
+    on_progress: ProgressCallback | None
     pause: Pause | None
     resumes_within_tasks: bool
 
@@ -39,10 +39,10 @@ class PhaseLearner(Protocol):
 
 @dataclass(frozen=True)
 class _Begun:
-    """What a step found: plain values, and the names of the model's weights and of those that do not train."""
+    """State at the beginning of a phase: plain values, and names of the model's weights and of the frozen ones."""
 
     task: int
-    step: int
+    phase: int
     architecture: Mapping[str, Any]
     names: tuple[str, ...]
     frozen: tuple[str, ...]
@@ -50,45 +50,45 @@ class _Begun:
 
 
 class PhaseRunner:
-    """Runs the steps of a strategy's tasks, and knows at every moment all that going on from there needs.
+    """Runs the phases of a strategy's tasks, and has at every moment the state to resume from.
 
     Args:
-        strategy: whose model and memory the steps change.
+        strategy: strategy whose model and memory the phases change.
     """
 
     def __init__(self, strategy: PhaseLearner) -> None:
         self._strategy = strategy
         self._begun: _Begun | None = None
         self._stage: Stage[Any] | None = None
-        self._left: Mapping[str, Any] | None = None
+        self._pending: Mapping[str, Any] | None = None
 
-    def run(self, task: TaskData, steps: Sequence[Phase]) -> None:
-        """Learn a task, from where :meth:`load_state_dict` left it.
+    def run(self, task: TaskData, phases: Sequence[Phase]) -> None:
+        """Learn a task, from where :meth:`load_state_dict` resumes.
 
         Raises:
-            CheckpointError: what was loaded does not fit these steps.
+            CheckpointError: what was loaded does not fit these phases.
         """
         strategy = self._strategy
-        left, self._left = self._left, None
-        first = 0 if left is None else int(left["step"])
+        pending, self._pending = self._pending, None
+        first = 0 if pending is None else int(pending["phase"])
         with fitting(f"task {task.index}"):
-            if first >= len(steps):
-                raise ValueError(f"there is no step {first} among {len(steps)}")
-        for number, step in enumerate(steps[first:], start=first):
+            if first >= len(phases):
+                raise ValueError(f"there is no phase {first} among {len(phases)}")
+        for number, phase in enumerate(phases[first:], start=first):
             if strategy.resumes_within_tasks:
                 self._begun = self._beginning(task.index, number)
-            stage = step.make()
+            stage = phase.make()
             if strategy.model.feature_cache is not None:
                 strategy.model.feature_cache.begin_stage()
-            if left is not None:
+            if pending is not None:
                 with fitting(f"stage {stage.name!r} of task {task.index}"):
-                    stage.load_state_dict(left["stage"])
-                left = None
+                    stage.load_state_dict(pending["stage"])
+                pending = None
             self._stage = stage
             result = self._result_of(stage)
             self._stage = None
-            if step.apply is not None:
-                step.apply(result)
+            if phase.apply is not None:
+                phase.apply(result)
         self._begun = None
 
     def _result_of(self, stage: Stage[Any]) -> Any:
@@ -98,19 +98,19 @@ class PhaseRunner:
             if stage.compiles_units:
                 compiled = units_compiled(strategy.model, strategy.compute, strategy.train_mb_size)
                 surroundings.enter_context(compiled)
-            return stage.run(strategy.watch, strategy.pause)
+            return stage.run(strategy.on_progress, strategy.pause)
 
     def state_dict(self) -> dict[str, Any]:
-        """The strategy as it was when the present step began, and the present stage as it is now.
+        """Return the strategy as it was when the present phase began, and the present stage as it is now.
 
-        The weights are today's: those that the step found and its stage trains are in the stage's state as well, and
+        The weights are today's: those that the phase found and its stage trains are in the stage's state as well, and
         in a file they are stored once.
         """
         begun = self._begun or self._beginning(self._strategy.learned, 0)
         weights = self._strategy.model.state_dict()
         return {
             "task": begun.task,
-            "step": begun.step,
+            "phase": begun.phase,
             "architecture": begun.architecture,
             "frozen": list(begun.frozen),
             "weights": {name: weights[name] for name in begun.names},
@@ -119,7 +119,7 @@ class PhaseRunner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Bring the strategy's model and memory to where its present step began; its clock is right already.
+        """Restore the strategy's model and memory to where its present phase began; its clock is right already.
 
         Raises:
             CheckpointError: the state does not fit this strategy.
@@ -132,12 +132,12 @@ class PhaseRunner:
             for name, weight in strategy.model.named_parameters():
                 weight.requires_grad_(name not in state["frozen"])
             strategy.set_extra_state(state["own"])
-            if state["stage"] is not None and (state["task"] != strategy.learned or state["step"] < 0):
+            if state["stage"] is not None and (state["task"] != strategy.learned or state["phase"] < 0):
                 raise ValueError(f"task {state['task']} does not follow {strategy.learned} learned ones")
-        self._left = state if state["stage"] is not None else None
+        self._pending = state if state["stage"] is not None else None
 
-    def _beginning(self, task: int, step: int) -> _Begun:
+    def _beginning(self, task: int, phase: int) -> _Begun:
         model = self._strategy.model
         frozen = tuple(name for name, weight in model.named_parameters() if not weight.requires_grad)
         own = self._strategy.get_extra_state()
-        return _Begun(task, step, model.architecture(), tuple(model.state_dict()), frozen, own)
+        return _Begun(task, phase, model.architecture(), tuple(model.state_dict()), frozen, own)

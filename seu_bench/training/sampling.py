@@ -102,6 +102,6 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         return {"weights": self.trained.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         self.trained.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])

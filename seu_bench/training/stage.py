@@ -59,7 +59,7 @@ class StageProgress:
     cpu_seconds: float | None = None
 
 
-Watcher: TypeAlias = Callable[[StageProgress], None]
+ProgressCallback: TypeAlias = Callable[[StageProgress], None]
 Pause: TypeAlias = "Callable[[Stage[Any]], None]"
 
 
@@ -89,10 +89,10 @@ class Stage(ABC, Generic[Result]):
         self.report = EpochReport()
         self.curve: list[EpochReport] = []
         self.randomness = RandomState(seed, device)
-        self._watch: Watcher | None = None
+        self._on_progress: ProgressCallback | None = None
         #: Called with all images passed so far, whenever some are counted.
         self._on_passed: Callable[[int], None] | None = None
-        self._began = self._told = time.perf_counter()
+        self._began = self._notified = time.perf_counter()
 
     @abstractmethod
     def run_epoch(self) -> EpochReport:
@@ -108,7 +108,7 @@ class Stage(ABC, Generic[Result]):
 
     @abstractmethod
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
 
     def passed(self, images: int) -> None:
         """Count ``images`` passed forward; tells the watcher now and then."""
@@ -116,9 +116,9 @@ class Stage(ABC, Generic[Result]):
         if self._on_passed is not None:
             self._on_passed(self.image_passes)
         now = time.perf_counter()
-        if self._watch is not None and now - self._told >= REPORT_EVERY:
-            self._told = now
-            self._watch(self._progress(self.seconds + now - self._began))
+        if self._on_progress is not None and now - self._notified >= REPORT_EVERY:
+            self._notified = now
+            self._on_progress(self._progress(self.seconds + now - self._began))
 
     def advance(self) -> None:
         """Run one epoch under the stage's own randomness.
@@ -136,26 +136,26 @@ class Stage(ABC, Generic[Result]):
                 remedy="lower the learning rate or the option that makes it diverge; that is another run",
             )
 
-    def run(self, watch: Watcher | None = None, pause: Pause | None = None) -> Result:
+    def run(self, on_progress: ProgressCallback | None = None, pause: Pause | None = None) -> Result:
         """Run what is left of the loop and return the result.
 
         Args:
-            watch: told of the progress.
+            on_progress: told of the progress.
             pause: called after every epoch, when :meth:`state_dict` is all that is needed to go on.
         """
-        self._watch = watch
-        self._tell()
+        self._on_progress = on_progress
+        self._notify()
         while self.epoch < self.epochs:
             self.advance()
             self.curve.append(self.report)
             if pause is not None:
                 pause(self)
             if self.epoch < self.epochs:
-                self._tell()
+                self._notify()
         with self._timed(), self.randomness.active():
             result = self.result()
-        self._tell(done=True)
-        self._watch = None
+        self._notify(done=True)
+        self._on_progress = None
         return result
 
     def state_dict(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class Stage(ABC, Generic[Result]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave.
+        """Restore what :meth:`state_dict` returned.
 
         Raises:
             RunError: the state is another stage's.
@@ -216,10 +216,10 @@ class Stage(ABC, Generic[Result]):
             cpu_seconds=self.cpu_seconds if done else None,
         )
 
-    def _tell(self, done: bool = False) -> None:
-        if self._watch is not None:
-            self._told = time.perf_counter()
-            self._watch(self._progress(self.seconds, done))
+    def _notify(self, done: bool = False) -> None:
+        if self._on_progress is not None:
+            self._notified = time.perf_counter()
+            self._on_progress(self._progress(self.seconds, done))
 
 
 class EpochlessStage(Stage[Result]):

@@ -1,17 +1,17 @@
-"""The Avalanche strategy base of our own strategies: tasks are learned in stages, batches are gathered whole.
+"""Base of strategies: an Avalanche strategy that learns each task in phases.
 
-It is a ``SupervisedTemplate``: Avalanche's plugins and evaluators see the callbacks they know, and it runs from a
-plain Avalanche script. What it adds: a fresh optimiser and schedule per task, validation after each epoch with the
-best weights restored, and no optimiser state or copy for what does not train.
+It is a ``SupervisedTemplate``: Avalanche's plugins and evaluators receive the callbacks they know, and it runs from a
+plain Avalanche script. It adds a fresh optimiser and schedule per task, validation after each epoch with the best
+weights restored, and no optimiser state or copy of frozen weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 import torch
-from avalanche.logging import BaseLogger
 from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
@@ -20,49 +20,61 @@ from seu_bench.config.common_options import SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule
 from seu_bench.config.run import ComputeConfig
 from seu_bench.data.avalanche import BatchLoader, task_images
-from seu_bench.data.images import TaskImages
 from seu_bench.models.multihead import MultiHeadModel
-from seu_bench.training.callbacks import LeanCallbacks
+from seu_bench.training.batches import WholeBatches
+from seu_bench.training.callbacks import LeanCallbacks, SilentLogger
 from seu_bench.training.context import features_kept
 from seu_bench.training.interfaces import StrategyContext, checked_options
+from seu_bench.training.loops import evaluate
 from seu_bench.training.optim import clip_gradients, make_sgd
 from seu_bench.training.phases import PhaseRunner
-from seu_bench.training.stage import Pause, Watcher
+from seu_bench.training.stage import Pause, ProgressCallback
 from seu_bench.training.state import fitting
 from seu_bench.training.task import Phase, TaskData
 from seu_bench.training.training_stage import EpochMeter, TrainingStage
 from seu_bench.utils.seeding import derive_seed
 
-#: What whoever writes a strategy needs of this package.
-__all__ = ["SilentLogger", "StagedStrategy", "Phase", "TaskData"]
 
-
-class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-arg,misc]
-    """Base of our strategies. A subclass says in :meth:`phases` how a task is learned.
+class StagedStrategy(LeanCallbacks, WholeBatches, SupervisedTemplate):  # type: ignore[type-arg]
+    """Base class of strategies. A subclass overrides :meth:`phases`, or :meth:`penalty`, or both.
 
     Args:
-        model: with one head per task.
-        schedule: of the training stage.
-        seed: everything random hangs on it.
+        model: network with one head per task.
+        schedule: epochs, batch size and learning rate of the training stage.
+        seed: seed of everything random.
         lr_schedule: ``cosine`` (per task, to ``min_learning_rate``) or ``constant``.
         restore: whether the weights of the best validation loss are restored, or those of the last epoch kept.
-        device: where to train.
+        device: device to train on.
         eval_mb_size: images per batch in evaluation.
         compute: precision, memory for outputs of frozen layers, compilation.
-        watch: told of every stage's progress.
-        plugins, evaluator: Avalanche's; the evaluator is silent by default.
+        on_progress: callback for the progress of every stage.
+        plugins: Avalanche plugins.
+        evaluator: Avalanche's; silent by default.
         avalanche: further arguments of the next class, for strategies that have one of Avalanche's among their bases.
+
+    Example:
+        ::
+
+            class Anchored(StagedStrategy):
+                state_attributes = ("anchor",)
+                anchor: Tensor | None = None
+
+                def phases(self, task: TaskData) -> Sequence[Phase]:
+                    return [Phase(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
+
+            def build(context: StrategyContext) -> Anchored:
+                return Anchored.of(context, model=backbone_model(context))
     """
 
     model: MultiHeadModel
 
-    #: Whether it is trained once on the whole stream: no lifelong learner, but a reference for those who are.
+    #: Whether it is trained once on the whole stream: a reference, and no lifelong learner.
     whole_stream = False
 
-    #: Attributes of a subclass that hold what it remembers beside its model, as tensors and plain values.
+    #: Names of attributes that hold state beside the model's, as tensors and plain values.
     state_attributes: tuple[str, ...] = ()
 
-    #: Whether it can go on from between two epochs, or from between two tasks only; see :attr:`resumable`.
+    #: Whether a run resumes between two epochs, or between two tasks only; see :attr:`resumable`.
     resumes_within_tasks = True
 
     def __init__(
@@ -76,7 +88,7 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         device: str | torch.device = "cpu",
         eval_mb_size: int = 512,
         compute: ComputeConfig | None = None,
-        watch: Watcher | None = None,
+        on_progress: ProgressCallback | None = None,
         plugins: Sequence[Any] | None = None,
         evaluator: EvaluationPlugin | None = None,
         avalanche: Mapping[str, Any] | None = None,
@@ -100,10 +112,10 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         self.compute = compute or ComputeConfig()
         #: Bytes of features kept at the most, so far; ``None`` where the model has no frozen layers.
         self.peak_feature_bytes = 0 if model.has_frozen_layers else None
-        self.watch = watch
+        self.on_progress = on_progress
         self.model.to(self.device)
         self.epoch_meter: EpochMeter | None = None
-        #: Whether a run can go on with it. What plugins of Avalanche remember is known to a subclass at best.
+        #: Whether a run can resume with it. The state of Avalanche's plugins is known to a subclass at best.
         knows_itself = bool(self.state_attributes) or type(self).get_extra_state is not StagedStrategy.get_extra_state
         self.resumable = knows_itself or not plugins
         #: Called after every epoch of every stage.
@@ -114,7 +126,12 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
 
     @classmethod
     def of(cls, context: StrategyContext, *, model: MultiHeadModel, **more: Any) -> Self:
-        """The strategy for a run's context; ``more`` goes to the constructor.
+        """Create the strategy for a run.
+
+        Args:
+            context: options, protocol, seed, device and callbacks of the run.
+            model: network with one head per task.
+            more: further arguments of the constructor; they take precedence over those of the context.
 
         Raises:
             RequestError: the context's options are no :class:`~seu_bench.config.common_options.TrainingOptions`.
@@ -128,68 +145,83 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
             "device": context.device,
             "eval_mb_size": context.protocol.eval_batch_size,
             "compute": context.compute,
-            "watch": context.watch,
+            "on_progress": context.on_progress,
             "evaluator": context.evaluator,
         }
         return cls(model=model, **(arguments | more))
 
-    # ------------------------------------------------------------------ what a subclass says
+    # ------------------------------------------------------------------ overridden by subclasses
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
-        """The stages that ``task`` is learned by, in order; training alone by default. It changes nothing itself."""
+        """Return the phases that learn a task, in order; by default training alone.
+
+        It must not change the strategy itself: a resumed run calls it again. Changes belong into
+        :attr:`Phase.make` and :attr:`Phase.apply`.
+
+        Args:
+            task: training and validation images of the task.
+        """
         return [Phase(lambda: self.training_stage(task))]
 
     def validation_loss(self, task: TaskData, on_batch: Callable[[int], None]) -> float | None:
-        """Mean loss per validation image, by which weights are selected; ``None`` without validation images."""
+        """Return the mean loss per validation image, by which weights are selected.
+
+        Args:
+            task: the task's images.
+            on_batch: called with the number of images of each batch.
+
+        Returns:
+            Cross-entropy plus :meth:`penalty`; ``None`` without validation images.
+        """
         if task.valid is None or not len(task.valid):
             return None
         self.model.eval()
-        total = torch.zeros((), device=self.device)
+        forward = partial(self.model.forward_single_task, task_label=task.index)
+        _, loss = evaluate(forward, task.valid, self.eval_mb_size, on_batch)
         with torch.no_grad():
-            for x, y in task.valid.batches(self.eval_mb_size, shuffle=False):
-                logits = self.model.forward_single_task(x, task.index)
-                total += nn.functional.cross_entropy(logits, y, reduction="sum")
-                on_batch(len(y))
             penalty = self.penalty()
         self.model.train()
-        return float(total) / len(task.valid) + (0.0 if penalty is None else float(penalty))
+        return loss + (0.0 if penalty is None else float(penalty))
 
     def penalty(self) -> Tensor | None:
-        """A scalar that is added to the loss of every batch, and to the validation loss; ``None``: nothing."""
+        """Return a scalar to add to the loss of every batch and to the validation loss; ``None`` adds nothing."""
         return None
 
     def trained_module(self, task: TaskData) -> nn.Module:
-        """What the training stage trains: the trainable part of the task's path by default."""
+        """Return the module that the training stage trains; by default the trainable part of the task's path."""
         return self.model.trainable_module(task.index)
 
     def describe(self) -> dict[str, Any]:
-        """Fields of the record that only this strategy can fill, e.g. genotypes and paths."""
+        """Return fields of the record that only this strategy knows, e.g. ``genotypes`` and ``paths``."""
         return {}
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What a subclass remembers beside its model, between two steps: tensors and plain values. By default what
-        :attr:`state_attributes` names; those values must be replaced, never changed: the state is that of now."""
+        """Return the state beside the model's, between two phases: tensors and plain values.
+
+        By default the attributes named by :attr:`state_attributes`, whose values must be replaced, never changed in
+        place.
+        """
         return {name: getattr(self, name) for name in self.state_attributes}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Remember what :meth:`get_extra_state` gave; the model is back already."""
+        """Restore what :meth:`get_extra_state` returned; the model is restored already."""
         for name in self.state_attributes:
             setattr(self, name, state[name])
 
-    # ------------------------------------------------------------------ going on where a run was left
+    # ------------------------------------------------------------------ resuming
 
     @property
     def learned(self) -> int:
-        """Tasks that were learned."""
+        """Number of tasks learned so far."""
         return int(self.clock.train_exp_counter)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that decides how learning goes on from here: between two epochs, or between two tasks."""
+        """Return the state to resume from: between two epochs, or between two tasks."""
         clock = {name: value for name, value in vars(self.clock).items() if isinstance(value, int)}
         return self._phases.state_dict() | {"clock": clock}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave; on a strategy that has learned nothing yet.
+        """Restore what :meth:`state_dict` returned; on a strategy that has learned nothing yet.
 
         Raises:
             CheckpointError: it does not fit this strategy.
@@ -204,11 +236,11 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
     # ------------------------------------------------------------------ for subclasses
 
     def training_stage(self, task: TaskData) -> TrainingStage:
-        """The stage that trains the task's path with Avalanche's callbacks around it."""
+        """Create the stage that trains the task's path, with Avalanche's callbacks around every batch."""
         return TrainingStage(self, task)
 
     def seed_for(self, purpose: str, task: int) -> int:
-        """The seed of one purpose in one task."""
+        """Return the seed of one purpose in one task, e.g. ``seed_for("search", 3)``."""
         return derive_seed(self.seed, purpose, task)
 
     def training_mode(self) -> None:
@@ -217,37 +249,9 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
 
     # ------------------------------------------------------------------ Avalanche's flow
 
-    def make_train_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
-        """Whole batches by index in place of Avalanche's loader."""
-        images = task_images(self.adapted_dataset, self._task_of(self.experience), self.device)
-        self.dataloader = BatchLoader(images, self.train_mb_size, shuffle=True)
-
-    def make_eval_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
-        """Whole batches by index in place of Avalanche's loader."""
-        images = task_images(self.adapted_dataset, self._task_of(self.experience), self.device)
-        self.dataloader = BatchLoader(images, self.eval_mb_size, shuffle=False)
-
     def _before_eval_exp(self, **kwargs: Any) -> None:
         self.forget_listeners()
         super()._before_eval_exp(**kwargs)  # type: ignore[no-untyped-call]
-
-    def check_model_and_optimizer(self, *arguments: Any, **kwargs: Any) -> None:
-        """Nothing: stages grow the model and make their optimisers."""
-
-    def model_adaptation(self, model: Any = None) -> Any:
-        """Nothing: evaluating must not change the model."""
-        return self.model if model is None else model
-
-    def _unpack_minibatch(self) -> None:
-        # Batches are on the device already; the task labels stay on the CPU, where choosing a head costs no sync.
-        batch = self.mbatch
-        if isinstance(batch, list) and batch[0].device != self.device:
-            self.mbatch = [*(tensor.to(self.device, non_blocking=True) for tensor in batch[:-1]), batch[-1]]
-
-    def forward(self) -> Tensor:
-        """Logits of the present batch on its task's path."""
-        logits: Tensor = self.model(self.mb_x, self.mb_task_id)
-        return logits
 
     def criterion(self) -> Tensor:
         """Loss of the present batch."""
@@ -299,21 +303,3 @@ class StagedStrategy(LeanCallbacks, SupervisedTemplate):  # type: ignore[type-ar
         self._before_training_epoch()  # type: ignore[no-untyped-call]
         self.training_epoch()  # type: ignore[no-untyped-call]
         self._after_training_epoch()  # type: ignore[no-untyped-call]
-
-    @staticmethod
-    def _task_of(experience: Any) -> int:
-        return int(experience.current_experience)
-
-    def _validation_of(self, experience: Any, eval_streams: Any) -> TaskImages | None:
-        """The validation images among ``eval_streams``; streams of other names are never selected on."""
-        for stream in eval_streams or ():
-            for candidate in stream if isinstance(stream, Iterable) else [stream]:
-                if candidate.origin_stream.name.startswith("valid") and self._task_of(candidate) == self._task_of(
-                    experience
-                ):
-                    return task_images(candidate.dataset.eval(), self._task_of(candidate), self.device)
-        return None
-
-
-class SilentLogger(BaseLogger):
-    """A logger that logs nothing: without one, Avalanche warns that there is none."""

@@ -1,4 +1,4 @@
-"""A task as a strategy is given it, and a step of learning it."""
+"""Task as a strategy receives it, and a phase of learning it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Phase:
     """A stage of learning a task, made when its turn comes, and what is done with its result.
 
     A strategy's model and memory change in :attr:`make` and :attr:`apply` only, and :attr:`make` does the same
-    whenever it finds the strategy as it was: a run that goes on makes the stage again and gives it its state.
+    whenever it finds the strategy as it was: a resumed run makes the stage again and gives it its state.
     """
 
     make: Callable[[], Stage[Any]]

@@ -120,7 +120,7 @@ class TrainingStage(Stage[None]):
         }
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_extra_state` gave."""
+        """Restore what :meth:`get_extra_state` returned."""
         self.module.load_state_dict(state["weights"])
         self.strategy.optimizer.load_state_dict(state["optimizer"])
         self.best.load_state_dict(state["best"])

@@ -27,9 +27,9 @@ from seu_bench.data.avalanche import MixedLoader, TaskDataset
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError
 from seu_bench.models.multihead import BackboneModel
+from seu_bench.training.callbacks import SilentLogger
 from seu_bench.training.evaluators import AccuracyMatrix
 from seu_bench.training.stage import StageProgress
-from seu_bench.training.strategy import SilentLogger
 from seu_bench_avalanche.catalogue import METHODS, UNAVAILABLE
 from seu_bench_avalanche.methods import CopyingSi, MultiHeadMir
 from seu_bench_avalanche.strategy import AvalancheStrategy
@@ -54,7 +54,7 @@ def stream(**more: Any) -> TaskStream:
 
 def build(name: str, source: TaskStream, **options: Any) -> Any:
     stages: list[StageProgress] = []
-    made = context(source.plan, name, SMALL | options, watch=stages.append)
+    made = context(source.plan, name, SMALL | options, on_progress=stages.append)
     strategy: Any = registry().strategies.find(name).factory.build(made)
     strategy.seen = stages
     return strategy

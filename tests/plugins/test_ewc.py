@@ -37,7 +37,7 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.errors import RunError
 from seu_bench.models.multihead import BackboneModel
 from seu_bench.training.stage import StageProgress
-from seu_bench.training.strategy import TaskData
+from seu_bench.training.task import TaskData
 from seu_bench.training.training_stage import TrainingStage
 from seu_bench_ewc import fisher
 from seu_bench_ewc.fisher import FisherStage
@@ -429,7 +429,7 @@ def test_passes_of_a_whole_run(estimator: str) -> None:
     source = class_stream([[0, 1], [2, 3]], images=22)
     assert len(source.tasks[0].train) == 33
     seen: list[StageProgress] = []
-    learn(source, build(source, "ewc", watch=seen.append, fisher=estimator, width=0.05))
+    learn(source, build(source, "ewc", on_progress=seen.append, fisher=estimator, width=0.05))
     found = {(report.stage, report.task): report.image_passes for report in seen if report.done}
     options = {"epochs": 2, "batch_size": 16, "width": 0.05, "fisher": estimator}
     cost = registry().strategies.find("ewc").factory.cost(context(source.plan, "ewc", options))

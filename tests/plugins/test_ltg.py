@@ -42,10 +42,11 @@ from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.results.record import Record
 from seu_bench.training.interfaces import Cost
 from seu_bench.training.stage import StageProgress
-from seu_bench.training.strategy import TaskData
+from seu_bench.training.task import TaskData
 from seu_bench_ltg.costing import arch_batches
+from seu_bench_ltg.layer import Choice, Decision, GrowingLayer, Position, Stop
 from seu_bench_ltg.mixture import Mixture
-from seu_bench_ltg.model import Choice, Decision, GrowingAlexNet, GrowingLayer, Position, Stop
+from seu_bench_ltg.model import GrowingAlexNet
 from seu_bench_ltg.search import SearchSettings, StructureSearch
 
 setup_module, teardown_module = one_thread, all_threads
@@ -495,7 +496,7 @@ def test_one_task() -> None:
     """Nothing is searched for where there is one task."""
     source = class_stream([[0, 1, 2]], images=16)
     seen: list[StageProgress] = []
-    strategy = learn(source, build(source, "ltg", watch=seen.append))
+    strategy = learn(source, build(source, "ltg", on_progress=seen.append))
     assert {report.stage for report in seen} == {"training"}
     assert logits_of(strategy.model, source, 0).shape == (36, 3)
 
@@ -627,7 +628,7 @@ def test_cost_holds(restore: str) -> None:
     source = class_stream([[0, 1], [2, 3, 4], [5, 6]], data=raw_dataset([17, 17, 16, 16, 16, 23, 23], [4] * 7))
     options = {**LIVELY, "restore": restore, "search_epochs": 3}
     seen: list[StageProgress] = []
-    strategy = build(source, "ltg", watch=seen.append, **options)
+    strategy = build(source, "ltg", on_progress=seen.append, **options)
     cost = cost_of(source, options)
     scenario = source.avalanche()
     for task, experience in enumerate(scenario.train_stream):

@@ -40,9 +40,10 @@ from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError, RunError
 from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.sizes import count_parameters
+from seu_bench.training.callbacks import SilentLogger
 from seu_bench.training.evaluators import AccuracyMatrix
 from seu_bench.training.stage import Stage, StageProgress
-from seu_bench.training.strategy import SilentLogger, TaskData
+from seu_bench.training.task import TaskData
 from seu_bench_pnn.model import ProgressiveNetwork
 
 setup_module, teardown_module = one_thread, all_threads
@@ -542,7 +543,7 @@ def test_passes_of_a_run(variant: Variant) -> None:
     """The cost's image passes are what the stages pass forward."""
     seen: list[StageProgress] = []
     options = {"variant": variant, "width": WIDTH, "epochs": 2, "batch_size": 16}
-    learn(stream(), build(stream(), "pnn", watch=seen.append, **options))
+    learn(stream(), build(stream(), "pnn", on_progress=seen.append, **options))
     found = {(report.stage, report.task): report.image_passes for report in seen if report.done}
     estimate = registry().strategies.find("pnn").factory.cost(context(stream().plan, "pnn", options))
     assert found == {(s.name, s.task): s.image_passes for s in estimate.stages if s.name != "evaluation"}

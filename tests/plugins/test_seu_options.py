@@ -10,7 +10,7 @@ from support.tiny import all_threads, build, class_stream, context, learn, logit
 
 from seu_bench.search_space import SearchSpace
 from seu_bench.training.stage import StageProgress
-from seu_bench.training.strategy import TaskData
+from seu_bench.training.task import TaskData
 from seu_bench_seu.building import make_super_model
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.searcher import MdlSearch
@@ -182,7 +182,7 @@ def test_warm_start(warm: bool) -> None:
         build(
             STREAM,
             "seu",
-            watch=watch,
+            on_progress=watch,
             warm_start=warm,
             genotype="darts_v1",
             creator__epochs=4,
@@ -238,7 +238,7 @@ def test_fixed_genotype_skips_the_search() -> None:
     """With a published genotype there is no search stage, and every new unit has it."""
     seen: set[tuple[str, int]] = set()
     strategy = build(
-        STREAM, "seu", genotype="darts_v2", watch=lambda progress: seen.add((progress.stage, progress.task))
+        STREAM, "seu", genotype="darts_v2", on_progress=lambda progress: seen.add((progress.stage, progress.task))
     )
     learn(STREAM, strategy)
     assert seen == {("training", 0), ("creation", 1), ("training", 1)}
@@ -298,7 +298,7 @@ def test_restore() -> None:
                 epochs.append(weights(made[0].model))
 
         options = {"genotype": "darts_v1", "epochs": 5, "learning_rate": 0.5, "lr_schedule": "constant"}
-        made.append(build(STREAM, "seu", restore=restore, watch=watch, **options))
+        made.append(build(STREAM, "seu", restore=restore, on_progress=watch, **options))
         final = weights(learn(STREAM, made[0], tasks=1).model)
         found[restore] = final
         if restore == "best_valid":

@@ -37,7 +37,7 @@ from seu_bench.results.record import read_record
 from seu_bench.search_space import uniform_genotype
 from seu_bench.training.interfaces import StageCost
 from seu_bench.training.stage import StageProgress
-from seu_bench.training.strategy import TaskData
+from seu_bench.training.task import TaskData
 from seu_bench_seu.estimating import StatisticsStage
 from seu_bench_seu.super_model import SuperModel
 
@@ -214,7 +214,7 @@ STREAM = class_stream([[0, 1], [2, 3, 4], [5, 6]], images=24)
 def stages_of(**options: Any) -> tuple[Any, dict[tuple[str, int], int]]:
     """A strategy that has learned the stream, and the image passes of its stages."""
     seen: list[StageProgress] = []
-    strategy = learn(STREAM, build(STREAM, "seu", watch=seen.append, **options))
+    strategy = learn(STREAM, build(STREAM, "seu", on_progress=seen.append, **options))
     return strategy, {(report.stage, report.task): report.image_passes for report in seen if report.done}
 
 

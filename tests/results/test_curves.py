@@ -61,16 +61,6 @@ def test_an_interrupted_stage_keeps_it(epoch: int) -> None:
     assert last_told(stage).curve == WHOLE
 
 
-def test_a_state_of_an_earlier_version() -> None:
-    """What its epochs measured is not known any more: not measured, and in its place."""
-    stages: list[dict[str, Any]] = []
-    Falling().run(pause=lambda stage: stages.append(stage.state_dict()))
-    del stages[2]["curve"]
-    stage = Falling()
-    stage.load_state_dict(stages[2])
-    assert last_told(stage).curve == (EpochReport(),) * 3 + WHOLE[3:]
-
-
 def test_in_a_record() -> None:
     """Six digits, ``None`` where an epoch did not measure it, empty where none did."""
     assert _curve([1 / 3, None, 123456.789, 1e-9 / 3]) == (0.333333, None, 123457.0, 3.33333e-10)

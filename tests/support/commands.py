@@ -55,7 +55,7 @@ class TinyFactory:
             model=model,
             schedule=options.applied_to(context.protocol.training),
             seed=context.seed,
-            watch=context.watch,
+            on_progress=context.on_progress,
             evaluator=context.evaluator,
             device=context.device,
         )

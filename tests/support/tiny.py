@@ -73,11 +73,11 @@ def context(
     return resolve(registry(), request).context(plan, **more)
 
 
-def build(stream: TaskStream, strategy: str, *, seed: int = 0, watch: Any = None, **options: Any) -> Any:
+def build(stream: TaskStream, strategy: str, *, seed: int = 0, on_progress: Any = None, **options: Any) -> Any:
     """A strategy for a stream; a dot in an option's name is written as two underscores."""
     given = {name.replace("__", "."): value for name, value in options.items()}
     small = SMALL if strategy == "seu" else {"epochs": 2, "batch_size": 16}
-    made = context(stream.plan, strategy, {**small, **given}, seed=seed, watch=watch)
+    made = context(stream.plan, strategy, {**small, **given}, seed=seed, on_progress=on_progress)
     return registry().strategies.find(strategy).factory.build(made)
 
 

@@ -28,7 +28,8 @@ from seu_bench.testing.contract import above_chance
 from seu_bench.training.backbone import backbone_model
 from seu_bench.training.costing import fixed_size_cost
 from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
-from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
+from seu_bench.training.strategy import StagedStrategy
+from seu_bench.training.task import Phase, TaskData
 
 #: Strategies that freeze what a task was learned with.
 FROZEN = ("ltg", "pnn", "seu")

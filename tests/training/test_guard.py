@@ -260,7 +260,7 @@ def test_watcher_is_not_the_plugin(at: int) -> None:
 
     def tell_at_once(stage: Any) -> None:
         if at == 5:
-            stage._told = -math.inf
+            stage._notified = -math.inf
             stage.passed(1)
 
     with pytest.raises(PluginError) as caught:

@@ -33,7 +33,7 @@ from seu_bench.search_space import OPERATIONS, SearchSpace
 from seu_bench.training.interfaces import CreationTask, SearchTask
 from seu_bench.training.optim import BestWeights, clip_gradients, cosine_rate, make_sgd, set_rate
 from seu_bench.training.stage import EpochReport, Stage, StageProgress
-from seu_bench.training.strategy import TaskData
+from seu_bench.training.task import TaskData
 from seu_bench.training.training_stage import TrainingStage
 from seu_bench.utils.seeding import RandomState, derive_seed
 from seu_bench_seu.creator import MdlCreation
@@ -284,7 +284,7 @@ def test_passes_of_a_whole_run(strategy: str, restore: str) -> None:
     """The strategy's cost is what its stages pass forward, stage by stage."""
     seen: list[StageProgress] = []
     options = {"restore": restore}
-    learn(STREAM, build(STREAM, strategy, watch=seen.append, **options))
+    learn(STREAM, build(STREAM, strategy, on_progress=seen.append, **options))
     found = {(report.stage, report.task): report.image_passes for report in seen if report.done}
     small = SMALL if strategy == "seu" else {"epochs": 2, "batch_size": 16}
     cost = registry().strategies.find(strategy).factory.cost(context(STREAM.plan, strategy, {**small, **options}))

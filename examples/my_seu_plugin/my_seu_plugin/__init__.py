@@ -9,22 +9,18 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from seu_bench import LazyFactory, hookimpl
-from seu_bench.config.benchmark_file import BenchmarkFile
-from seu_bench.config.common_options import BackboneOptions
-from seu_bench.config.options import Options
+from seu_bench.config import BackboneOptions, BenchmarkFile, Options
 from seu_bench.plugin.commands import LazyCommand
 from seu_bench.results import Metric
 
 if TYPE_CHECKING:
-    from seu_bench.config.benchmark import BenchmarkSource
-    from seu_bench.config.protocol import CreationSchedule
+    from seu_bench.config import BenchmarkSource, CreationSchedule
     from seu_bench.data.dataset import DatasetSource
     from seu_bench.plugin.commands import CommandFactory
     from seu_bench.plugin.registration import Register
     from seu_bench.results.metric import MetricFunction
     from seu_bench.results.record import Record
-    from seu_bench.training.interfaces import CreationTask, CreatorFactory, SearcherFactory, StrategyFactory
-    from seu_bench.training.stage import Stage, StageProgress
+    from seu_bench.training import CreationTask, CreatorFactory, SearcherFactory, Stage, StageProgress, StrategyFactory
 
 
 class HeadsOnlyOptions(BackboneOptions):
@@ -77,7 +73,7 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
             "the backbone is frozen after the first tasks; later ones train a head",
             options=HeadsOnlyOptions,
             build="my_seu_plugin.learning:build_heads_only",
-            cost="seu_bench.training.costing:fixed_size_cost",  # exact: the network does not grow
+            cost="seu_bench.training:fixed_size_cost",  # exact: the network does not grow
         ),
     )
 

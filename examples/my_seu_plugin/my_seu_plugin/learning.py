@@ -10,10 +10,17 @@ import numpy as np
 from my_seu_plugin import HeadsOnlyOptions, NoOptions
 from seu_bench.models.multihead import BackboneModel
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype
-from seu_bench.training.backbone import backbone_model
-from seu_bench.training.interfaces import CreationTask, SearchTask, StrategyContext, checked_options
-from seu_bench.training.stage import EpochlessStage
-from seu_bench.training.strategy import Phase, StagedStrategy, TaskData
+from seu_bench.training import (
+    CreationTask,
+    EpochlessStage,
+    Phase,
+    SearchTask,
+    StagedStrategy,
+    StrategyContext,
+    TaskData,
+    backbone_model,
+    checked_options,
+)
 
 
 class HeadsOnly(StagedStrategy):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config.common_options import NetworkOptions
-from seu_bench.training.costing import schedule_passes
-from seu_bench.training.interfaces import SearcherFactory
+from seu_bench.config import NetworkOptions
+from seu_bench.training import SearcherFactory, schedule_passes
 
 
 class RandomWalkOptions(NetworkOptions):

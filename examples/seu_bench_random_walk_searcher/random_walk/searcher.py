@@ -9,9 +9,7 @@ from typing import Any
 from random_walk import RandomWalkOptions
 from seu_bench.models.cells import sample_of
 from seu_bench.search_space import OPERATIONS, Edge, Genotype
-from seu_bench.training.interfaces import SearchTask
-from seu_bench.training.loops import Forward
-from seu_bench.training.sampling import SampledStage, proxy_network
+from seu_bench.training import Forward, SampledStage, SearchTask, proxy_network
 
 
 class RandomWalk(SampledStage[Genotype, Genotype]):
@@ -70,7 +68,7 @@ class RandomWalk(SampledStage[Genotype, Genotype]):
         return {**super().get_extra_state(), "best": self.best.to_dict(), "accuracy": self.accuracy}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``get_extra_state`` gave."""
+        """Restore what ``get_extra_state`` returned."""
         super().set_extra_state(state)
         self.best = Genotype.from_dict(state["best"])
         self.accuracy = state["accuracy"]
