@@ -11,7 +11,7 @@ from pydantic import Field
 from seu_bench import hookimpl
 from seu_bench.config import Options
 from seu_bench.plugin.loggers import LoggerFactory, RunLogger
-from seu_bench.plugin.registration import offered
+from seu_bench.plugin.registration import LazyFactory, offered
 
 if TYPE_CHECKING:
     from seu_bench.plugin.registration import Register
@@ -26,22 +26,16 @@ class MlflowOptions(Options):
     experiment: str = Field("seu-bench", min_length=1, description="the experiment of the runs; made if absent")
 
 
-class MlflowFactory:
-    """A database of SQLite, or any tracking server."""
+def _build(options: MlflowOptions, folder: Path) -> RunLogger:
+    # MLflow reports its use to its makers unless it was told not to before it is imported.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    from seu_bench_mlflow.logger import MlflowLogger
 
-    summary = "runs in MLflow, by default in a local database"
-    options: type[Options] = MlflowOptions
-
-    def build(self, options: MlflowOptions, folder: Path) -> RunLogger:
-        """A logger for one run."""
-        # MLflow reports its use to its makers unless it was told not to before it is imported.
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        from seu_bench_mlflow.logger import MlflowLogger
-
-        return MlflowLogger(folder, options.tracking_uri, options.experiment)
+    return MlflowLogger(folder, options.tracking_uri, options.experiment)
 
 
 @hookimpl
 def register_loggers(register: Register[LoggerFactory]) -> None:
     """Offer ``mlflow``; SQLAlchemy and Alembic are what MLflow keeps its local database with."""
-    register("mlflow", offered(MlflowFactory(), "mlflow", "mlflow", "sqlalchemy", "alembic"))
+    factory = LazyFactory("runs in MLflow, by default in a local database", options=MlflowOptions, build=_build)
+    register("mlflow", offered(factory, "mlflow", "mlflow", "sqlalchemy", "alembic"))

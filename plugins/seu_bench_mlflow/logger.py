@@ -26,7 +26,7 @@ LONGEST: Final = 6000
 
 
 class MlflowLogger:
-    """Writes one run of an experiment. A run that goes on is found by its tag ``seu_bench.attempt``.
+    """Writes one run of an experiment. A resumed run is found by its tag ``seu_bench.attempt``.
 
     Args:
         folder: of the local store.

@@ -11,6 +11,7 @@ from torch.utils.tensorboard.summary import hparams
 
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
 from seu_bench.utils.text import escape_markdown
+from seu_bench_tensorboard import TensorBoardOptions
 
 #: What TensorBoard's table of hyper-parameters shows beside them.
 RESULTS: Final = tuple(
@@ -19,7 +20,7 @@ RESULTS: Final = tuple(
 
 
 class TensorBoardLogger:
-    """Writes ``<folder>/<attempt>/events.out.tfevents.*``; a run that goes on adds a file to those that are there.
+    """Writes ``<folder>/<attempt>/events.out.tfevents.*``; a resumed run adds a file to those that are there.
 
     Args:
         folder: made when the run begins.
@@ -60,6 +61,11 @@ class TensorBoardLogger:
         if status == "finished":
             self._writer.file_writer.add_summary(self._end)
         self._writer.close()
+
+
+def build(options: TensorBoardOptions, folder: Path) -> TensorBoardLogger:
+    """Return a logger for one run."""
+    return TensorBoardLogger(folder if options.folder is None else Path(options.folder).expanduser())
 
 
 def _last_steps(folder: Path) -> dict[str, int]:

@@ -11,7 +11,7 @@ from pydantic import Field
 from seu_bench import hookimpl
 from seu_bench.config import Options
 from seu_bench.plugin.loggers import LoggerFactory, RunLogger
-from seu_bench.plugin.registration import offered
+from seu_bench.plugin.registration import LazyFactory, offered
 
 if TYPE_CHECKING:
     from seu_bench.plugin.registration import Register
@@ -28,23 +28,17 @@ class WandbOptions(Options):
     folder: str | None = Field(None, description="where to write instead of logs/wandb in the results folder")
 
 
-class WandbFactory:
-    """Files for ``wandb sync``, or the service itself."""
+def _build(options: WandbOptions, folder: Path) -> RunLogger:
+    # Weights & Biases reports errors to its makers unless it was told not to before it is imported.
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    from seu_bench_wandb.logger import WandbLogger
 
-    summary = "runs for Weights & Biases, by default offline"
-    options: type[Options] = WandbOptions
-
-    def build(self, options: WandbOptions, folder: Path) -> RunLogger:
-        """A logger for one run."""
-        # Weights & Biases reports errors to its makers unless it was told not to before it is imported.
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-        from seu_bench_wandb.logger import WandbLogger
-
-        place = folder if options.folder is None else Path(options.folder).expanduser()
-        return WandbLogger(place, options.mode, options.project, options.entity)
+    place = folder if options.folder is None else Path(options.folder).expanduser()
+    return WandbLogger(place, options.mode, options.project, options.entity)
 
 
 @hookimpl
 def register_loggers(register: Register[LoggerFactory]) -> None:
     """Offer ``wandb``."""
-    register("wandb", offered(WandbFactory(), "wandb", "wandb"))
+    summary = "runs for Weights & Biases, by default offline"
+    register("wandb", offered(LazyFactory(summary, options=WandbOptions, build=_build), "wandb", "wandb"))

@@ -43,7 +43,7 @@ class WandbLogger:
         self._axes: set[str] = set()
 
     def begin(self, run: LoggedRun) -> None:
-        """Open the run; one that goes on keeps its id there."""
+        """Open the run; a resumed one keeps its id there."""
         folder = (self._folder / run.attempt).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         self._steps_file = folder / "steps.json"

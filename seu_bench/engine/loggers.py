@@ -1,19 +1,23 @@
-"""Loggers of a run: those asked for are built before anything runs, hear of it by its hooks, and cannot harm it."""
+"""Loggers of a run: built before anything runs, called by its hooks, and switched off when they fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from seu_bench.config.options import Options, build_options, did_you_mean
-from seu_bench.config.run import Request
+from seu_bench._version import __version__
+from seu_bench.config.options import Options, build_options, did_you_mean, flattened
+from seu_bench.config.run import Request, ResultFields
 from seu_bench.engine.hook_caller import HookCaller
-from seu_bench.engine.logged_values import epoch_values, final_values, opening, row_values
 from seu_bench.errors import OptionError, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.plugin.loggers import LoggedValues, LoggerFactory, RunLogger
-from seu_bench.results.record_metrics import EVALUATION, measured_rows
+from seu_bench.metrics import avg_acc_curve
+from seu_bench.plugin.loggers import LoggedRun, LoggedValues, LoggerFactory, RunLogger
+from seu_bench.results.record_metrics import EVALUATION, METRICS, complete_matrix, known_metric, measured_rows
 from seu_bench.utils.files import refuse_link
 from seu_bench.utils.progress import bar
 from seu_bench.utils.text import printable
@@ -26,12 +30,14 @@ if TYPE_CHECKING:
     from seu_bench.training.interfaces import Cost
     from seu_bench.training.stage import StageProgress
 
-#: The folder of logs in a results folder.
-LOGS_NAME = "logs"
+#: Folder of logs in a results folder.
+LOGS_NAME: Final = "logs"
+#: Axis of what is measured after each task: the number of tasks learned.
+TASKS: Final = "tasks"
 
 
 def add_loggers(registry: Registry, request: Request) -> None:
-    """Have the next run of this registry logged; logs lie in the folder ``logs`` of the results folder.
+    """Register the loggers of a run; logs lie in the folder ``logs`` of the results folder.
 
     Raises:
         UnknownNameError: there is no such logger, or what it needs is not installed.
@@ -54,14 +60,23 @@ def add_loggers(registry: Registry, request: Request) -> None:
 def choose_loggers(
     registry: Registry, names: Iterable[str], options: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[Entry[LoggerFactory], Options]]:
-    """Loggers and their options, by name; nothing is built.
+    """Return loggers and their options by name; nothing is built.
 
     Raises:
         UnknownNameError: there is no such logger, or what it needs is not installed.
         OptionError: an option is unknown, does not fit, or is of a logger that was not asked for.
     """
     entries = {name: registry.loggers.find(name) for name in names}
-    given = _by_logger(entries, options or {})
+    given: dict[str, dict[str, Any]] = {name: {} for name in entries}
+    for key, value in (options or {}).items():
+        owner = next((name for name in entries if key.startswith(f"{name}.")), None)
+        if owner is None:
+            raise OptionError(
+                f"the option {key!r} is of no logger that was asked for{did_you_mean(key.partition('.')[0], entries)}",
+                where="--log-option",
+                remedy="write it as LOGGER.KEY=VALUE, and ask for the logger with --log LOGGER",
+            )
+        given[owner][key.removeprefix(f"{owner}.")] = value
     return {
         name: (entry, build_options(entry.factory.options, f"logger {name!r}", given[name]))
         for name, entry in entries.items()
@@ -80,32 +95,18 @@ def _built(entry: Entry[LoggerFactory], options: Options, folder: Path) -> RunLo
         ) from error
 
 
-def _by_logger(names: Iterable[str], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for key, value in options.items():
-        owner = next((name for name in found if key.startswith(f"{name}.")), None)
-        if owner is None:
-            raise OptionError(
-                f"the option {key!r} is of no logger that was asked for{did_you_mean(key.partition('.')[0], found)}",
-                where="--log-option",
-                remedy="write it as LOGGER.KEY=VALUE, and ask for the logger with --log LOGGER",
-            )
-        found[owner][key.removeprefix(f"{owner}.")] = value
-    return found
-
-
 class GuardedLogger:
-    """A plugin that tells one logger of a run.
+    """Plugin that passes a run on to one logger.
 
-    What the logger raises switches it off, with a notice, and the run goes on. Whatever it draws, the run's random
-    numbers stay as they are. What an earlier process logged of the same run is not logged again.
+    An exception of the logger switches it off, with a notice, and the run continues. Whatever the logger draws, the
+    run's random numbers stay as they are. Values that an earlier process logged of the same run are not logged again.
 
     Args:
-        entry: whose logger it is.
+        entry: the logger's name and package.
         logger: of this run alone.
         folder: where it writes by default.
-        notice: told why it is switched off.
-        metrics: those known.
+        notice: called with the reason why it is switched off.
+        metrics: known metrics by id.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class GuardedLogger:
     # Before whoever shows the run's progress: opening a log may take longer than a small run.
     @hookimpl(tryfirst=True)
     def run_started(self, record: Record, cost: Cost) -> None:
-        """Open the log, and bring it up to what is known of a run that goes on."""
+        """Open the log, and add what is missing in it of a resumed run."""
         self._tasks = len(record.task_names)
         self._epochs_before = sum(stage.epochs for stage in record.stages)
 
@@ -138,7 +139,7 @@ class GuardedLogger:
             for path in (self._folder.parent, self._folder):
                 refuse_link(path, "remove the link")
             with bar(f"opening the log of {self._entry.name}"):
-                self._logger.begin(opening(record))
+                self._logger.begin(describe_run(record))
             for row in measured_rows(record):
                 self._log(row_values(record, row, self._epochs_before))
 
@@ -198,5 +199,81 @@ class GuardedLogger:
             reason = printable(f"{type(error).__name__}: {error}")[:300]
             self._notice(
                 f"logger {self._entry.name!r} of package {self._entry.package} failed in {what} and is switched off: "
-                f"{reason}; the run goes on"
+                f"{reason}; the run continues"
             )
+
+
+def describe_run(record: Record) -> LoggedRun:
+    """Describe a run before it trains."""
+    begun = re.sub(r"[^0-9T]", "", record.started.partition("+")[0])
+    return LoggedRun(record.run_id, f"{record.run_id}/{begun or 'begun'}", dict(_parameters(record)), _tags(record))
+
+
+def epoch_values(progress: StageProgress, position: int, tasks: int) -> LoggedValues:
+    """Return what the last epoch of a stage measured; ``position`` counts the epochs of all stages so far."""
+    place = f"{_plain(progress.stage)}/{_task(progress.task, tasks)}"
+    measured = {"loss": progress.report.loss, "accuracy": progress.report.accuracy}
+    values = _finite({f"{place}/{name}": value for name, value in measured.items()})
+    return LoggedValues(values, f"{place}/epoch", progress.epoch, position)
+
+
+def row_values(record: Record, row: int, position: int) -> LoggedValues:
+    """Return what was measured after task ``row`` (0-based): accuracies on the tasks so far, their mean, sizes."""
+    matrix = complete_matrix(record)
+    tasks = len(matrix)
+    values = {f"accuracy/{_task(task, tasks)}": value for task, value in enumerate(matrix[row])}
+    values["accuracy/average"] = avg_acc_curve(matrix)[row]
+    place = measured_rows(record).index(row)
+    for name in ("params_total", "params_active", "macs"):
+        values[f"size/{name}"] = next(iter(getattr(record, name)[place : place + 1]), None)
+    return LoggedValues(_finite(values), TASKS, row + 1, position)
+
+
+def final_values(record: Record, position: int, metrics: Mapping[str, Metric] = METRICS) -> LoggedValues:
+    """Return the metrics of a finished run, but for those that were read off its process, e.g. its memory."""
+    values = {
+        f"final/{_plain(name)}": value
+        for name, value in record.metrics.items()
+        if known_metric(name, metrics).from_record
+    }
+    return LoggedValues(_finite(values), TASKS, len(complete_matrix(record)), position)
+
+
+def _task(task: int, tasks: int) -> str:
+    """``task-3``, or ``task-03`` in a longer stream, so that sorting by name is sorting by number."""
+    return f"task-{task:0{len(str(max(tasks - 1, 0)))}d}"
+
+
+def _plain(name: str) -> str:
+    """A name of a plugin's with nothing that a store of metrics may refuse, or take for a part of a path."""
+    return re.sub(r"[^A-Za-z0-9_ -]", "_", name)[:60] or "_"
+
+
+def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
+
+
+def _parameters(record: Record) -> Iterator[tuple[str, str | int | float | bool]]:
+    """The configuration as plain values, each of a table's by ``name.key``; what is not set is left out."""
+    single = ("strategy", "searcher", "creator", "benchmark", "benchmark_version", "protocol", "seed")
+    tables = ("options", "searcher_options", "creator_options", "benchmark_overrides", "protocol_settings")
+    document = {name: getattr(record, name) for name in (*single, *ResultFields.model_fields, *tables)}
+    # The protocol's own options by strategy are in the options already.
+    of_others = ("strategies", "searchers", "creators")
+    settings = {key: value for key, value in record.protocol_settings.items() if key not in of_others}
+    document |= {"protocol_settings": settings, "tasks": len(complete_matrix(record))}
+    document["task_names"] = list(record.task_names)
+    for name, value in flattened(document):
+        head, dot, rest = name.partition(".")
+        plain = head + dot + re.sub(r"[^A-Za-z0-9_. -]", "_", rest)[:200]
+        if value is not None:
+            simple = isinstance(value, str | int | float)
+            yield plain, value if simple else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _tags(record: Record) -> dict[str, str]:
+    names = ("strategy", "searcher", "creator", "benchmark", "protocol", "data_fingerprint")
+    tags = {name: str(value) for name in names if (value := getattr(record, name)) is not None}
+    made_by = {"seu_bench": record.environment.versions.get("seu-bench", __version__)}
+    ranked = record.ranked and not record.synthetic and record.limit is None
+    return {**tags, **made_by, "ranked": "yes" if ranked else "no"}

@@ -1,4 +1,4 @@
-"""What a logger's plugin implements, and what it is given: runs written down for another program."""
+"""Interface of loggers, which write runs down for another program, and the values that they are given."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from seu_bench.config.options import Options
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """What a logger is told of a run that begins or goes on.
+    """A run that begins or is resumed, as loggers are told of it.
 
     Attributes:
-        attempt: ``<run id>/<when it was begun from nothing>``. A run that goes on has the same one; one that begins
-            anew (``--restart``) has another, and is to have a log of its own.
+        attempt: ``<run id>/<when it was begun from nothing>``. A resumed run has the same one; one that starts
+            over (``--restart``) has another, and is to have a log of its own.
         parameters: strategy, benchmark, options, settings, seed, ...: flat, as plain values.
         tags: short texts to find the run by.
     """
@@ -35,7 +35,7 @@ class LoggedValues:
         values: by name; parts of a name are divided by ``/``, and have letters, digits, ``_``, ``-`` and blanks.
         axis: what ``step`` counts, e.g. ``training/task-0/epoch``.
         step: where on that axis the numbers belong; grows from call to call for each name.
-        position: epochs of all stages so far; never falls while a run goes on.
+        position: epochs of all stages so far; never falls, also when a run is resumed.
     """
 
     values: Mapping[str, float]
@@ -45,10 +45,10 @@ class LoggedValues:
 
 
 class RunLogger(Protocol):
-    """Writes one run down. Whatever it raises switches it off for the rest of the run, which goes on."""
+    """Writes one run down. An exception switches it off for the rest of the run, which continues."""
 
     def begin(self, run: LoggedRun) -> None:
-        """The run begins, or goes on with an attempt that may be in the log already."""
+        """Open the log of a run that begins, or is resumed with an attempt that may be in the log already."""
 
     def last_step(self, name: str) -> int | None:
         """The last step that an earlier process logged under ``name`` for this attempt; ``None``: there is none.
@@ -57,10 +57,10 @@ class RunLogger(Protocol):
         """
 
     def log(self, measured: LoggedValues) -> None:
-        """Write numbers down, so that they are not lost if the process is killed."""
+        """Write numbers so that they are not lost if the process is killed."""
 
     def end(self, status: str) -> None:
-        """The run ended: ``finished``, ``failed`` or ``interrupted``. In the last two cases it may go on one day."""
+        """Close the log of a run that is ``finished``, ``failed`` or ``interrupted``; the last two may be resumed."""
 
 
 class LoggerFactory(Protocol):

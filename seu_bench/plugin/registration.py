@@ -71,7 +71,7 @@ def deferred(reference: str) -> Callable[..., Any]:
 
 
 class LazyFactory:
-    """Factory of a strategy, a searcher or a creator whose parts are imported when they are first used.
+    """Factory of a strategy, a searcher, a creator or a logger whose parts are imported when they are first used.
 
     It has every attribute of :class:`~seu_bench.training.interfaces.StrategyFactory`,
     :class:`~seu_bench.training.interfaces.SearcherFactory` and :class:`~seu_bench.training.interfaces.CreatorFactory`.
@@ -81,7 +81,8 @@ class LazyFactory:
         summary: one line for ``seu-bench list``.
         options: class of the options.
         build: what makes it, as ``"package.module:function"`` or as a function. Called with the ``context`` of a run
-            for a strategy, with ``options`` and ``task`` for a searcher or a creator.
+            for a strategy, with ``options`` and ``task`` for a searcher or a creator, with ``options`` and
+            ``folder`` for a logger.
         cost: of a strategy: returns the cost of a run, given the ``context``; in the same two ways.
         estimate_passes: of a searcher or a creator: returns the images that it passes forward to train and to
             evaluate, given ``options``, ``schedule`` and ``train_images``; none by default.

@@ -17,7 +17,7 @@ from support.commands import Command, Install
 from support.logged import EPOCHS, Keeping, Witness, draw, due, logged_run
 
 import seu_bench
-from seu_bench.engine.logged_values import epoch_values, final_values, opening, row_values
+from seu_bench.engine.loggers import describe_run, epoch_values, final_values, row_values
 from seu_bench.errors import Interruption, OptionError, RunError, UnknownNameError
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_metrics import without_times
@@ -79,7 +79,7 @@ def test_failing_logger_is_switched_off(tiny: Path, tmp_path: Path, when: str, h
     assert keeping.told[-1][0] == when
     assert [what for what, _ in keeping.told].count(when) == 1
     reason = "OSError: [Errno 28] No space left on device" if harm is fail else "SystemExit: 3"
-    said = f"logger 'keeping' of package keeping failed in {when} and is switched off: {reason}; the run goes on"
+    said = f"logger 'keeping' of package keeping failed in {when} and is switched off: {reason}; the run continues"
     assert witness.notices == [said]
     assert without_times(record) == without_times(expected)
 
@@ -128,7 +128,7 @@ def test_run_that_goes_on(tiny: Path, tmp_path: Path, lost: int) -> None:
 
 
 def test_logger_that_comes_later(tiny: Path, tmp_path: Path) -> None:
-    """What was evaluated before it was asked for is told when the run goes on."""
+    """What was evaluated before it was asked for is told when the run continues."""
     with pytest.raises(Interruption):
         logged_run(tmp_path, witness=Witness(stop_after=8))
     keeping = Keeping()
@@ -194,8 +194,8 @@ def test_names_and_numbers_of_strangers() -> None:
         "size/params_total": 7.0,
     }
     assert final_values(record, 6).values == {"final/acc": 0.5}
-    assert opening(record).parameters["options.depth.of.a_b"] == "[1, 2]"
-    assert "options.depth.of.c" not in opening(record).parameters
+    assert describe_run(record).parameters["options.depth.of.a_b"] == "[1, 2]"
+    assert "options.depth.of.c" not in describe_run(record).parameters
 
 
 def test_opened_before_the_forecast_begins(tiny: Path, tmp_path: Path, command: Command, install: Install) -> None:
