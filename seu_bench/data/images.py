@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SampleIds:
-    """Which images these are, for whoever keeps something about each image of a split.
+    """Identity of images, for what is cached about each image of a split.
 
     Attributes:
         owner: who numbered the split's images.
@@ -23,8 +23,8 @@ class SampleIds:
 
 
 def tag_batch(images: Tensor, ids: SampleIds) -> Tensor:
-    """``images`` themselves, from now on known to :func:`sample_ids_of`: batches reach models as plain tensors, through
-    strategies, creators and Avalanche alike, and this is how a model can tell which images they are."""
+    """Return ``images`` themselves, from now on known to :func:`sample_ids_of`: batches reach models as plain tensors,
+    through strategies, creators and Avalanche alike."""
     if not images.is_inference():  # of those torch does not know whether they were changed
         images._seu_bench_sample_ids = (ids, images._version)  # type: ignore[attr-defined]
     return images
@@ -70,18 +70,15 @@ class TaskImages:
         """Images ``[b, C, H, W]`` and labels ``[b]`` at ``positions`` of this split, which may be on the CPU."""
         return self._gather(positions.to(self.device), positions)
 
-    def _gather(self, positions: Tensor, same: Tensor) -> tuple[Tensor, Tensor]:
-        """Args:
-        positions: on the device.
-        same: the same, on the CPU if they were there before.
-        """
+    def _gather(self, positions: Tensor, as_given: Tensor) -> tuple[Tensor, Tensor]:
+        """The images at ``positions`` on the device; ``as_given`` may be on the CPU and spares a copy to it."""
         images = self.store.index_select(0, self.rows.index_select(0, positions))
         if self.permutation is not None:
             images = images.flatten(1).index_select(1, self.permutation).view_as(images)
         if images.shape[1] != self.channels:
             images = images.expand(-1, self.channels, -1, -1).contiguous()
         if self.sample_ids is not None:
-            tag_batch(images, SampleIds(self.sample_ids.owner, self.sample_ids.numbers[same.cpu()]))
+            tag_batch(images, SampleIds(self.sample_ids.owner, self.sample_ids.numbers[as_given.cpu()]))
         return images, self.labels.index_select(0, positions)
 
     def part(self, start: int, stop: int) -> TaskImages:
@@ -118,9 +115,15 @@ class TaskImages:
         )
 
     def batches(self, size: int, *, shuffle: bool) -> Iterator[tuple[Tensor, Tensor]]:
-        """All images once, in batches; shuffled by torch's global generator.
+        """All images once, in batches of images ``[b, C, H, W]`` and labels ``[b]``.
 
-        A single image left over joins the batch before it: BatchNorm cannot be trained on one image.
+        Args:
+            size: images per batch.
+            shuffle: in an order drawn by torch's global generator, and for training: a single image left over joins
+                the batch before it.
+
+        Example:
+            ``for x, y in images.batches(64, shuffle=True): ...``
         """
         count = len(self)
         order = torch.randperm(count) if shuffle else torch.arange(count)
@@ -130,10 +133,15 @@ class TaskImages:
 
 
 def batch_bounds(count: int, size: int, *, join: bool) -> list[tuple[int, int]]:
-    """Where the batches of ``count`` images begin and end.
+    """Start and stop of each batch of ``count`` images.
 
     Args:
+        count: images in all.
+        size: images per batch.
         join: whether a single image left over joins the batch before it: BatchNorm cannot be trained on one image.
+
+    Example:
+        ``batch_bounds(9, 4, join=True) == [(0, 4), (4, 9)]``
     """
     starts = list(range(0, count, size))
     if join and len(starts) > 1 and count - starts[-1] == 1:

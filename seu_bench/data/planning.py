@@ -1,10 +1,9 @@
-"""BenchmarkSpec + seed -> which tasks, in which order, of which size; without data and without torch."""
+"""Tasks of a benchmark, their order and sizes, from its specification and a seed: without data and without torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +13,10 @@ from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.errors import RequestError
 
-if TYPE_CHECKING:
-    from seu_bench.data.dataset import DatasetInfo
-
 
 @dataclass(frozen=True)
 class TaskPart:
-    """Which part of which data set a task is.
+    """The part of a data set that a task is.
 
     Attributes:
         index: the benchmark's own index of the task.
@@ -38,6 +34,44 @@ class TaskPart:
     label_offset: int
     head: int
     permutation_seed: int | None = None
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """One task of a stream before its data is loaded.
+
+    Attributes:
+        num_classes: outputs of its head.
+        num_train, num_valid, num_test: images per split.
+    """
+
+    name: str
+    num_classes: int
+    num_train: int
+    num_valid: int
+    num_test: int
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """The shape of a stream: what a model must fit and what a run will cost.
+
+    Attributes:
+        channels, height, width: of the network's input.
+        tasks: in the order in which they are learned.
+        order: the benchmark's own index of each of ``tasks``.
+    """
+
+    channels: int
+    height: int
+    width: int
+    tasks: tuple[TaskPlan, ...]
+    order: tuple[int, ...]
+
+    @property
+    def classes_per_task(self) -> tuple[int, ...]:
+        """Outputs of each task's head."""
+        return tuple(task.num_classes for task in self.tasks)
 
 
 def shuffled(count: int, seed: int) -> NDArray[np.int64]:
@@ -72,10 +106,8 @@ def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: i
             for position, drawn in enumerate(shuffled(stream.tasks, seed).tolist())
         ]
     names = list(stream.tasks)
-    order: Sequence[str] = names
-    if isinstance(stream.order, tuple):
-        order = stream.order
-    elif stream.order == "shuffled":
+    order = stream.order or names
+    if stream.order == "shuffled":
         order = [names[index] for index in shuffled(len(names), seed)]
     parts = []
     for name in order:
@@ -106,15 +138,9 @@ def plan_stream(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], limits: I
         pool = _images(info.num_train, info.train_per_class, info.num_classes, part.classes)
         valid = int(spec.stream.validation * pool)
         test = _images(info.num_test, info.test_per_class, info.num_classes, part.classes)
-        tasks.append(
-            TaskPlan(
-                part.name,
-                part.head,
-                _at_most(pool - valid, limits.train),
-                _at_most(valid, limits.valid),
-                _at_most(test, limits.test),
-            )
-        )
+        bounds = ((pool - valid, limits.train), (valid, limits.valid), (test, limits.test))
+        sizes = (count if limit is None else min(count, limit) for count, limit in bounds)
+        tasks.append(TaskPlan(part.name, part.head, *sizes))
     return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts))
 
 
@@ -128,10 +154,10 @@ def _class_tasks(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, see
                 remedy="choose classes_per_task so that it divides the number of classes, or name groups",
             )
         groups = tuple(tuple(range(start, start + width)) for start in range(0, info.num_classes, width))
-    absent = sorted({label for group in groups for label in group if label >= info.num_classes})
-    if absent:
+    unknown = sorted({label for group in groups for label in group if label >= info.num_classes})
+    if unknown:
         raise RequestError(
-            f"benchmark {spec.name!r} names classes {absent} but {stream.dataset!r} has {info.num_classes}",
+            f"benchmark {spec.name!r} names classes {unknown} but {stream.dataset!r} has {info.num_classes}",
             remedy=f"classes are numbered 0 to {info.num_classes - 1}",
         )
     if isinstance(stream.order, tuple):
@@ -145,20 +171,16 @@ def _class_tasks(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, see
         order = shuffled(len(groups), seed).tolist() if stream.order == "shuffled" else list(range(len(groups)))
     return [
         TaskPart(
-            "classes " + ("-" if len(groups[index]) > 1 else "").join(_ends(groups[index])),
+            "classes " + "-".join(map(str, dict.fromkeys((group[0], group[-1])))),
             index,
             stream.dataset,
             stream.input,
-            groups[index],
-            0,
-            len(groups[index]),
+            group,
+            label_offset=0,
+            head=len(group),
         )
-        for index in order
+        for index, group in ((index, groups[index]) for index in order)
     ]
-
-
-def _ends(group: tuple[int, ...]) -> list[str]:
-    return [str(group[0]), str(group[-1])] if len(group) > 1 else [str(group[0])]
 
 
 def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
@@ -177,40 +199,3 @@ def _images(total: int, per_class: tuple[int, ...] | None, num_classes: int, cho
     if per_class is not None:
         return sum(per_class[label] for label in chosen)
     return total * len(chosen) // num_classes
-
-
-def _at_most(count: int, limit: int | None) -> int:
-    return count if limit is None else min(count, limit)
-
-
-@dataclass(frozen=True)
-class TaskPlan:
-    """One task of a stream before its data is loaded: head width and images per split."""
-
-    name: str
-    num_classes: int
-    num_train: int
-    num_valid: int
-    num_test: int
-
-
-@dataclass(frozen=True)
-class StreamPlan:
-    """The shape of a stream: what a model must fit and what a run will cost.
-
-    Attributes:
-        channels, height, width: of the network's input.
-        tasks: in the order in which they are learned.
-        order: the benchmark's own index of each of ``tasks``.
-    """
-
-    channels: int
-    height: int
-    width: int
-    tasks: tuple[TaskPlan, ...]
-    order: tuple[int, ...]
-
-    @property
-    def classes_per_task(self) -> tuple[int, ...]:
-        """Outputs of each task's head."""
-        return tuple(task.num_classes for task in self.tasks)

@@ -1,4 +1,4 @@
-"""BenchmarkSpec + data + seed -> tasks, and the Avalanche benchmark over them.
+"""Tasks of a benchmark in memory, and the Avalanche benchmark over them.
 
 Orders, splits and permutations are those of the paper and its code (docs/reference/benchmarks.md): ``numpy``'s legacy
 ``RandomState(seed).shuffle`` on index arrays throughout, which equals ``sklearn.utils.shuffle``.
@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -47,7 +47,8 @@ class TaskStream:
 
     Attributes:
         plan: with the sizes as they are, not as planned.
-        fingerprint: of the data and of how it is cut, without the seed.
+        tasks: in the order in which they are learned.
+        fingerprint: SHA-256 of the data and of how it is cut, without the seed.
     """
 
     plan: StreamPlan
@@ -77,51 +78,40 @@ def build_stream(
     """Make the tasks of a benchmark.
 
     Args:
+        spec: the benchmark.
         load: name of a data set -> the data set; called once for each.
-        limits: at most so many images per task and split.
+        limits: largest numbers of images per task and split.
+        seed: of the tasks' order, splits and permutations.
         device: where the images are kept.
 
     Raises:
         RequestError: the benchmark does not fit the data, e.g. it names classes that there are not.
+
+    Example:
+        ``stream = build_stream(spec, lambda name: source(name).load(None), ImageLimits(train=64), seed=0)``
     """
     device = torch.device("cpu") if device is None else device
     raw = {name: load(name) for name in tracked(dataset_names(spec), "reading data sets")}
     infos = {name: data.info for name, data in raw.items()}
     plan = plan_stream(spec, infos, limits, seed)
-    pieces: list[_Piece] = []
-    for part in ordered_tasks(spec, infos, seed):
-        data = raw[part.dataset]
-        pool = _of_classes(data.train.labels, part.classes)
-        held_out = _of_classes(data.test.labels, part.classes)
-        if not len(pool) or not len(held_out):
-            raise RequestError(
-                f"task {part.name!r} of benchmark {spec.name!r} has no images in data set {part.dataset!r}"
-            )
-        mixed = pool[shuffled(len(pool), seed)]
-        cut = int(spec.stream.validation * len(pool))
-        train, valid = mixed[cut:], mixed[:cut]
-        if len(train) < 2:
-            raise RequestError(
-                f"task {part.name!r} of benchmark {spec.name!r} has {len(train)} training image",
-                remedy="a task needs two at least: searching and creating learn on one half and judge on the other",
-            )
-        test = held_out
-        if limits.test is not None and len(test) > limits.test:
-            test = test[shuffled(len(test), TEST_SUBSET_SEED)[: limits.test]]
-        pieces.append(_Piece(part, train[: limits.train], valid[: limits.valid], test))
-    stores = {key: _Store(raw[key[0]], key[1], pieces, key, device) for key in {piece.key for piece in pieces}}
+    pieces = [_piece(spec, part, raw[part.dataset], limits, seed) for part in ordered_tasks(spec, infos, seed)]
+    # Tasks of one data set with one normalisation share a store.
+    keys = [(piece.part.dataset, piece.part.input) for piece in pieces]
+    stores = {
+        key: _Store(raw[key[0]], key[1], [p for p, own in zip(pieces, keys, strict=True) if own == key], device)
+        for key in dict.fromkeys(keys)
+    }
     tasks: list[TaskSplits] = []
     sizes: list[TaskPlan] = []
-    prepared = tracked(list(zip(pieces, plan.tasks, strict=True)), "preparing tasks")
-    for index, (piece, planned) in enumerate(prepared):
-        store, part = stores[piece.key], piece.part
+    prepared = tracked(list(zip(pieces, keys, plan.tasks, strict=True)), "preparing tasks")
+    for index, (piece, key, planned) in enumerate(prepared):
+        store, part = stores[key], piece.part
         permutation = None
         if part.permutation_seed is not None:
             # The store's channels, not the plan's: grey images are permuted before they are repeated.
             pixels = store.tensor[0].numel()
             permutation = torch.from_numpy(shuffled(pixels, part.permutation_seed)).to(device)
         splits = [store.images(piece, split, index, plan.channels, permutation) for split in ("train", "valid", "test")]
-        tasks.append(TaskSplits(*splits))
         labels = torch.cat([split.labels for split in splits])
         lowest, highest = int(labels.min()), int(labels.max())
         if lowest < 0 or highest >= planned.num_classes:
@@ -129,6 +119,7 @@ def build_stream(
                 f"task {part.name!r} has labels {lowest} to {highest} but its head has {planned.num_classes} outputs",
                 remedy="set classes (or label_offset) of the task in the benchmark file",
             )
+        tasks.append(TaskSplits(*splits))
         sizes.append(replace(planned, num_train=len(splits[0]), num_valid=len(splits[1]), num_test=len(splits[2])))
     return TaskStream(replace(plan, tasks=tuple(sizes)), tuple(tasks), fingerprint(spec, raw))
 
@@ -142,63 +133,54 @@ def fingerprint(spec: BenchmarkSpec, raw: Mapping[str, RawDataset]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Rows of a data set that make one task: into its training set (train, valid) and into its test set."""
+class _Piece(NamedTuple):
+    """Rows of a data set that make one task: of its training set (train, valid) and of its test set."""
 
     part: TaskPart
     train: Rows
     valid: Rows
     test: Rows
 
-    @property
-    def key(self) -> tuple[str, InputSpec]:
-        """Tasks of one data set with one normalisation share a store."""
-        return (self.part.dataset, self.part.input)
+
+def _piece(spec: BenchmarkSpec, part: TaskPart, data: RawDataset, limits: ImageLimits, seed: int) -> _Piece:
+    pool, test = _of_classes(data.train.labels, part.classes), _of_classes(data.test.labels, part.classes)
+    if not len(pool) or not len(test):
+        raise RequestError(f"task {part.name!r} of benchmark {spec.name!r} has no images in data set {part.dataset!r}")
+    mixed = pool[shuffled(len(pool), seed)]
+    cut = int(spec.stream.validation * len(pool))
+    if len(pool) - cut < 2:
+        raise RequestError(
+            f"task {part.name!r} of benchmark {spec.name!r} has {len(pool) - cut} training image",
+            remedy="a task needs two at least: searching and creating learn on one half and judge on the other",
+        )
+    if limits.test is not None and len(test) > limits.test:
+        test = test[shuffled(len(test), TEST_SUBSET_SEED)[: limits.test]]
+    return _Piece(part, mixed[cut:][: limits.train], mixed[:cut][: limits.valid], test)
 
 
 class _Store:
-    """The images of one data set that any task uses, normalised once."""
+    """The images of one data set that any of ``pieces`` uses, normalised once."""
 
-    def __init__(
-        self,
-        data: RawDataset,
-        spec: InputSpec,
-        pieces: Sequence[_Piece],
-        key: tuple[str, InputSpec],
-        device: torch.device,
-    ) -> None:
-        mine = [piece for piece in pieces if piece.key == key]
+    def __init__(self, data: RawDataset, spec: InputSpec, pieces: Sequence[_Piece], device: torch.device) -> None:
         self._data = data
-        self._train = np.unique(np.concatenate([rows for piece in mine for rows in (piece.train, piece.valid)]))
-        self._test = np.unique(np.concatenate([piece.test for piece in mine]))
+        self._train = np.unique(np.concatenate([rows for piece in pieces for rows in (piece.train, piece.valid)]))
+        self._test = np.unique(np.concatenate([piece.test for piece in pieces]))
         mean, std = statistics(spec, data.train)
-        self.tensor = torch.cat(
-            [
-                normalised(data.train.images[self._train], spec, mean, std),
-                normalised(data.test.images[self._test], spec, mean, std),
-            ]
-        ).to(device)
+        used = (data.train.images[self._train], data.test.images[self._test])
+        self.tensor = torch.cat([normalised(images, spec, mean, std) for images in used]).to(device)
 
     def images(
-        self, piece: _Piece, split: str, task: int, channels: int, permutation: torch.Tensor | None
+        self, piece: _Piece, split: Literal["train", "valid", "test"], task: int, channels: int, permutation: Any
     ) -> TaskImages:
+        """One split of a task."""
         wanted: Rows = getattr(piece, split)
-        source = self._data.test if split == "test" else self._data.train
         if split == "test":
-            rows = np.searchsorted(self._test, wanted) + len(self._train)
+            rows, labels = np.searchsorted(self._test, wanted) + len(self._train), self._data.test.labels
         else:
-            rows = np.searchsorted(self._train, wanted)
-        labels = _relabelled(source.labels[wanted], piece.part)
+            rows, labels = np.searchsorted(self._train, wanted), self._data.train.labels
         device = self.tensor.device
-        return TaskImages(
-            self.tensor,
-            torch.from_numpy(rows).to(device),
-            torch.from_numpy(labels).to(device),
-            task,
-            channels,
-            permutation,
-        )
+        own = torch.from_numpy(_relabelled(labels[wanted], piece.part)).to(device)
+        return TaskImages(self.tensor, torch.from_numpy(rows).to(device), own, task, channels, permutation)
 
 
 def statistics(spec: InputSpec, train: RawSplit) -> tuple[Sequence[float], Sequence[float]]:
