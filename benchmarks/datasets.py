@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Official:
-    """What is known of an official set without its files.
+    """Description of an official set, known without its files.
 
     Attributes:
         class_name: its class in ``torchvision.datasets``.

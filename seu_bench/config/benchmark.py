@@ -27,8 +27,8 @@ class InputSpec(Frozen):
     then a single grey channel is repeated to ``channels``.
     """
 
-    mean: tuple[float, ...] | None = Field(None, description="per channel, of pixels in [0, 1]; computed if absent")
-    std: tuple[PositiveFloat, ...] | None = Field(None, description="per channel; computed if absent")
+    mean: tuple[float, ...] | None = Field(None, description="per channel, of pixels in [0, 1]; computed if not given")
+    std: tuple[PositiveFloat, ...] | None = Field(None, description="per channel; computed if not given")
     pad: NonNegativeInt = Field(0, description="zero pixels added on each side")
     channels: PositiveInt | None = Field(None, description="repeat a grey image to so many channels")
 
@@ -79,7 +79,7 @@ class DatasetTask(Frozen):
     """One task of :class:`DatasetSequence`: a data set of its own."""
 
     dataset: str
-    classes: PositiveInt | None = Field(None, description="outputs of the head; the data set's classes if absent")
+    classes: PositiveInt | None = Field(None, description="outputs of the head; the data set's classes if not given")
     label_offset: NonNegativeInt = Field(0, description="subtracted from every label")
     input: InputSpec = InputSpec()
 
@@ -90,7 +90,7 @@ class DatasetSequence(Frozen):
     kind: Literal["datasets"]
     tasks: Annotated[dict[str, DatasetTask], Field(min_length=1)]
     order: tuple[str, ...] | Literal["shuffled"] | None = Field(
-        None, description="names of the tasks in order; the file's order if absent"
+        None, description="names of the tasks in order; the file's order if not given"
     )
     validation: Fraction = 0.10
 
@@ -142,7 +142,13 @@ DatasetDefinition: TypeAlias = Annotated[
 
 
 class BenchmarkSpec(Frozen):
-    """What is learned, in which order."""
+    """A benchmark: data sets, their cut into tasks, and the protocols it is learned with.
+
+    Attributes:
+        stream: tasks, their order and how images become inputs.
+        datasets: the user's own, by name.
+        protocols: by name; ``default_protocol`` is one of them.
+    """
 
     name: Name
     version: PositiveInt = 1
@@ -162,7 +168,7 @@ class BenchmarkSpec(Frozen):
         return protocols
 
     def identity(self) -> dict[str, Any]:
-        """What makes two benchmarks the same: everything but texts, protocols and where the user's files lie."""
+        """Values that make two benchmarks the same: all but texts, protocols and where the user's files lie."""
         document = self.model_dump(mode="json", exclude={"summary", "citation", "protocols", "default_protocol"})
         for definition in document["datasets"].values():
             definition.pop("path", None)
@@ -170,7 +176,7 @@ class BenchmarkSpec(Frozen):
 
 
 class BenchmarkSource(Protocol):
-    """What ``register_benchmarks`` offers: something that can be loaded when it is needed."""
+    """A benchmark that is loaded when it is needed; ``register_benchmarks`` offers such."""
 
     @property
     def summary(self) -> str:

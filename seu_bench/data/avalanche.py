@@ -1,8 +1,7 @@
-"""A task's images in memory, gathered in whole batches by index.
+"""Images of a task as Avalanche data sets and loaders, gathered in batches by index.
 
-:class:`TaskImages` is what searchers, creators and stages train on. :class:`TaskDataset` is the same as an Avalanche
-data set: Avalanche's own plugins, which build a ``DataLoader`` of their own (EWC's Fisher pass, GEM's memory), get
-whole batches from it too, through ``__getitems__`` and a collate function that passes batches on.
+Avalanche's own plugins, which build a ``DataLoader`` of their own (EWC's Fisher pass, GEM's memory), get whole batches
+from :class:`TaskDataset` too, through ``__getitems__`` and a collate function that passes batches on.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from seu_bench.errors import RunError
 
 
 class Batch(Sequence[tuple[Tensor, Tensor, Tensor]]):
-    """Images, labels and task labels of many images at once: what :class:`TaskDataset` hands to a ``DataLoader``.
+    """Images, labels and task labels of many images at once, as :class:`TaskDataset` hands them to a ``DataLoader``.
 
     :func:`collate` takes the tensors whole; to torch's own collate function, which some of Avalanche's strategies
     leave in place, it is a sequence of ``(x, y, t)``.
@@ -62,11 +61,15 @@ class _Rows(Dataset[tuple[Tensor, Tensor]]):
 
 
 class TaskDataset(AvalancheDataset[Any]):
-    """An Avalanche data set over :class:`TaskImages` that can be gathered in whole batches."""
+    """An Avalanche data set over :class:`~seu_bench.data.images.TaskImages` that can be gathered in whole batches.
+
+    Example:
+        ``dataset = TaskDataset.of(stream.tasks[0].train)``
+    """
 
     @classmethod
     def of(cls, images: TaskImages) -> TaskDataset:
-        """The data set of ``images``, with Avalanche's ``targets`` and ``targets_task_labels``."""
+        """Make the data set of ``images``, with Avalanche's ``targets`` and ``targets_task_labels``."""
         targets = DataAttribute(images.labels.tolist(), name="targets")
         tasks = TaskLabels(ConstantSequence(images.task, len(images)))
         return cls([_Rows(images)], data_attributes=[targets, tasks], collate_fn=collate)
@@ -82,7 +85,7 @@ class TaskDataset(AvalancheDataset[Any]):
         return len(self._flat_data._datasets) == 1
 
     def __getitems__(self, positions: Sequence[int] | Tensor) -> Batch:
-        """``[x, y, t]`` of all ``positions`` at once."""
+        """Images, labels and task labels at all ``positions`` at once."""
         wanted = self._rows_of(torch.as_tensor(positions, dtype=torch.int64))
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         places: list[Tensor] = []
@@ -115,18 +118,17 @@ class TaskDataset(AvalancheDataset[Any]):
 
 
 def collate(items: Any) -> list[Tensor]:
-    """``[x, y, t]``: a whole batch as it is; images that came one by one, which is all that ``ConcatDataset`` knows,
-    are stacked."""
+    """``[x, y, t]`` of a :class:`Batch`, or of single images, which is all that ``ConcatDataset`` hands on."""
     if isinstance(items, Batch):
         return items.tensors
     return [torch.stack([torch.as_tensor(value) for value in column]) for column in zip(*items, strict=True)]
 
 
 def task_images(dataset: Any, task: int, device: torch.device) -> TaskImages:
-    """The images of any Avalanche data set of ``(x, y, ...)`` items as :class:`TaskImages`.
+    """Images of any Avalanche data set of ``(x, y, ...)`` items.
 
-    Ours are taken as they are. Others, a plain Avalanche benchmark's, are read into memory at each call; their current
-    transforms are applied then, so random augmentation is drawn once per call.
+    Those of a :class:`TaskDataset` are taken as they are; others are read into memory at each call, their current
+    transforms applied, so random augmentation is drawn once per call.
 
     Raises:
         RunError: it has images of several tasks, which would all be taken for one task's.
@@ -151,9 +153,17 @@ def task_images(dataset: Any, task: int, device: torch.device) -> TaskImages:
 
 
 class BatchLoader:
-    """Batches ``[x, y, t]`` of a :class:`TaskImages` for an Avalanche strategy; a new order for each iteration.
+    """Batches ``[x, y, t]`` of one task for an Avalanche strategy; a new order for each iteration.
 
     ``t`` stays on the CPU and is uniform, so that choosing the head costs no synchronisation with an accelerator.
+
+    Args:
+        images: of one split.
+        batch_size: images per batch; a single image left over joins the batch before it where ``shuffle`` is set.
+        shuffle: whether the order is drawn by torch's global generator.
+
+    Example:
+        ``for x, y, t in BatchLoader(task.train, 64, shuffle=True): ...``
     """
 
     def __init__(self, images: TaskImages, batch_size: int, *, shuffle: bool) -> None:
@@ -171,7 +181,12 @@ class BatchLoader:
 
 
 class MixedLoader:
-    """Batches ``[x, y, t]`` of any data set of several tasks, shuffled; a new order for each iteration."""
+    """Batches ``[x, y, t]`` of any data set of several tasks, shuffled; a new order for each iteration.
+
+    Args:
+        dataset: an Avalanche data set; :class:`TaskDataset` is gathered in whole batches.
+        batch_size: images per batch.
+    """
 
     def __init__(self, dataset: Any, batch_size: int) -> None:
         self.dataset = dataset

@@ -1,4 +1,4 @@
-"""What a data set is to seu-bench: 8-bit images and labels in memory, described before and checksummed after loading.
+"""Data sets in memory: 8-bit images and labels, described before and checksummed after loading.
 
 NumPy only: a source of data need not know torch. :mod:`seu_bench.data.streams` makes tensors and tasks of it.
 """
@@ -19,9 +19,11 @@ Labels: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known of a data set without its files.
+    """Description of a data set, known without its files.
 
     Attributes:
+        name: what benchmarks call it.
+        channels, height, width: of an image, in pixels.
         num_classes: number of labels, i.e. one more than the greatest label.
         num_train: images in the training set (validation is carved from it).
         num_test: images in the test set.
@@ -41,7 +43,7 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class RawSplit:
-    """Images ``[N, C, H, W]`` of 8 bits and labels ``[N]``."""
+    """Images ``[N, C, H, W]`` (uint8) and labels ``[N]`` (int64, from 0)."""
 
     images: Images
     labels: Labels
@@ -52,7 +54,14 @@ class RawSplit:
 
 @dataclass(frozen=True)
 class RawDataset:
-    """A data set in memory, as its files have it: no padding, no normalisation."""
+    """A data set in memory, as its files have it: no padding, no normalisation.
+
+    Example:
+        .. code-block:: python
+
+            info = DatasetInfo("mine", 1, 8, 8, num_classes=2, num_train=len(x), num_test=len(x_test))
+            data = RawDataset(info, RawSplit(x, y), RawSplit(x_test, y_test))
+    """
 
     info: DatasetInfo
     train: RawSplit
@@ -76,6 +85,8 @@ class DatasetState:
     """Whether a data set can be used.
 
     Attributes:
+        status: ``embedded`` needs no files; files are ``complete``, ``missing``, ``incomplete`` (some are missing) or
+            ``corrupt``.
         where: the folder or file that was looked in; ``None`` for embedded sets.
         bytes: size on disk of what is there.
         detail: which file is missing or corrupt, in words.
@@ -88,7 +99,10 @@ class DatasetState:
 
 
 class DatasetSource(Protocol):
-    """A data set that can be described, looked for, fetched and loaded."""
+    """A data set that can be described, looked for, fetched and loaded; ``register_datasets`` offers such.
+
+    ``root`` is the folder of ``--data-root``, or ``None``; :func:`~seu_bench.data.default_data_root` resolves it.
+    """
 
     @property
     def summary(self) -> str:
@@ -104,7 +118,7 @@ class DatasetSource(Protocol):
         """Read it into memory.
 
         Raises:
-            DataMissingError: it is not there; the message has the folder and the command that fetches it.
+            DataMissingError: it is missing; the message has the folder and the command that fetches it.
             DataCorruptError: a file is not what it should be.
         """
 

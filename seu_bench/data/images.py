@@ -31,7 +31,7 @@ def tag_batch(images: Tensor, ids: SampleIds) -> Tensor:
 
 
 def sample_ids_of(images: Tensor) -> SampleIds | None:
-    """What :func:`tag_batch` said of this very tensor; ``None`` if nothing, or if it was changed in place since."""
+    """Ids that :func:`tag_batch` gave this very tensor; ``None`` without any, or if it was changed in place since."""
     found: tuple[SampleIds, int] | None = getattr(images, "_seu_bench_sample_ids", None)
     return found[0] if found is not None and found[1] == images._version else None
 

@@ -39,7 +39,7 @@ def sample_of(genotype: Genotype) -> Sample:
 
 
 class Unit(nn.Module):
-    """What a layer of the super model chooses from. A frozen unit never trains again, whatever is done to the model."""
+    """A module that a layer of the super model can choose. A frozen unit never trains again."""
 
     frozen = False
 

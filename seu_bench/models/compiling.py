@@ -1,7 +1,7 @@
 """Units compiled by ``torch.compile`` for their training, if the user asks for it.
 
 Compiled are the forward and backward passes of single units, for batches of one size; a batch of another size, such as
-the last of an epoch, and evaluation are computed as ever. A unit is compiled again for every task that trains it.
+the last of an epoch, and evaluation are computed eagerly. A unit is compiled again for every task that trains it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What frozen layers give for a task's images, computed once and read back in every later epoch.
+"""Outputs of frozen layers on a task's images, computed once and read back in every later epoch.
 
 A layer that is frozen gives the same output for the same image as often as it is asked. So a model that has some asks
-the task's :class:`FeatureCache` for their outputs. The cache knows the images of a batch by the mark that
+the task's :class:`FeatureCache` for their outputs. The cache knows the images of a batch by the tag that
 :class:`~seu_bench.data.images.TaskImages` leaves on it; on images that it does not know, such as test images, or a
 batch that a plugin has changed, it computes.
 
@@ -58,18 +58,18 @@ class FeatureCache:
         return sum(tier.limit - tier.left for tier in self.tiers)
 
     def number(self, images: TaskImages) -> TaskImages:
-        """``images``, a split of the task, with marks by which the cache knows them and all parts of them."""
+        """``images``, a split of the task, with ids by which the cache knows them and all parts of them."""
         split = _Split(self, len(self._splits))
         split.images = replace(images, sample_ids=SampleIds(split, torch.arange(len(images))))
         self._splits.append(split)
         return split.images
 
     def begin_stage(self) -> None:
-        """What an earlier stage asked for stays as long as nobody else needs the room."""
+        """Begin a stage: tables of earlier stages stay as long as no other needs the room."""
         self._asked += 1 + sum(len(split.images) for split in self._splits)
 
     def get(self, x: Tensor, key: Hashable, compute: Compute, *, keep: bool = True) -> Values:
-        """What ``compute`` gives for ``x``; no gradient goes through it.
+        """``compute(x)``, computed or read back; no gradient goes through it.
 
         Args:
             x: images ``[N, C, H, W]`` as they came from :class:`~seu_bench.data.images.TaskImages`.
@@ -166,7 +166,7 @@ class FeatureCache:
 
     def _nested(self, compute: Compute, x: Tensor) -> Values:
         """``compute(x)`` as a table gives it back: rounding and layout must not depend on whether there was room.
-        What it asks for was not asked for by the run."""
+        Requests nested in it are not the run's."""
         self._depth += 1
         try:
             values = compute(x)

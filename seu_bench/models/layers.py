@@ -1,4 +1,4 @@
-"""Where channels stand in memory: innermost, which torch calls ``channels_last``."""
+"""Layers that compute with channels innermost in memory, torch's ``channels_last``: convolution, dropout."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from torch import Tensor, nn
 
 
 def channels_last(images: Tensor) -> Tensor:
-    """``images`` with channels innermost in memory: depthwise convolutions and pooling run up to 2.5 times faster so
-    on a CPU (``make perf`` measures it), and every layer behind keeps the layout. ``torch.func`` knows no layouts: it
-    is given ``images`` as they are."""
+    """Lay out images ``[N, C, H, W]`` with channels innermost in memory, unless ``torch.func`` is at work.
+
+    Depthwise convolutions and pooling run up to 2.5 times faster so on a CPU (``make perf``), and every layer behind
+    keeps the layout.
+    """
     if torch._C._are_functorch_transforms_active():
         return images
     return images.contiguous(memory_format=torch.channels_last)
@@ -43,7 +45,7 @@ _STEPS = 2**16
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """As :func:`torch.nn.functional.dropout`; on a CPU ``p`` is rounded to a multiple of 2^-16.
 
-    What is kept is divided by the rounded probability of keeping, so that expectations stay exact.
+    Kept elements are divided by the rounded probability of keeping, so that expectations stay exact.
     """
     dropped = round(p * _STEPS)
     if not training or x.device.type != "cpu" or not 0 < dropped < _STEPS:

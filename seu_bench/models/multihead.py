@@ -1,4 +1,4 @@
-"""Models with one head per task, all heads made at the start, the task of every image known."""
+"""Models with one head per task; all heads are made at the start, and the task of every image is known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class MultiHeadModel(MultiTaskModule):
-    """Base of our models.
+    """Base of models with a head per task: a subclass has ``forward_single_task`` and ``task_module``.
 
     Avalanche's own forward pads narrower heads with logit 0, which is a wrong loss and a wrong argmax where heads
     differ in width; this one pads with the lowest finite number, and a batch of one task is not padded at all.
@@ -24,14 +24,29 @@ class MultiHeadModel(MultiTaskModule):
         classes: outputs of each task's head.
 
     Attributes:
-        feature_cache: where outputs of frozen layers are kept while a task is learned.
-        compiled: computes the model's units while they are trained for long; ``None``: as ever.
+        classes_per_task: the same, as a tuple.
+        feature_cache: cached outputs of frozen layers while a task is learned.
+        compiled: computes the model's units while they are trained for long; ``None``: eagerly.
+
+    Example:
+        .. code-block:: python
+
+            class Linear(MultiHeadModel):
+                def __init__(self, pixels, classes):
+                    super().__init__(classes)
+                    self.heads = nn.ModuleList(nn.Linear(pixels, width) for width in classes)
+
+                def forward_single_task(self, x, task_label):
+                    return self.heads[task_label](x.flatten(1))
+
+                def task_module(self, task):
+                    return self.heads[task]
     """
 
-    #: Whether some layers are frozen while later tasks are learned, whose outputs are asked for by :meth:`kept`.
+    #: Whether some layers are frozen while later tasks are learned, whose outputs come from :meth:`cached_features`.
     has_frozen_layers = False
 
-    #: Whether the model consists of units that may be compiled; it computes those that train by :meth:`computed`.
+    #: Whether the model consists of units that may be compiled; it computes those that train by :meth:`run_unit`.
     has_units = False
 
     feature_cache: FeatureCache | None = None
@@ -73,11 +88,11 @@ class MultiHeadModel(MultiTaskModule):
         raise NotImplementedError
 
     def trainable_module(self, task: int) -> nn.Module:
-        """What of it is trained when ``task`` is learned; all of it by default."""
+        """The part of it that is trained when ``task`` is learned; all of it by default."""
         return self.task_module(task)
 
     def run_unit(self, unit: nn.Module, *inputs: Tensor) -> Tensor:
-        """``unit(*inputs)``, by a compiled unit if there is one."""
+        """Compute ``unit(*inputs)``, compiled where the run asked for it."""
         output: Tensor = unit(*inputs) if self.compiled is None else self.compiled(unit, *inputs)
         return output
 
@@ -86,8 +101,17 @@ class MultiHeadModel(MultiTaskModule):
     def cached_features(
         self, x: Tensor, key: Hashable, compute: Callable[[Tensor], tuple[Tensor, ...]], *, keep: bool = True
     ) -> tuple[Tensor, ...]:
-        """``compute(x)`` without gradients, read back where it was computed before; see
-        :meth:`seu_bench.models.feature_cache.FeatureCache.get`."""
+        """Outputs of frozen layers, computed without gradients or read back from the cache.
+
+        Args:
+            x: images ``[N, C, H, W]``, as they came in a batch.
+            key: names the function; it must give the same for the same image.
+            compute: images -> tensors ``[N, ...]``.
+            keep: whether the outputs are cached from now on, where they are not.
+
+        Example:
+            ``(features,) = self.cached_features(x, ("body", task), lambda x: (self.bodies[task](x),))``
+        """
         if self.feature_cache is not None:
             return self.feature_cache.get(x, key, compute, keep=keep)
         with torch.no_grad():
@@ -96,13 +120,11 @@ class MultiHeadModel(MultiTaskModule):
     # ------------------------------------------------------------------ for models that grow
 
     def architecture(self) -> dict[str, Any]:
-        """What :meth:`load_architecture` needs to give a new model these layers: plain values that JSON can hold, keys
-        of dictionaries being text. Empty for models that do not grow."""
+        """Plain values, JSON's, from which :meth:`load_architecture` makes the same layers; empty if nothing grows."""
         return {}
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:
-        """Give this model, as it was made for a run, the layers, paths and frozen units of ``architecture``; what the
-        weights are is left to ``load_state_dict``.
+        """Grow a new model to the layers, paths and frozen units of ``architecture``, before ``load_state_dict``.
 
         Raises:
             ValueError: it is the architecture of another model.
@@ -134,6 +156,11 @@ class BackboneModel(MultiHeadModel):
 
     Args:
         backbone: images ``[N, C, H, W]`` -> features ``[N, features]``.
+        features: width of its output.
+        classes: outputs of each task's head.
+
+    Example:
+        ``BackboneModel(nn.Flatten(), 64, plan.classes_per_task)``
     """
 
     def __init__(self, backbone: nn.Module, features: int, classes: Sequence[int]) -> None:

@@ -15,7 +15,7 @@ from seu_bench.models.kernels import DepthwiseConv2d, pick_pixels
 
 
 class State:
-    """What several operations of a cell read, ``[N, C, H, W]``, and its ReLU, computed when it is first asked for.
+    """Input that several operations of a cell share, ``[N, C, H, W]``, and its ReLU, computed on first use.
 
     Without gradients every operation computes its own: there it hardly counts, and whoever watches the calls of ReLU,
     as scores of untrained networks do, sees all of them.

@@ -1,4 +1,4 @@
-"""What a model costs: parameters counted once, multiply-accumulates per image."""
+"""Sizes of models: parameters counted once, multiply-accumulates per image."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 def count_parameters(*modules: nn.Module) -> int:
-    """Parameters of ``modules``, each shared one counted once."""
+    """Number of parameters of ``modules``, each shared one counted once.
+
+    Example:
+        ``count_parameters(model.task_module(0))``
+    """
     seen: dict[int, int] = {}
     for module in modules:
         for parameter in module.parameters():
@@ -19,10 +23,15 @@ def count_parameters(*modules: nn.Module) -> int:
 
 
 def count_macs(forward: Callable[[Tensor], object], shape: Iterable[int], device: torch.device) -> int:
-    """Multiply-accumulates of ``forward`` on one image of ``shape`` ``(C, H, W)``.
+    """Number of multiply-accumulates of ``forward`` on one image.
 
     Convolutions and linear layers count, biases, normalisation and pooling do not (torch.utils.flop_counter counts two
-    operations per multiply-accumulate). Works on the meta device, where nothing is allocated.
+    operations per multiply-accumulate).
+
+    Args:
+        forward: called with images ``[1, C, H, W]``.
+        shape: ``(C, H, W)``.
+        device: where the image is made; ``meta`` allocates nothing.
     """
     image = torch.zeros((1, *shape), device=device)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:

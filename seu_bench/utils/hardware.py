@@ -1,4 +1,4 @@
-"""How many processor cores this process may use."""
+"""Cores and memory that this process may use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHARE = Path("/sys/fs/cgroup/cpu.max")
 
 
 def usable_cores(share: Path = _SHARE) -> int:
-    """Those that the process is bound to, within the container's share if there is one; at least 1.
+    """Number of cores that the process is bound to, within the container's share if there is one; at least 1.
 
     Args:
         share: the file that holds it: microseconds of computing, or ``max``, in so many microseconds of time.
@@ -31,7 +31,7 @@ _CONTAINER = Path("/sys/fs/cgroup")
 
 
 def free_host_memory() -> int:
-    """Bytes that can be had without taking them from somebody, within the container's limit if there is one."""
+    """Bytes of memory that are available, within the container's limit if there is one."""
     free: int = psutil.virtual_memory().available  # type: ignore[no-untyped-call]
     try:
         limit, used = ((_CONTAINER / name).read_text().strip() for name in ("memory.max", "memory.current"))

@@ -1,4 +1,4 @@
-"""All randomness hangs on the run's seed: seeds derived by name, and random states that do not disturb each other."""
+"""Randomness of a run: seeds derived by purpose, and random states that do not disturb each other."""
 
 from __future__ import annotations
 
@@ -13,14 +13,25 @@ import torch
 
 
 def derive_seed(seed: int, *purpose: str | int) -> int:
-    """A seed for one purpose, e.g. ``derive_seed(0, "training", 3)``; in [0, 2**63)."""
+    """Derive a seed for one purpose.
+
+    Args:
+        seed: the run's.
+        purpose: names and numbers that tell purposes apart.
+
+    Returns:
+        A number in [0, 2**63).
+
+    Example:
+        ``derive_seed(0, "training", 3)``
+    """
     text = "/".join(str(part) for part in (seed, *purpose))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Whatever draws inside, the global generators of torch, NumPy and ``random`` are afterwards as they were."""
+    """Restore the global generators of torch, NumPy and ``random`` at the end of a ``with`` block."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     numpy_state, state = np.random.get_state(), random.getstate()
     try:
@@ -36,6 +47,9 @@ class RandomState:
 
     Inside :meth:`active` the global generators continue from this state; outside they are as they were before. So a
     stage draws the same numbers whatever ran before it or beside it, and the state can be kept in a checkpoint.
+
+    Example:
+        ``with RandomState(derive_seed(seed, "model")).active(): model = build()``
     """
 
     def __init__(self, seed: int, device: torch.device | None = None) -> None:
@@ -59,11 +73,11 @@ class RandomState:
             self._install(outside)
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain values only, so that it can be loaded with ``weights_only=True``."""
+        """Return tensors and plain values only, so that they can be loaded with ``weights_only=True``."""
         return dict(self._inside)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what :meth:`state_dict` gave; on an accelerator that it knows nothing of, from the seed."""
+        """Continue from a :meth:`state_dict`; on an accelerator that it does not cover, from the seed."""
         self._inside = {**self._inside, **state}
 
     def _capture(self) -> dict[str, Any]:
