@@ -1,4 +1,4 @@
-"""Elastic weight consolidation: penalty and Fisher information by hand, one anchor, naive fine-tuning without it."""
+"""Elastic weight consolidation: the penalty, tasks in turn, costs, records and options."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from support.commands import Command
+from support.plugins.ewc import both, ewc, stage
 from support.tiny import (
     accuracy_of,
     all_threads,
@@ -28,57 +29,20 @@ from support.tiny import (
 from torch import Tensor, nn
 
 import seu_bench
-from seu_bench.config.protocol import ImageLimits, Schedule
+from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Request
 from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
-from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
-from seu_bench.errors import RunError
-from seu_bench.models.multihead import BackboneModel
 from seu_bench.training.stage import StageProgress
 from seu_bench.training.task import TaskData
 from seu_bench.training.training_stage import TrainingStage
-from seu_bench_ewc import fisher
-from seu_bench_ewc.fisher import FisherStage
-from seu_bench_ewc.strategy import Ewc
 
 setup_module, teardown_module = one_thread, all_threads
 
-both = pytest.mark.parametrize("estimator", ["batch", "per_sample"])
 
 #: A network that forgets :func:`permuted` tasks, learned in no time.
 NARROW: dict[str, Any] = {"backbone": "mlp", "width": 0.04, "epochs": 6, "batch_size": 24, "learning_rate": 0.2}
-
-#: Heads of the networks made here.
-CLASSES = (3, 2)
-
-
-class Gate(nn.Module):
-    """A layer that torch.func cannot map over images: what it does depends on the numbers themselves."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x if bool(x.sum() > 0) else 2 * x
-
-
-def ewc(*layers: nn.Module, batch_size: int = 8, **options: Any) -> Ewc:
-    """A strategy in double precision over a network of 16 pixels, five tanh units and ``layers``."""
-    torch.manual_seed(0)
-    backbone = nn.Sequential(nn.Flatten(), nn.Linear(16, 5), nn.Tanh(), *layers)
-    model = BackboneModel(backbone, 5, CLASSES).double()
-    return Ewc(model=model, schedule=Schedule(epochs=2, batch_size=batch_size), **options)
-
-
-def images(number: int, task: int = 0) -> TaskImages:
-    """Random images of a task, in double precision; no two are alike."""
-    generator = torch.Generator().manual_seed(number)
-    store = torch.randn(number, 1, 4, 4, generator=generator, dtype=torch.float64)
-    labels = torch.randint(CLASSES[task], (number,), generator=generator)
-    return TaskImages(store, torch.arange(number), labels, task, 1)
-
-
-def stage(strategy: Ewc, data: TaskImages, estimator: str = "batch") -> FisherStage:
-    return FisherStage(strategy, TaskData(data.task, data, None), estimator)  # type: ignore[arg-type]
 
 
 def move(model: nn.Module) -> None:
@@ -88,40 +52,7 @@ def move(model: nn.Module) -> None:
         weight.data += 0.05 * torch.randn(weight.shape, generator=generator)
 
 
-def seen_by(model: Any) -> list[Tensor]:
-    """Every batch that goes through the model's backbone from now on."""
-    batches: list[Tensor] = []
-    model.backbone.register_forward_pre_hook(lambda _, inputs: batches.append(inputs[0].detach().clone()))
-    return batches
-
-
-def positions_of(batch: Tensor, data: TaskImages) -> list[int]:
-    return [int((data.store == image).flatten(1).all(dim=1).nonzero()) for image in batch]
-
-
-def squared_gradients(model: Any, data: TaskImages, positions: list[int]) -> dict[str, Tensor]:
-    """The oracle: the squared gradient of the mean cross-entropy of these images, by hand and by ``backward``."""
-    model.zero_grad()
-    total = torch.zeros((), dtype=torch.float64)
-    for position in positions:
-        logits = model.heads[data.task](model.backbone(data.store[position : position + 1]))[0]
-        total = total - torch.log_softmax(logits, dim=0)[data.labels[position]]
-    (total / len(positions)).backward()
-    found = {
-        name: torch.zeros_like(weight) if weight.grad is None else weight.grad.clone() ** 2
-        for name, weight in model.named_parameters()
-    }
-    model.zero_grad()
-    return found
-
-
-def close(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    assert found.keys() == expected.keys()
-    for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=1e-9, atol=1e-15)
-
-
-# --- the penalty --------------------------------------------------------------------------------------------------
+# --- the penalty ------------------------------------------------------------------------------------------------------
 
 
 def test_penalty_and_gradient() -> None:
@@ -215,101 +146,7 @@ def test_penalised_validation_loss_selects() -> None:
     assert same(weights(strategy.model), kept[chosen])
 
 
-# --- the Fisher information ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("number", "sizes"), [(21, [8, 8, 5]), (17, [8, 8, 1]), (16, [8, 8]), (5, [5])])
-def test_fisher_by_batch(number: int, sizes: list[int]) -> None:
-    """Eight times the mean over batches of the squared gradient of the batch's mean loss, whatever the last's size."""
-    strategy, data = ewc(), images(number, task=1)
-    batches = seen_by(strategy.model)
-    found = stage(strategy, data).run()
-    chosen = [positions_of(batch, data) for batch in batches]
-    assert [len(batch) for batch in chosen] == sizes
-    order = [position for batch in chosen for position in batch]
-    assert sorted(order) == list(range(number)) != order
-    squares = [squared_gradients(strategy.model, data, batch) for batch in chosen]
-    close(found, {name: 8 * sum(square[name] for square in squares) / len(sizes) for name in squares[0]})
-    assert not found["heads.0.weight"].any() and bool((found["heads.1.weight"] > 0).any())
-
-
-@pytest.mark.parametrize("numbers", [2**27, 7 * (16 * 5 + 5 + 5 * 5 + 5 + 1), 1], ids=["whole", "parts", "single"])
-def test_fisher_by_image(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mean over images of the squared gradient of each image's loss, in chunks of any size."""
-    monkeypatch.setattr(fisher, "GRADIENT_NUMBERS", numbers)
-    strategy, data = ewc(), images(21)
-    found = stage(strategy, data, "per_sample").run()
-    squares = [squared_gradients(strategy.model, data, [position]) for position in range(21)]
-    close(found, {name: sum(square[name] for square in squares) / 21 for name in squares[0]})
-
-
-def test_estimates_meet_at_batches_of_one() -> None:
-    """Batches of a single image are images: both estimates are the same."""
-    strategy, data = ewc(batch_size=1), images(13)
-    close(stage(strategy, data).run(), stage(strategy, data, "per_sample").run())
-
-
-@pytest.mark.parametrize(("estimator", "active"), [("batch", True), ("per_sample", False)])
-def test_dropout(estimator: str, active: bool) -> None:
-    """Dropout is on in the published code's estimate and off in the textbook's; modes are as before afterwards."""
-    strategy = ewc(nn.Dropout(0.5), nn.BatchNorm1d(5))
-    dropout, norm = strategy.model.backbone[3:]
-    modes: list[tuple[bool, bool]] = []
-    norm.register_forward_pre_hook(lambda *_: modes.append((dropout.training, norm.training)))
-    for training in (False, True):
-        strategy.model.train(training)
-        norm.train(not training)
-        stage(strategy, images(9), estimator).run()
-        assert (strategy.model.training, dropout.training, norm.training) == (training, training, not training)
-    assert set(modes) == {(active, False)}
-
-
-@both
-def test_fisher_pass_measures_only(estimator: str) -> None:
-    """Weights, batch normalisation's statistics and gradients are as before; every image is passed once."""
-    source = class_stream([[0, 1], [2, 3]], images=20, channels=3)
-    strategy = learn(source, build(source, "ewc", backbone="resnet18", width=0.1, fisher=estimator))
-    before = weights(strategy.model)
-    moved = {name for name in before if name.endswith("running_mean") and before[name].any()}
-    assert len(moved) == 20
-    strategy.model.zero_grad()
-    passed = stage(strategy, source.tasks[1].train, estimator)
-    estimate = passed.run()
-    assert same(weights(strategy.model), before)
-    assert all(weight.grad is None for weight in strategy.model.parameters())
-    assert passed.image_passes == len(source.tasks[1].train) == 30
-    assert all(bool(torch.isfinite(tensor).all()) and bool((tensor >= 0).all()) for tensor in estimate.values())
-    assert sum(bool(tensor.any()) for tensor in estimate.values()) == len(estimate) - 2
-
-
-def test_layer_that_cannot_be_mapped() -> None:
-    """The estimate by image says what to do where a layer does not allow it; the one by batch needs nothing."""
-    strategy = ewc(Gate())
-    with pytest.raises(RunError, match=r"gradients of single images .*") as error:
-        stage(strategy, images(9), "per_sample").run()
-    assert "fisher=batch" in str(error.value.remedy)
-    assert any(tensor.any() for tensor in stage(strategy, images(9)).run().values())
-
-
-@both
-def test_state_of_the_stage(estimator: str) -> None:
-    """Saved before its pass or after it, a stage goes on bit by bit; the state has tensors and plain values only."""
-    expected = stage(ewc(nn.Dropout(0.5)), images(21), estimator).run()
-    for epochs in (0, 1):
-        first = stage(ewc(nn.Dropout(0.5)), images(21), estimator)
-        for _ in range(epochs):
-            first.advance()
-        file = io.BytesIO()
-        torch.save(first.state_dict(), file)
-        file.seek(0)
-        second = stage(ewc(nn.Dropout(0.5)), images(21), estimator)
-        torch.manual_seed(99)
-        second.load_state_dict(torch.load(file, weights_only=True))
-        assert (second.epoch, second.image_passes) == (epochs, 21 * epochs)
-        assert same(second.run(), expected)
-
-
-# --- over the tasks -----------------------------------------------------------------------------------------------
+# --- over the tasks ---------------------------------------------------------------------------------------------------
 
 
 def test_merging_over_three_tasks() -> None:
@@ -420,7 +257,7 @@ def test_forgets_less_than_naive(estimator: str) -> None:
         assert known_by_ewc > known_by_naive + 0.05
 
 
-# --- costs, records and benchmarks --------------------------------------------------------------------------------
+# --- costs, records and benchmarks ------------------------------------------------------------------------------------
 
 
 @both

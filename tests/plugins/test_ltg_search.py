@@ -1,0 +1,331 @@
+"""Learn to Grow: the mixture, the steps of its search, and what it finds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from support.plugins.ltg import (
+    ADAPT,
+    NEW,
+    REUSE,
+    grown,
+    images,
+    network,
+    positions,
+    rectified,
+    search,
+)
+from support.tiny import (
+    CPU,
+    all_threads,
+    build,
+    class_stream,
+    learn,
+    one_thread,
+    same,
+    weights,
+)
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seu_bench.config.protocol import Schedule
+from seu_bench.data.images import TaskImages
+from seu_bench.models.alexnet import AlexNetShape
+from seu_bench.models.sizes import count_parameters
+from seu_bench.training.task import TaskData
+from seu_bench_ltg.layer import Position
+from seu_bench_ltg.mixture import Mixture
+from seu_bench_ltg.model import GrowingAlexNet
+from seu_bench_ltg.search import SearchSettings, StructureSearch
+
+setup_module, teardown_module = one_thread, all_threads
+
+
+def rescaled(module: nn.Module) -> None:
+    """He's initialisation of what trains: narrow layers then hand on signals of the size that they get."""
+    for part in module.modules():
+        if isinstance(part, (nn.Conv2d, nn.Linear)) and part.weight.requires_grad:
+            nn.init.kaiming_normal_(part.weight)
+            nn.init.zeros_(part.bias)
+
+
+# --- the mixture ------------------------------------------------------------------------------------------------------
+
+
+def mixed_by_hand(model: GrowingAlexNet, mixture: Mixture, x: Tensor) -> Tensor:
+    """The mixture's logits by the formula: every candidate computed by itself, from its own parts."""
+    for layer, mixed in zip(map(model.layer, range(5)), mixture.mixed(), strict=True):
+        x = x.flatten(1) if layer.linear else x
+        outputs = []
+        for choice in mixed.candidates:
+            if choice.kind == "new":
+                parts = [mixed.unit(x)]
+            else:
+                parts = [part(x) for part in (layer.units[choice.unit], *layer.adapters_of(choice.unit))]
+            if choice.kind == "adapt":
+                parts.append(mixed.adapters[choice.unit](x))
+            outputs.append(sum(map(rectified, parts)) if layer.position == "post" else rectified(sum(parts)))
+        exponentials = mixed.architecture.exp()
+        x = sum(each * out for each, out in zip(exponentials / exponentials.sum(), outputs, strict=True))
+    return functional.linear(x, model.heads[1].weight, model.heads[1].bias)
+
+
+def penalty_by_hand(mixture: Mixture) -> Tensor:
+    """R of a network of :data:`SHAPE` from the sizes of its additions, written out."""
+    adapters, units = (1 * 2 + 2, 2 * 3 + 3, 3 * 4 + 4, None, None), (20, 57, 112, 25, 30)
+    total = torch.zeros(())
+    for mixed, adapter, unit in zip(mixture.mixed(), adapters, units, strict=True):
+        weights_ = mixed.architecture.exp() / mixed.architecture.exp().sum()
+        total = total + weights_[-1] * math.log10(1 + unit)
+        if adapter is not None:
+            count = len(mixed.adapters)
+            total = total + weights_[count : 2 * count].sum() * math.log10(1 + adapter)
+    return total
+
+
+@pytest.fixture(params=["pre", "post"])
+def stacked(request: pytest.FixtureRequest) -> GrowingAlexNet:
+    """Two units per layer, and an adapter at the first one's convolutions."""
+    model = network(request.param)
+    grown(model, 2, ADAPT, ADAPT, ADAPT, REUSE, REUSE)
+    grown(model, 3, NEW, NEW, NEW, NEW, NEW)
+    return model
+
+
+def test_candidates() -> None:
+    """c reuse, c adapt and one new in convolutions, c reuse and one new in linear layers, in this order."""
+    model = network()
+    grown(model, 3, NEW, NEW, NEW, NEW, NEW)
+    found = [[str(choice) for choice in layer.candidates] for layer in Mixture(model, 1).mixed()]
+    assert found == [["reuse 0", "reuse 1", "adapt 0", "adapt 1", "new"]] * 3 + [["reuse 0", "reuse 1", "new"]] * 2
+
+
+def test_mixture_is_the_formula(stacked: GrowingAlexNet) -> None:
+    """Logits of two units, one with an adapter already, are those of every candidate computed by itself."""
+    mixture = Mixture(stacked, 1)
+    x = images().store
+    torch.testing.assert_close(mixture(stacked, x), mixed_by_hand(stacked, mixture, x), rtol=1e-5, atol=1e-6)
+
+
+def test_penalty_by_hand(stacked: GrowingAlexNet) -> None:
+    """R counts what adapting and new units would add, by their softmax weights; reuse is free."""
+    mixture = Mixture(stacked, 1)
+    torch.testing.assert_close(mixture.penalty(), penalty_by_hand(mixture))
+    single = network()
+    mixture = Mixture(single, 1)
+    for mixed in mixture.mixed():
+        nn.init.zeros_(mixed.architecture)
+    adapt, new = (math.log10(5), math.log10(10), math.log10(17)), tuple(map(math.log10, (21, 58, 113, 26, 31)))
+    expected = (sum(adapt) + sum(new[:3])) / 3 + sum(new[3:]) / 2
+    assert mixture.penalty().item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_architecture_weights_begin_in_the_unit_interval() -> None:
+    """They are drawn from U(0, 1), and not all alike."""
+    torch.manual_seed(0)
+    model = network()
+    drawn = torch.cat([a.detach() for _ in range(40) for a in Mixture(model, 1).architecture()])
+    assert 0 <= float(drawn.min()) < 0.05 and 0.95 < float(drawn.max()) < 1
+    assert float(drawn.mean()) == pytest.approx(0.5, abs=0.05)
+
+
+def test_dropout_of_candidates_is_drawn_for_each() -> None:
+    """In training two outputs of one unit differ by their masks; in evaluation nothing is drawn."""
+    model = network(shape=AlexNetShape(1, 8, 8, (2, 3, 4), 5))
+    layer = model.layer(0)
+    mixed = Mixture(model, 1).mixed()[0]
+    for parameter in mixed.adapters.parameters():
+        nn.init.zeros_(parameter)
+    model.train()
+    reuse, adapt, _ = mixed.outputs(layer, images().store)
+    assert not torch.equal(reuse, adapt)
+    model.eval()
+    reuse, adapt, _ = mixed.outputs(layer, images().store)
+    assert torch.equal(reuse, adapt)
+
+
+# --- one step ---------------------------------------------------------------------------------------------------------
+
+
+def loss_by_hand(stage: StructureSearch, x: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy plus the penalty, both by hand."""
+    logits = mixed_by_hand(stage.model, stage.mixture, x)
+    chosen = logits.gather(1, y[:, None]).flatten()
+    return (logits.logsumexp(dim=1) - chosen).mean() + stage.settings.size_penalty * penalty_by_hand(stage.mixture)
+
+
+def adam_by_hand(stage: StructureSearch, x: Tensor, y: Tensor) -> list[Tensor]:
+    """The architecture weights after a first step of Adam: whatever the momenta, along g / (|g| + eps)."""
+    found = []
+    for a, gradient in zip(
+        stage.architecture, torch.autograd.grad(loss_by_hand(stage, x, y), stage.architecture), strict=True
+    ):
+        g = gradient + 0.01 * a.detach()
+        found.append(a.detach() - 0.05 * g / (g.abs() + 1e-8))
+    return found
+
+
+def sgd_by_hand(stage: StructureSearch, x: Tensor, y: Tensor) -> list[Tensor]:
+    """The other weights after a first step of SGD at rate 0.1, decay 0.02, the gradient cut to norm 0.05."""
+    gradients = torch.autograd.grad(loss_by_hand(stage, x, y), stage.weights)
+    norm = torch.cat([g.flatten() for g in gradients]).norm()
+    assert norm > 0.05
+    return [
+        w.detach() - 0.1 * (g * 0.05 / (norm + 1e-6) + 0.02 * w.detach())
+        for w, g in zip(stage.weights, gradients, strict=True)
+    ]
+
+
+STEP: dict[str, Any] = {
+    "size_penalty": 0.3,
+    "arch_learning_rate": 0.05,
+    "arch_weight_decay": 0.01,
+    "schedule": {"learning_rate": 0.1, "weight_decay": 0.02, "clip_norm": 0.05},
+}
+
+
+def test_architecture_step(stacked: GrowingAlexNet) -> None:
+    """Adam on the gradient that autograd finds of the formula; no other weight moves, and none gets a gradient."""
+    stage = search(stacked, images(), **STEP)
+    x, y = images(seed=5).store, images().labels
+    expected, old, new = adam_by_hand(stage, x, y), weights(stacked), [w.detach().clone() for w in stage.weights]
+    stage.arch_step(x, y)
+    for a, by_hand in zip(stage.architecture, expected, strict=True):
+        torch.testing.assert_close(a.detach(), by_hand, rtol=1e-4, atol=1e-5)
+    assert same(weights(stacked), old)
+    assert all(torch.equal(one, other) for one, other in zip(stage.weights, new, strict=True))
+    assert all(weight.grad is None for weight in stage.weights)
+
+
+def test_weight_step(stacked: GrowingAlexNet) -> None:
+    """SGD with decay and clipping on the formula's gradient; architecture weights, old units, old adapters and the
+    other heads stay."""
+    stage = search(stacked, images(), **STEP)
+    x, y = images(seed=5).store, images().labels
+    expected, old = sgd_by_hand(stage, x, y), weights(stacked)
+    architecture = [a.detach().clone() for a in stage.architecture]
+    stage.weight_step(x, y)
+    for weight, by_hand in zip(stage.weights, expected, strict=True):
+        torch.testing.assert_close(weight.detach(), by_hand, rtol=1e-5, atol=1e-6)
+    assert all(torch.equal(one, other) for one, other in zip(stage.architecture, architecture, strict=True))
+    moved = {name for name, tensor in stacked.state_dict().items() if not torch.equal(tensor, old[name])}
+    assert moved == {"heads.1.weight", "heads.1.bias"}
+    assert {id(parameter) for parameter in stage.weights}.isdisjoint(id(p) for p in stacked.layers.parameters())
+
+
+def test_an_epoch_alternates_on_the_halves() -> None:
+    """An epoch of one batch: first the architecture on the second half, then the weights on the first."""
+    stage = search(network(), images(), **STEP)
+    first, second = images().halves()
+    expected = adam_by_hand(stage, *second.gather(torch.arange(6)))
+    with torch.no_grad():
+        begun = [a.clone() for a in stage.architecture]
+        for a, moved in zip(stage.architecture, expected, strict=True):
+            a.copy_(moved)
+    by_hand = sgd_by_hand(stage, *first.gather(torch.arange(6)))
+    with torch.no_grad():
+        for a, before in zip(stage.architecture, begun, strict=True):
+            a.copy_(before)
+    stage.advance()
+    for found, wanted in zip([*stage.architecture, *stage.weights], [*expected, *by_hand], strict=True):
+        torch.testing.assert_close(found.detach(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_best_state_and_its_choice_are_restored() -> None:
+    """What is chosen are the candidates of the lowest validation loss, penalty included, with their weights then."""
+    valid = images(24, seed=7)  # other noise, of which nothing can be learned: its loss goes up and down
+    model = network()
+    rescaled(model.requires_grad_(True))
+    model.freeze()
+    schedule = {"learning_rate": 0.3}
+    stage = search(
+        model, images(24), valid=valid, batch=3, epochs=8, size_penalty=0.02, cosine=False, schedule=schedule
+    )
+    rescaled(stage.mixture)
+    losses, kept = [], []
+    while stage.epoch < stage.epochs:
+        stage.advance()
+        with torch.no_grad():
+            losses.append(float(loss_by_hand(stage, valid.store, valid.labels)))
+        kept.append(weights(stage.mixture))
+    best = losses.index(min(losses))
+    assert 0 < best < 7
+    stage.run()
+    assert stage.best.loss == pytest.approx(losses[best], rel=1e-5)
+    assert same(weights(stage.mixture), kept[best])
+
+
+def test_the_first_of_equal_candidates() -> None:
+    """Ties go to the oldest unit; the largest weight wins otherwise."""
+    mixture = Mixture(network(), 1)
+    for mixed in mixture.mixed():
+        nn.init.ones_(mixed.architecture)
+    assert [str(decision.choice) for decision in mixture.decisions()] == ["reuse 0"] * 5
+    with torch.no_grad():
+        for mixed in mixture.mixed():
+            mixed.architecture[1] = 2
+    assert [str(decision.choice) for decision in mixture.decisions()] == ["adapt 0"] * 3 + ["new"] * 2
+
+
+# --- the right choice -------------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_comes_again_reuses_everything() -> None:
+    """Classes 4 and 5 look like 0 and 1: nothing is worth its size, and only the head trains."""
+    source = class_stream([[0, 1], [4, 5]], images=32)
+    options = {"epochs": 4, "batch_size": 8, "learning_rate": 0.05, "size_penalty": 0.1, "arch_learning_rate": 0.2}
+    strategy = learn(source, build(source, "ltg", **options), tasks=1)
+    before = weights(strategy.model)
+    scenario = source.avalanche()
+    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
+    assert strategy.describe()["choices"][1] == ("reuse 0",) * 5
+    moved = {name for name, tensor in strategy.model.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert moved == {"heads.1.weight", "heads.1.bias"}
+    assert count_parameters(strategy.model) == sum(tensor.numel() for tensor in before.values())
+
+
+def choices_found(fault: str = "none", position: Position = "pre", colour: int = 0) -> list[str]:
+    """What a search chooses over old units with a ``fault``, where labels are the sign of one of two colours.
+
+    Faults: ``dead``, the first linear layer's unit is zero behind ReLU; ``blind``, the first convolution's unit does
+    not see the second colour. Candidates start with equal weights.
+    """
+    torch.manual_seed(0)
+    model = GrowingAlexNet(AlexNetShape(2, 8, 8, (6, 6, 6), 12, dropout=(0.0,) * 5), (2, 2), position)
+    model.grow_anew(0)
+    rescaled(model)
+    if fault == "dead":
+        nn.init.zeros_(model.layer(3).units[0].weight)
+        nn.init.constant_(model.layer(3).units[0].bias, -50)
+    elif fault == "blind":
+        nn.init.zeros_(model.layer(0).units[0].weight[:, 1])
+    model.freeze()
+    labels = torch.arange(96) % 2
+    store = 0.1 * torch.randn(96, 2, 8, 8)
+    store[:, 1 - colour] += torch.randn(96, 1, 1)
+    store[:, colour] += (2.0 * labels - 1)[:, None, None]
+    data = TaskImages(store, torch.arange(96), labels, 1, 2)
+    mixture = Mixture(model, 1)
+    rescaled(mixture)
+    for architecture in mixture.architecture():
+        nn.init.zeros_(architecture)
+    settings = SearchSettings(Schedule(epochs=12, batch_size=16, learning_rate=0.1), 0.04, 0.05)
+    stage = StructureSearch(model, mixture, TaskData(1, data, data), settings, 0, CPU)
+    return [str(decision.choice) for decision in stage.run()]
+
+
+def test_useless_features_are_replaced() -> None:
+    """A linear layer without a usable unit gets a new one; with the same unit alive it is reused."""
+    assert choices_found("none")[3] == "reuse 0"
+    assert choices_found("dead")[3] == "new"
+
+
+@positions
+def test_a_blind_unit_is_adapted(position: Position) -> None:
+    """Of a colour that the old unit does not see an adapter is enough, and smaller than a new unit; of the one that it
+    does see the old unit is."""
+    assert choices_found("blind", position, colour=0)[0] == "reuse 0"
+    assert choices_found("blind", position, colour=1)[0] == "adapt 0"

@@ -1,0 +1,230 @@
+"""The training-free searcher: what is chosen, images passed and states."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.plugins.zero_cost import SHAPE, Outputs, batch, naswot_directly, synflow_directly
+from support.tiny import CPU, all_threads, class_stream, one_thread
+from torch import nn
+
+from seu_bench.config.protocol import SearchSchedule
+from seu_bench.errors import RunError
+from seu_bench.models.cells import GenotypeNetwork
+from seu_bench.search_space import Genotype, SearchSpace, uniform_genotype
+from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.sampling import genotype_network
+from seu_bench_zero_cost import ZeroCostOptions, estimate_passes, searcher
+from seu_bench_zero_cost.scores import naswot, synflow
+from seu_bench_zero_cost.searcher import ZeroCostSearch, ranked
+from tests.training.test_stage import disturb
+
+setup_module, teardown_module = one_thread, all_threads
+
+
+STREAM = class_stream([[0, 1], [2, 3]], images=11)
+
+
+IMAGES = STREAM.tasks[1].train
+
+
+SCHEDULE = SearchSchedule(epochs=2, batch_size=8, cells=3, channels=2)
+
+
+def search(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> ZeroCostSearch:
+    given = ZeroCostOptions(**{"candidates": 5, "images": 6, **options})
+    task = SearchTask(IMAGES, 1, 2, space or SearchSpace(), SCHEDULE, seed, CPU)
+    stage = ZeroCostSearch(given, task)
+    assert isinstance(stage, ZeroCostSearch)
+    return stage
+
+
+# --- choosing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scores", "ranks"),
+    [
+        ([3.0, 1.0, 3.0, 2.0], [2, 0, 2, 1]),
+        ([-math.inf, 0.0, -math.inf], [0, 2, 0]),
+        ([5.0], [0]),
+        ([1.0, 1.0], [0, 0]),
+        ([], []),
+    ],
+)
+def test_ranked(scores: list[float], ranks: list[int]) -> None:
+    """A rank is the number of scores below; equal scores have equal ranks."""
+    assert ranked(scores) == ranks
+
+
+def chosen(score: str, **scores: list[float]) -> int:
+    """Which of the genotypes is taken, by position, if these are their scores."""
+    stage = search(score=score, candidates=len(next(iter(scores.values()))))
+    stage.run()
+    assert set(stage.scores) == set(scores)
+    stage.scores = scores
+    return stage.genotypes.index(stage.result())
+
+
+def test_best_is_chosen_and_of_equal_ones_the_first() -> None:
+    """By one score the highest is taken, by both the highest sum of ranks; ties go to the first drawn."""
+    assert chosen("naswot", naswot=[1.0, 3.0, 2.0, 3.0]) == 1
+    assert chosen("synflow", synflow=[-math.inf, -5.0, -7.0]) == 1
+    assert chosen("naswot", naswot=[-math.inf, -math.inf]) == 0
+    # Ranks 0 2 1 and 2 0 1: all sum to two. The scores themselves would say otherwise.
+    assert chosen("both", naswot=[0.0, 900.0, 1.0], synflow=[9.0, 7.0, 8.0]) == 0
+    # Ranks 0 1 2 and 1 2 0.
+    assert chosen("both", naswot=[0.0, 1.0, 100.0], synflow=[2.0, 3.0, 1.0]) == 1
+    # Equal scores share a rank: 0 0 2 and 2 1 0; 2, 1, 2.
+    assert chosen("both", naswot=[0.0, 0.0, 1.0], synflow=[9.0, 8.0, 7.0]) == 0
+
+
+@pytest.mark.parametrize(
+    "score", [*(pytest.param(name, marks=pytest.mark.long) for name in ("naswot", "synflow")), "both"]
+)
+def test_search_scores_each_and_takes_the_best(score: str) -> None:
+    """Every genotype drawn is scored at the protocol's size, on one batch, and the best by the scores is the result."""
+    stage = search(score=score, candidates=8)
+    networks: list[nn.Module] = []
+    expected: dict[str, list[float]] = {name: [] for name in ("naswot", "synflow") if score in (name, "both")}
+    # The stage's own draws, again: its network is made right after its genotype.
+    twin = search(score=score, candidates=8)
+    with twin.randomness.active():
+        for _ in range(8):
+            found = twin.search_task.space.random_genotype()
+            networks.append(genotype_network(twin.search_task, SCHEDULE, found))
+            if "synflow" in expected:
+                expected["synflow"].append(synflow_directly(networks[-1]))
+            if "naswot" in expected:
+                with Outputs() as seen, torch.no_grad():
+                    networks[-1](stage.images)
+                expected["naswot"].append(naswot_directly(seen.kept))
+            twin.genotypes.append(found)
+    best = stage.run()
+    assert stage.genotypes == twin.genotypes and len(set(stage.genotypes)) == 8
+    for name, values in expected.items():
+        assert stage.scores[name] == pytest.approx(values, rel=1e-9)
+    sums = [sum(sum(b < a for b in values) for values in expected.values() for a in [values[at]]) for at in range(8)]
+    assert best == stage.genotypes[int(np.argmax(sums))]
+    assert len(set(sums)) > 1
+
+
+@pytest.mark.parametrize("images", [2, 6, 17, 500])
+def test_the_batch(images: int) -> None:
+    """The batch is of different training images of the task, as many as asked for or as there are."""
+    stage = search(images=images)
+    rows = {tuple(image.flatten().tolist()) for image in IMAGES.gather(torch.arange(len(IMAGES)))[0]}
+    batch_rows = {tuple(image.flatten().tolist()) for image in stage.images}
+    assert len(rows) == len(IMAGES) == 17
+    assert len(stage.images) == len(batch_rows) == min(images, 17)
+    assert batch_rows <= rows
+
+
+@pytest.mark.parametrize("name", ["naswot", "synflow"])
+def test_a_score_that_is_nan_ends_the_search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A NaN score is no score: the search stops and says which."""
+    stage = search()
+    stage.advance()
+    monkeypatch.setattr(searcher, name, lambda *_: math.nan)
+    with pytest.raises(RunError, match=f"the score {name} of genotype 2 is NaN"):
+        stage.run()
+
+
+def test_weights_that_are_nan_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the network itself is lost the search stops too."""
+
+    def lost(*arguments: Any) -> GenotypeNetwork:
+        network = genotype_network(*arguments)
+        nn.init.constant_(network.head.weight, math.nan)
+        return network
+
+    stage = search(score="synflow")
+    monkeypatch.setattr(searcher, "genotype_network", lost)
+    with pytest.raises(RunError, match="the score synflow of genotype 1 is NaN"):
+        stage.run()
+
+
+# --- as a stage -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("images", [6, 500])
+@pytest.mark.parametrize("score", ["naswot", "synflow", "both"])
+def test_passes(score: str, images: int) -> None:
+    """The factory predicts exactly what the stage passes: a batch per genotype for NASWOT, one image for SynFlow."""
+    options = ZeroCostOptions(candidates=3, images=images, score=score)
+    train, evaluate = estimate_passes(options, SCHEDULE, len(IMAGES))
+    assert train == (0 if score == "naswot" else 3)
+    assert evaluate == (0 if score == "synflow" else 3 * min(images, 17))
+    stage = search(candidates=3, images=images, score=score)
+    stage.run()
+    assert stage.image_passes == train + evaluate
+
+
+def ending(stage: ZeroCostSearch, result: Genotype) -> list[Any]:
+    state = stage.state_dict()
+    own = state["own"]
+    counts = [state["epoch"], state["image_passes"], state["report"]]
+    return [result.to_dict(), own["genotypes"], own["scores"], own["images"].tolist(), counts]
+
+
+@pytest.mark.parametrize(
+    "score", [*(pytest.param(name, marks=pytest.mark.long) for name in ("naswot", "synflow")), "both"]
+)
+@pytest.mark.parametrize("epochs", [0, 2, 5])
+def test_resumes_bit_by_bit(epochs: int, score: str) -> None:
+    """A new stage that loads the state after k genotypes ends as the uninterrupted one does."""
+    whole = search(score=score)
+    expected = ending(whole, whole.run())
+    first = search(score=score)
+    for _ in range(epochs):
+        first.advance()
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    file.seek(0)
+    second = search(seed=4, score=score)
+    disturb()
+    second.load_state_dict(torch.load(file, weights_only=True))
+    assert ending(second, second.run()) == expected
+
+
+def test_depends_on_the_seed_alone() -> None:
+    """What others draw changes nothing; another seed draws other genotypes and another batch."""
+    quiet = search()
+    expected = ending(quiet, quiet.run())
+    disturb()
+    stage = search()
+    while stage.epoch < stage.epochs:
+        disturb()
+        stage.advance()
+    disturb()
+    assert ending(stage, stage.run()) == expected
+    other = search(seed=4)
+    mixed = ending(other, other.run())
+    assert all(one != another for one, another in zip(mixed[1:4], expected[1:4], strict=True))
+
+
+@pytest.mark.parametrize("space", [SearchSpace("all14", 1), SearchSpace(cell_types=1)])
+def test_other_spaces(space: SearchSpace) -> None:
+    """The result is of the space that was asked for."""
+    assert space.fault(search(space=space, candidates=3).run()) is None
+
+
+def test_sizes_are_options() -> None:
+    """Cells and channels of the networks that are scored replace the protocol's."""
+    assert search(cells=4, channels=3).schedule == SCHEDULE.model_copy(update={"cells": 4, "channels": 3})
+    small, large = search(candidates=2, score="synflow"), search(candidates=2, score="synflow", channels=4)
+    small.run()
+    large.run()
+    assert small.genotypes[0] == large.genotypes[0] and small.scores != large.scores
+
+
+def test_nothing_but_none() -> None:
+    """The emptiest genotype of all is scored too, by its preprocessing and its head."""
+    network = GenotypeNetwork(uniform_genotype("none", "all14"), 1, 3, 3, 2, SearchSpace("all14"))
+    assert math.isfinite(synflow(network, SHAPE))
+    assert math.isfinite(naswot(network, batch()))

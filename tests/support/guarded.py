@@ -1,0 +1,51 @@
+"""Stages inside the guard, and what tests compare of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from seu_bench.config.options import Options
+from seu_bench.training.guard import GuardedStage
+from seu_bench.training.interfaces import Component
+from seu_bench.training.stage import EpochReport, Stage
+
+CPU = torch.device("cpu")
+
+
+OWNER = Component("searcher", "clever", None, Options(), "a_plugin", "a-package")
+
+
+NAMED = r"^searcher 'clever' \(plugin 'a_plugin' of package a-package\) failed in stage 'search' of task 1: "
+
+
+class Plain(Stage[str]):
+    """A stage that computes nothing: four images an epoch, and what a test adds."""
+
+    def __init__(self, epochs: int = 3, act: Callable[[Any], EpochReport | None] | None = None) -> None:
+        super().__init__("its own name", 7, epochs, 0, CPU)
+        self.act = act or (lambda stage: None)
+
+    def run_epoch(self) -> EpochReport:
+        """Four images."""
+        self.passed(4)
+        return self.act(self) or EpochReport(0.5, 0.25)
+
+    def result(self) -> str:
+        """A word."""
+        return "found"
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+
+def guarded(make: Callable[[], Stage[Any]], **more: Any) -> GuardedStage[Any]:
+    """Around the searcher ``clever`` in task 1."""
+    arguments: dict[str, Any] = {"stage": "search", "task": 1, "passes": 1000, "fault": lambda found: None}
+    return GuardedStage(OWNER, make, **(arguments | more))

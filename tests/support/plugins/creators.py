@@ -1,0 +1,75 @@
+"""Creations on super models that grew unevenly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from support.tiny import class_stream, genotype, registry, super_model
+from torch import Tensor
+
+from seu_bench.config.protocol import CreationSchedule
+from seu_bench.data.images import TaskImages
+from seu_bench.training.interfaces import CreationTask
+from seu_bench.training.stage import Stage
+from seu_bench.utils.seeding import RandomState
+from seu_bench_seu.super_model import SuperModel
+
+CPU = torch.device("cpu")
+
+
+STREAM = class_stream([[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]], images=23)
+
+
+#: By task, the path that it was learned with: layers end up with different numbers of units.
+PATHS = ((0, 0, 0, 0), (0, 1, 0, 1), (1, 0, 1, 2), (0, 1, 1, 0))
+
+
+GENOTYPES = ("darts_v1", "mdenas_mixture", "darts_v2", "mdenas_pmnist", "mdenas_mixture")
+
+
+def grown(task: int = 2, *, stem: Any = "selectable", paths: Sequence[Sequence[int]] = PATHS) -> SuperModel:
+    """A super model that learned the tasks before ``task`` and was expanded for it; the same one every time."""
+    model = super_model((2,) * 5, stem=stem)
+    with RandomState(1).active():
+        for earlier in range(task):
+            model.expand(genotype(GENOTYPES[earlier]), earlier)
+            model.train()
+            model.set_path(earlier, [count - 1 for count in model.candidates])
+            images = STREAM.tasks[earlier].train
+            # BatchNorm's statistics are those of real images, and no two units are alike.
+            model.forward_single_task(images.gather(torch.arange(16))[0], earlier)
+            path = list(paths[earlier])
+            if stem == "shared":
+                path[0] = 0
+            model.keep(earlier, path)
+            model.freeze()
+        model.expand(genotype(GENOTYPES[task]), task)
+    return model
+
+
+def task_of(
+    model: SuperModel, task: int = 2, *, epochs: int = 3, seed: int = 3, images: int = 20, batch: int = 8
+) -> CreationTask:
+    """What a creator is given: half of so many images train."""
+    schedule = CreationSchedule(epochs=epochs, batch_size=batch, learning_rate=0.05)
+    return CreationTask(model, STREAM.tasks[task].train.part(0, images), task, schedule, seed, CPU)
+
+
+def creation(
+    name: str, model: SuperModel | None = None, task: int = 2, options: Any = None, **more: Any
+) -> Stage[tuple[int, ...]]:
+    """A creation stage as the strategy makes it: by the registered factory."""
+    factory = registry().creators.find(name).factory
+    return factory.build(options or factory.options(), task_of(model or grown(task), task, **more))
+
+
+def announced(name: str, *, epochs: int, images: int) -> int:
+    """Image passes that the factory says the stage takes, at most."""
+    factory = registry().creators.find(name).factory
+    return sum(factory.estimate_passes(factory.options(), CreationSchedule(epochs=epochs), images))
+
+
+def all_of(images: TaskImages) -> tuple[Tensor, Tensor]:
+    return images.gather(torch.arange(len(images)))
