@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from seu_bench.results.record import Record, write_record
 from seu_bench.results.record_files import find_record
-from seu_bench.results.report.picture import Configuration
-from seu_bench.results.report.styles import style
+from seu_bench.results.report.picture import Configuration, style
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "baselines"
 #: The paper's strategies, and the upper reference.

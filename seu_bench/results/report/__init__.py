@@ -1,12 +1,11 @@
 """The report: one HTML page that needs no network, and its figures, made from records alone.
 
-- ``writing``: the whole story, :func:`write_report`
+- ``writing``: the whole story, :func:`write_report`, and the page by its templates
 - ``sections``: which records are read, and which pictures are made of them
-- ``page``: sections and figures in one HTML file, by the templates
 - ``paper``: the SEU paper's own numbers, beside ours
 - ``summary``: means and deviations over seeds
-- ``picture``, ``styles``, ``canvas``: pictures before they are drawn, how they look, and the set-up of matplotlib
-- ``draw_accuracy``, ``draw_learning``, ``draw_matrix``, ``draw_size``, ``draw_units``: the figures
+- ``picture``, ``canvas``: pictures before they are drawn and how they look; the set-up of matplotlib
+- ``draw_accuracy``, ``draw_learning``, ``draw_size``, ``draw_units``: the figures
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from seu_bench.results.report.styles import DARK, FAINT, INK, MUTED, PAPER
+from seu_bench.results.report.picture import DARK, FAINT, INK, MUTED, PAPER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,37 +25,27 @@ _LEAST_WIDTH: Final = 6.7
 
 _SETTINGS: Final[dict[Any, Any]] = {
     "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.titleweight": "bold",
-    "axes.titlecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.labelsize": 9,
-    "axes.edgecolor": MUTED,
+    "figure.facecolor": "none",
+    "figure.constrained_layout.w_pad": 0.07,
+    "figure.constrained_layout.h_pad": 0.07,
     "axes.facecolor": "none",
+    "axes.titleweight": "bold",
+    "axes.titlesize": 9.5,
     "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": FAINT,
     "grid.linewidth": 0.6,
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
     "lines.linewidth": 1.8,
-    "lines.markersize": 6,
     "legend.frameon": False,
     "legend.fontsize": 8.5,
-    "legend.labelcolor": INK,
     "hatch.linewidth": 0.8,
-    "figure.facecolor": "none",
-    "figure.constrained_layout.w_pad": 0.07,
-    "figure.constrained_layout.h_pad": 0.07,
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+    **dict.fromkeys(("font.size", "axes.labelsize"), 9),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 8),
+    **dict.fromkeys(("text.color", "axes.titlecolor", "axes.labelcolor", "legend.labelcolor"), INK),
+    **dict.fromkeys(("xtick.labelcolor", "ytick.labelcolor"), INK),
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), MUTED),
     # Names come from records: a dollar sign in one is no formula.
     "text.parse_math": False,
     "svg.fonttype": "none",
@@ -159,12 +149,6 @@ def to_svg(figure: Figure) -> str:
         rules += [f'[style*="{part}: {light}"]{{{part}:{dark} !important}}' for part in ("fill", "stroke")]
     theme = f"svg{{background:{PAPER}}}@media (prefers-color-scheme:dark){{{''.join(rules)}}}"
     return f'<?xml version="1.0" encoding="utf-8"?>\n{head}>\n<style>{theme}</style>{rest}'
-
-
-def size_on_page(figure: Figure) -> tuple[int, int]:
-    """Width and height in the page's pixels."""
-    width, height = figure.get_size_inches()
-    return round(width * PAGE_DPI), round(height * PAGE_DPI)
 
 
 def _prepare(figure: Figure, background: str) -> None:

@@ -1,4 +1,5 @@
-"""Figures of accuracy over the sequence: of each task, of the tasks learned so far, original against retained."""
+"""Figures of accuracy over the sequence: of each task, of the tasks learned so far, original against retained, and of
+the whole matrix."""
 
 from __future__ import annotations
 
@@ -9,8 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seu_bench.results.report.canvas import label_outer, legend_below, panels, whole_numbers
-from seu_bench.results.report.picture import Configuration, Numbers, Picture, by_configuration
-from seu_bench.results.report.styles import INK, MUTED, legend_label, short
+from seu_bench.results.report.picture import (
+    INK,
+    MUTED,
+    PAPER,
+    Configuration,
+    Numbers,
+    Picture,
+    by_configuration,
+    legend_label,
+    short,
+)
 from seu_bench.results.report.summary import (
     SeedSummary,
     accuracies,
@@ -25,6 +35,12 @@ if TYPE_CHECKING:
 
 #: Tasks that have a panel each; of longer streams as many are chosen, evenly over the sequence.
 MOST_PANELS = 20
+#: Tasks up to which each square has its number in it.
+MOST_NUMBERED = 10
+#: Steps of the scale: squares of a heat map, and no shades that nobody can tell apart.
+_STEPS = 20
+#: Of the two inks within a square; neither is one that a dark page exchanges.
+_LIGHT_INK, _DARK_INK = "#fdfdfd", "#0b0d10"
 _BAND = "Lines are means over seeds, bands one standard deviation (n - 1); what was not measured is a gap."
 
 
@@ -155,6 +171,56 @@ def original_against_retained(configurations: Sequence[Configuration]) -> Pictur
     )
 
 
+def heat_maps(configurations: Sequence[Configuration]) -> Picture:
+    """The accuracy on each task after each task, a panel for each configuration."""
+    summaries = [accuracies(configuration.runs) for configuration in configurations]
+
+    def draw() -> Figure:
+        from matplotlib import colormaps
+        from matplotlib.colors import BoundaryNorm
+
+        columns = min(4, len(configurations))
+        figure, axes = panels(len(configurations), columns, (2.5, 2.5), layout="compressed")
+        norm = BoundaryNorm(np.linspace(0, 100, _STEPS + 1), _STEPS)
+        colors = colormaps["cividis"].resampled(_STEPS)
+        for panel, configuration, summary in zip(axes, configurations, summaries, strict=True):
+            values = summary.mean
+            edges = np.arange(len(values) + 1) - 0.5
+            shown = np.ma.masked_invalid(values)
+            mesh = panel.pcolormesh(edges, edges, shown, cmap=colors, norm=norm, edgecolors=PAPER, linewidth=0.6)
+            for row, task in np.argwhere(np.isfinite(values)) if len(values) <= MOST_NUMBERED else ():
+                ink = _DARK_INK if values[row, task] >= 50 else _LIGHT_INK
+                size = 8 if len(values) <= 6 else 5.5
+                panel.text(task, row, f"{values[row, task]:.0f}", ha="center", va="center", fontsize=size, color=ink)
+            panel.set_title(short(configuration.title, 27))
+            panel.set_aspect("equal")
+            panel.grid(visible=False)
+        largest = max(len(summary.mean) for summary in summaries)
+        axes[0].set_xlim(-0.5, largest - 0.5)
+        axes[0].set_ylim(largest - 0.5, -0.5)
+        whole_numbers(axes[0].xaxis, axes[0].yaxis)
+        label_outer(axes, columns, "accuracy on task", "after learning task")
+        bar = figure.colorbar(mesh, ax=axes, label="accuracy (%)", ticks=[0, 20, 40, 60, 80, 100], aspect=30)
+        bar.ax.minorticks_off()
+        bar.ax.grid(visible=False)
+        return figure
+
+    texts = []
+    for summary in summaries:
+        tasks = range(min(len(summary.mean), 10))
+        learned = ", ".join(summary[task, task].text("") for task in tasks)
+        last = ", ".join(summary[-1, task].text("") for task in tasks)
+        texts.append(f"diagonal, each task when learned, {learned}; last row, at the end, {last}")
+    return Picture(
+        "heat-maps",
+        "Accuracy matrix",
+        "R[i][j], the accuracy on task j after learning task i, mean over seeds; brighter is better. Only the lower "
+        "triangle is measured: what is blank was not.",
+        "Heat maps of the accuracy in percent on each task after each task. " + by_configuration(configurations, texts),
+        draw,
+    )
+
+
 def _line(axes: Axes, summary: SeedSummary, configuration: Configuration, first: int = 0) -> None:
     """Mean and band over tasks from ``first`` on. A value between gaps is still seen: it has its marker."""
     places = np.arange(first, first + len(summary.mean))
@@ -195,6 +261,4 @@ def _handles(configurations: Sequence[Configuration]) -> list[Any]:
 
 def _evenly(count: int, most: int) -> list[int]:
     """At most ``most`` of 0 .. count - 1, the first and the last among them."""
-    if count <= most:
-        return list(range(count))
-    return sorted({round(step * (count - 1) / (most - 1)) for step in range(most)})
+    return sorted({round(float(place)) for place in np.linspace(0, count - 1, min(count, most))})

@@ -9,8 +9,7 @@ import numpy as np
 
 from seu_bench.results.record import Record, StageRecord
 from seu_bench.results.report.canvas import legend_below, panels, whole_numbers
-from seu_bench.results.report.picture import Configuration, Picture, sentences
-from seu_bench.results.report.styles import short, style
+from seu_bench.results.report.picture import Configuration, Picture, sentences, short, style
 from seu_bench.results.report.summary import SeedSummary, over_seeds, task_names
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import numpy as np
 
 from seu_bench.metrics import mixed_score
 from seu_bench.results.report.canvas import legend_below, panels
-from seu_bench.results.report.picture import Configuration, Numbers, Picture, sentences
-from seu_bench.results.report.styles import MUTED, Style, legend_label
+from seu_bench.results.report.picture import MUTED, Configuration, Numbers, Picture, Style, legend_label, sentences
 from seu_bench.results.report.summary import SeedSummary, metric
 
 if TYPE_CHECKING:

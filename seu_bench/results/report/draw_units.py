@@ -7,8 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench.results.record import Record
 from seu_bench.results.report.canvas import label_outer, legend_below, panels, whole_numbers
-from seu_bench.results.report.picture import Configuration, Picture, sentences
-from seu_bench.results.report.styles import BLUE, FAINT, GREEN, INK, MUTED, ORANGE, PAPER, VERMILLION, short
+from seu_bench.results.report.picture import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    MUTED,
+    ORANGE,
+    PAPER,
+    VERMILLION,
+    Configuration,
+    Picture,
+    sentences,
+    short,
+)
 from seu_bench.results.report.summary import number_of_tasks, task_names
 from seu_bench.search_space import INPUTS, NODES, CellKind, Edge, Genotype
 

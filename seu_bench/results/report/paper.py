@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from seu_bench.results.record import Record
 from seu_bench.results.report.draw_size import Published
-from seu_bench.results.report.picture import Configuration
-from seu_bench.results.report.styles import styles_of
+from seu_bench.results.report.picture import Configuration, styles_of
 from seu_bench.results.report.summary import SeedSummary, accuracies, average_accuracy, metric, number_of_tasks
 
 PROTOCOL: Final = "paper"

@@ -1,17 +1,122 @@
-"""Configurations of a group, and pictures of them that are not drawn yet."""
+"""Configurations of a group, pictures of them before they are drawn, and how they look.
+
+The colours are those of Okabe and Ito, "Color Universal Design", 2008, without yellow, which is too faint on white.
+Each goes with a marker and a kind of line of its own, so that no figure needs its colours.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from seu_bench.results.record import Record
+from seu_bench.utils.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from seu_bench.results.report.styles import Style
+INK: Final = "#1b1f24"
+MUTED: Final = "#69737d"
+FAINT: Final = "#d4d9de"
+PAPER: Final = "#ffffff"
+BLUE: Final = "#0072b2"
+VERMILLION: Final = "#d55e00"
+GREEN: Final = "#009e73"
+PURPLE: Final = "#cc79a7"
+ORANGE: Final = "#e69f00"
+SKY: Final = "#56b4e9"
+GREY: Final = "#8a8f95"
+
+#: What each colour becomes where the reader's system is dark.
+DARK: Final[dict[str, str]] = {
+    INK: "#e6e9ed",
+    MUTED: "#9ea8b3",
+    FAINT: "#3b434d",
+    PAPER: "#171b21",
+    BLUE: "#3f9fec",
+    VERMILLION: "#f08445",
+    GREEN: "#2fc49a",
+    PURPLE: "#e2a5c6",
+    ORANGE: "#f2b632",
+    SKY: "#9ad5f7",
+    GREY: "#aab1b9",
+}
+
+#: Kinds of line, as matplotlib's offset and lengths of dashes and gaps.
+Line: TypeAlias = tuple[int, tuple[float, ...]]
+_SOLID: Final[Line] = (0, ())
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one configuration, or one task, is drawn."""
+
+    color: str
+    marker: str
+    line: Line
+
+    def plotted(self) -> dict[str, Any]:
+        """Keywords of matplotlib for a line with markers."""
+        return {
+            "color": self.color,
+            "marker": self.marker,
+            "markersize": {"*": 11, "P": 8.5, "X": 8.5}.get(self.marker, 6.5),
+            "linestyle": self.line,
+            "markeredgecolor": PAPER,
+            "markeredgewidth": 0.7,
+        }
+
+
+STYLES: Final = (
+    Style(BLUE, "o", _SOLID),
+    Style(VERMILLION, "s", (0, (5, 1.6))),
+    Style(GREEN, "^", (0, (1.2, 1.2))),
+    Style(PURPLE, "D", (0, (6, 1.5, 1.2, 1.5))),
+    Style(ORANGE, "v", (0, (3, 1.2, 1, 1.2, 1, 1.2))),
+    Style(SKY, "P", (0, (8, 2))),
+    Style(GREY, "*", (0, (1, 2.2))),
+    Style(INK, "X", (0, (2.5, 1))),
+)
+#: Begins what is hashed to a strategy's style. Any would do; this one keeps the colours of figures made before.
+_SALT: Final = "102718"
+
+
+def style(number: int) -> Style:
+    """The style of a thing counted from 0; beyond the eighth, colours come again with another marker and line."""
+    first, again = STYLES[number % len(STYLES)], number // len(STYLES)
+    other = STYLES[(number + again) % len(STYLES)]
+    return Style(first.color, other.marker, other.line)
+
+
+def styles_of(strategies: Sequence[str]) -> list[Style]:
+    """A style for each configuration, all different.
+
+    The first configuration of a strategy has the style that the strategy's name is hashed to, so that it looks the same
+    in every figure, or the next free one.
+    """
+    numbers: dict[int, int] = {}
+    places = sorted(range(len(strategies)), key=lambda place: strategies[place] in strategies[:place])
+    for place in places:
+        name = strategies[place]
+        own = 0 if name in strategies[:place] else hashlib.sha256((_SALT + name).encode()).digest()[0] % len(STYLES)
+        taken = set(numbers.values())
+        candidates = itertools.chain(range(own, len(STYLES)), itertools.count())
+        numbers[place] = next(number for number in candidates if number not in taken)
+    return [style(numbers[place]) for place in range(len(strategies))]
+
+
+def short(text: str, width: int = 34, lines: int = 2) -> str:
+    """``text`` on a few lines for a figure; what does not fit ends in an ellipsis."""
+    return textwrap.fill(printable(text), width, max_lines=lines, placeholder=" …", break_on_hyphens=False)
+
+
+def legend_label(title: str) -> str:
+    """A title for a legend, with room for what tells a configuration from the others, which is at its end."""
+    return short(title, 44, 6)
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,11 @@ from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.results.record_files import read_records, require_records
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report import paper
-from seu_bench.results.report.draw_accuracy import accuracy_curves, average_curve, original_against_retained
+from seu_bench.results.report.draw_accuracy import accuracy_curves, average_curve, heat_maps, original_against_retained
 from seu_bench.results.report.draw_learning import learning_curves
-from seu_bench.results.report.draw_matrix import heat_maps
 from seu_bench.results.report.draw_size import accuracy_against_size
 from seu_bench.results.report.draw_units import genotypes, paths
-from seu_bench.results.report.picture import Configuration, Picture
-from seu_bench.results.report.styles import styles_of
+from seu_bench.results.report.picture import Configuration, Picture, styles_of
 from seu_bench.results.report.summary import number_of_tasks
 from seu_bench.utils.text import printable
 
