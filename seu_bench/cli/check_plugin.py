@@ -25,7 +25,7 @@ def check_plugin(name: str, assignments: tuple[str, ...]) -> None:
 
     registry, options = Registry(), parse_assignments(assignments)
     try:
-        from seu_bench.testing.checking import check, failures, subjects
+        from seu_bench.testing.checking import check, subjects
     except ImportError as error:
         from seu_bench.errors import RequestError
 
@@ -38,7 +38,8 @@ def check_plugin(name: str, assignments: tuple[str, ...]) -> None:
             click.echo(f"  {'ok    ' if found.passed else 'FAILED'}  {found.name}")
             if found.message:
                 click.echo("\n".join(f"          {line}" for line in found.message.splitlines()))
-        failed += failures(checks)
-        click.echo(f"{len(checks) - failures(checks)} of {len(checks)} checks hold")
+        passed = sum(found.passed for found in checks)
+        failed += len(checks) - passed
+        click.echo(f"{passed} of {len(checks)} checks passed")
     if failed:
         raise SystemExit(1)

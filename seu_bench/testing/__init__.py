@@ -1,14 +1,21 @@
-"""Contracts that any plugin, ours or a stranger's, runs on itself, and tiny streams to run them on.
+"""Contract tests that any plugin can run on itself, and tiny streams to run them on. Needs pytest.
 
-An implementer writes a test file such as ::
+- ``contract``: :class:`StrategyContract`, and :class:`FrozenGrowthContract` for strategies that never forget
+- ``component_contract``: :class:`SearcherContract` and :class:`CreatorContract`
+- ``trial``: :class:`Trial` and :class:`Learner`, a strategy trained and evaluated as a run does it
+- ``components``: the same for searchers and creators
+- ``resuming``: checks of resuming and of rebuilding a model
+- ``streams``: synthetic textures and tiny streams
+- ``checking``: contracts on installed plugins without a test file (``seu-bench check-plugin NAME``)
 
-    from seu_bench.testing import StrategyContract
+Example:
+    A test file of a plugin, to be run with pytest::
 
-    class TestMine(StrategyContract):
-        strategy = "mine"
+        from seu_bench.testing import StrategyContract
 
-and runs pytest on it; likewise :class:`SearcherContract` with ``searcher`` and :class:`CreatorContract` with
-``creator``. ``seu-bench check-plugin NAME`` does it without a file. pytest is needed here and nowhere else.
+        class TestMine(StrategyContract):
+            strategy = "mine"
+            options = {"epochs": 20}
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Contracts on what is installed, without a test file: what ``seu-bench check-plugin`` does."""
+"""Contracts on installed plugins without a test file, for ``seu-bench check-plugin``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,10 @@ from seu_bench.plugin.entries import Entry
 from seu_bench.plugin.registry import Registry
 from seu_bench.utils.progress import Bar, bar, hidden
 
-#: Which contract belongs to which kind of name.
-CONTRACTS = {"strategy": "StrategyContract", "searcher": "SearcherContract", "creator": "CreatorContract"}
-
 
 @dataclass(frozen=True)
 class Subject:
-    """A registered name that a contract is to be run on."""
+    """A registered name to run a contract on."""
 
     kind: str
     entry: Entry[Any]
@@ -37,11 +34,11 @@ class Subject:
 
 @dataclass(frozen=True)
 class Check:
-    """What one test of a contract found.
+    """Result of one test of a contract.
 
     Attributes:
         name: of the test, e.g. ``resumes`` or ``tasks_of_unusual_shape[tiny_unequal-1]``.
-        passed: whether it holds.
+        passed: whether it passed.
         message: why not.
     """
 
@@ -51,7 +48,7 @@ class Check:
 
 
 def subjects(registry: Registry, name: str) -> list[Subject]:
-    """Every strategy, searcher and creator called ``name``; those of the plugin ``name`` where none is.
+    """Return every strategy, searcher and creator called ``name``, or else those of the plugin ``name``.
 
     Raises:
         UnknownNameError: there is neither.
@@ -73,33 +70,34 @@ def subjects(registry: Registry, name: str) -> list[Subject]:
 
 
 def check(subject: Subject, options: Mapping[str, Any] | None = None) -> Iterator[Check]:
-    """Run the contract of a subject.
+    """Run the contract of a subject in pytest and yield the result of each test.
 
     Args:
-        options: for its trial, by name.
+        options: of the component, by name.
 
     Raises:
         OptionError: the contract could not be run with them.
     """
+    contract = f"{subject.kind.title()}Contract"
     source = "\n".join(
         [
-            f"from seu_bench.testing import {CONTRACTS[subject.kind]}",
-            f"class TestSubject({CONTRACTS[subject.kind]}):",
+            f"from seu_bench.testing import {contract}",
+            f"class TestSubject({contract}):",
             f"    {subject.kind} = {subject.entry.name!r}",
             f"    options = {dict(options or {})!r}",
-            # What a factory announces is an upper bound where it says so itself; that it is exact is not asked here.
+            # Estimates may be upper bounds; only the author's own test can ask for exact ones.
             "    exact_passes = False",
         ]
     )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "test_subject.py"
         file.write_text(source + "\n", encoding="utf-8")
-        # No configuration of the folder that we are called in, and nothing written beside the test.
+        # Ignore the configuration of the working folder, and write nothing into it.
         settings = ["-c", os.devnull, "--rootdir", folder, "-p", "no:cacheprovider", "--basetemp", f"{folder}/tmp"]
         output = io.StringIO()
         with bar(f"checking {subject}") as drawn:
             collector = _Collector(drawn)
-            with hidden(), contextlib.redirect_stdout(output):  # what the checks do is not worth bars of its own
+            with hidden(), contextlib.redirect_stdout(output):
                 status = pytest.main([*settings, str(file)], plugins=[collector])
     if not collector.checks:
         raise OptionError(
@@ -110,34 +108,29 @@ def check(subject: Subject, options: Mapping[str, Any] | None = None) -> Iterato
 
 
 class _Collector:
-    """A plugin of pytest that keeps the outcome of each test."""
+    """Plugin of pytest that collects the result of each test."""
 
     def __init__(self, drawn: Bar) -> None:
         self.checks: list[Check] = []
         self._bar = drawn
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """How many there are."""
+        """Set the total of the bar."""
         self._bar.expect(len(session.items))
 
     def pytest_runtest_logfinish(self) -> None:
-        """One more is done."""
+        """Advance the bar."""
         self._bar.advance()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """One report for a test that ran, or for one whose fixtures failed."""
+        """Keep the result of a test that ran, or whose fixtures failed."""
         if report.when == "call" or report.failed:
             name = report.nodeid.rpartition("::")[2].removeprefix("test_")
             self.checks.append(Check(name, report.passed, "" if report.passed else _message(report)))
 
 
 def _message(report: pytest.TestReport) -> str:
-    """The last sentence of a failure, without the traceback."""
+    """Return the message of a failure without its traceback."""
     crash = getattr(report.longrepr, "reprcrash", None)
     text = str(crash.message if crash is not None else report.longrepr)
     return re.sub(r"^(Failed|seu_bench\.errors\.\w+): ", "", text).strip()
-
-
-def failures(checks: Sequence[Check]) -> int:
-    """How many do not hold."""
-    return sum(not found.passed for found in checks)

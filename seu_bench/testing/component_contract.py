@@ -1,7 +1,6 @@
-"""What every searcher and every creator must hold to: subclass :class:`SearcherContract` or :class:`CreatorContract`
-in a pytest file.
+"""Contracts of searchers and creators: subclass :class:`SearcherContract` or :class:`CreatorContract` in a pytest file.
 
-Stages run inside the guard that a run puts around them: what fails there fails here, with the same words.
+Stages run inside the guard of a run: what fails there fails here, with the same message.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ import pytest
 import torch
 
 from seu_bench.search_space import Genotype, SearchSpace
-from seu_bench.testing.components import ComponentTrial, alone, creation_tasks, fresh, saved, search_task, stream_of
+from seu_bench.testing.components import ComponentTrial, alone, creation_tasks, fresh, search_task, stream_of
 from seu_bench.testing.contract import OneThread
-from seu_bench.testing.trial import drawn, require, same
+from seu_bench.testing.trial import drawn, from_file, require, same
 from seu_bench.training.guard import GuardedStage
 from seu_bench.training.interfaces import CreationTask, SearchTask
 from seu_bench.utils.seeding import RandomState
@@ -36,7 +35,7 @@ SPACES = {
 
 
 class _ComponentContract(OneThread):
-    """What both have in common. A subclass says how a stage is made."""
+    """Tests of searchers and creators alike. A subclass says how a stage is made."""
 
     kind: ClassVar[str]
     options: ClassVar[Mapping[str, Any]] = {}
@@ -51,7 +50,7 @@ class _ComponentContract(OneThread):
     @pytest.fixture(scope="class")
     @classmethod
     def asked(cls) -> Any:
-        """What the component is asked to do in the tests that both have in common."""
+        """Task of the component in the tests that both share."""
         raise NotImplementedError
 
     @abstractmethod
@@ -113,7 +112,7 @@ class _ComponentContract(OneThread):
             first = self.make(trial, asked)
             for _ in range(epochs):
                 first.advance()
-            state = saved(first.state_dict())
+            state = from_file(first.state_dict())
             second = self.make(trial, asked, seed=1)
             second.load_state_dict(state)
             found = second.run()
@@ -126,13 +125,18 @@ class _ComponentContract(OneThread):
 
 
 class SearcherContract(_ComponentContract):
-    """Subclass it, name the searcher, and pytest does the rest.
+    """Tests that every searcher must pass.
 
     Attributes:
-        searcher: the name that it is registered under.
-        options: its own, without ``searcher.``; the defaults will often do.
-        plugins: modules or objects with hooks, to be registered beside what is installed.
-        exact_passes: whether ``passes`` gives image passes exactly rather than at most.
+        searcher: registered name.
+        options: its own options, without ``searcher.``.
+        plugins: modules or objects with hooks to register beside the installed plugins.
+        exact_passes: whether ``estimate_passes`` is exact rather than an upper bound.
+
+    Example::
+
+        class TestMine(SearcherContract):
+            searcher = "mine"
     """
 
     kind = "searcher"
@@ -175,13 +179,18 @@ class SearcherContract(_ComponentContract):
 
 
 class CreatorContract(_ComponentContract):
-    """Subclass it, name the creator, and pytest does the rest.
+    """Tests that every creator must pass.
 
     Attributes:
-        creator: the name that it is registered under.
-        options: its own, without ``creator.``; the defaults will often do.
-        plugins: modules or objects with hooks, to be registered beside what is installed.
-        exact_passes: whether ``passes`` gives image passes exactly rather than at most.
+        creator: registered name.
+        options: its own options, without ``creator.``.
+        plugins: modules or objects with hooks to register beside the installed plugins.
+        exact_passes: whether ``estimate_passes`` is exact rather than an upper bound.
+
+    Example::
+
+        class TestMine(CreatorContract):
+            creator = "mine"
     """
 
     kind = "creator"

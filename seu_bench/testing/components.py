@@ -1,9 +1,8 @@
-"""A searcher or a creator on trial: made as a strategy makes it, on tiny images, with a guard around it."""
+"""Trials of searchers and creators: built as a strategy builds them, on tiny images, inside the guard of a run."""
 
 from __future__ import annotations
 
 import copy
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,7 +21,7 @@ from seu_bench.plugin.registration import Register
 from seu_bench.results.record import Record
 from seu_bench.search_space import SearchSpace
 from seu_bench.testing.streams import TINY, TinyBenchmark, TinyData
-from seu_bench.testing.trial import Trial
+from seu_bench.testing.trial import Trial, installed
 from seu_bench.training.costing import component_passes
 from seu_bench.training.guard import GuardedStage, guarded_stage
 from seu_bench.training.interfaces import Component, CreationTask, CreatorFactory, SearchTask
@@ -37,14 +36,14 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class ComponentTrial:
-    """Which searcher or creator is tried, and how.
+    """A searcher or creator on trial.
 
     Attributes:
         kind: ``searcher`` or ``creator``.
-        name: that it is registered under.
-        options: its own, without the prefix.
-        plugins: to be registered beside those installed.
-        exact_passes: whether ``passes`` gives image passes exactly rather than at most.
+        name: registered name.
+        options: its own options, without the prefix.
+        plugins: modules or objects to register beside the installed plugins.
+        exact_passes: whether ``estimate_passes`` is exact rather than an upper bound.
     """
 
     kind: str
@@ -55,57 +54,58 @@ class ComponentTrial:
 
     @cached_property
     def component(self) -> Component:
-        """As a run is given it."""
-        registry = Trial("seu", plugins=self.plugins).registry
+        """The component as a run is given it."""
+        registry = installed(self.plugins)
         kinds: Mapping[str, Any] = {"searcher": registry.searchers, "creator": registry.creators}
         entry: Entry[Any] = kinds[self.kind].find(self.name)
         options = build_options(entry.factory.options, f"{self.kind} {self.name!r}", self.options)
         return Component(self.kind, self.name, entry.factory, options, entry.plugin, entry.package)
 
     def estimate_passes(self, task: SearchTask | CreationTask) -> int:
-        """Image passes that the factory announces."""
+        """Return the image passes that the factory announces."""
         return sum(component_passes(self.component, task.schedule, len(task.images)))
 
     def stage(self, task: Any, fault: Callable[[object], str | None]) -> GuardedStage[Any]:
-        """The stage for a task."""
+        """Build the stage for a task."""
         return guarded_stage(self.component, task, fault)
 
     def record(self, benchmark: str, results: Path) -> Record:
-        """The record of a brief run of SEU with this component."""
+        """Run briefly the strategy that takes such components, and return the record."""
         options = {f"{self.kind}.{name}": value for name, value in self.options.items()}
         searcher, creator = (self.name if self.kind == kind else None for kind in ("searcher", "creator"))
-        return Trial("seu", options, self.plugins, searcher=searcher, creator=creator).record(benchmark, results)
+        trial = Trial(host(self.kind), options, self.plugins, searcher=searcher, creator=creator)
+        return trial.record(benchmark, results)
+
+
+def host(kind: str) -> str:
+    """Return the name of the installed strategy that takes components of this kind."""
+    return next(name for name, entry in installed().strategies.items() if kind in entry.factory.components)
 
 
 def stream_of(benchmark: str) -> TaskStream:
-    """One of :data:`~seu_bench.testing.streams.TINY`."""
+    """Build one of :data:`~seu_bench.testing.streams.TINY`."""
     shape = TINY[benchmark]
     data = TinyData(benchmark, shape).load(None)
     return build_stream(TinyBenchmark(benchmark, shape).load(), lambda _: data, ImageLimits(), 0)
 
 
 def alone(images: TaskImages) -> TaskImages:
-    """The same images where every other one is NaN: other tasks', validation and test images."""
+    """Return the same images in a store whose others, of other tasks, validation and tests, are NaN."""
     store = torch.full_like(images.store, torch.nan)
     store[images.rows] = images.store[images.rows]
     return replace(images, store=store)
 
 
 def search_task(stream: TaskStream, *, task: int = 0, space: SearchSpace | None = None, seed: int = 0) -> SearchTask:
-    """The search of a task of ``stream``."""
+    """Return the search of a task of ``stream``."""
     classes = stream.plan.classes_per_task[task]
     return SearchTask(stream.tasks[task].train, task, classes, space or SearchSpace(), SEARCH, seed, CPU)
 
 
 def creation_tasks(benchmark: str, *, stem: str = "selectable", tasks: int = 3) -> list[CreationTask]:
-    """The creations of tasks 1, 2, ... after all tasks before took new units everywhere; each with a model of its own.
-
-    Args:
-        stem: SEU's option.
-        tasks: length of the stream.
-    """
+    """Return the creations of tasks 1, 2, ..., each with its own model; earlier tasks took new units everywhere."""
     capture = _Capture()
-    trial = Trial("seu", {"stem": stem, "genotype": "darts_v1"}, (capture,), creator="captured")
+    trial = Trial(host("creator"), {"stem": stem, "genotype": "darts_v1"}, (capture,), creator="captured")
     learner = trial.learner(benchmark)
     for task in range(tasks):
         learner.learn(task)
@@ -113,16 +113,8 @@ def creation_tasks(benchmark: str, *, stem: str = "selectable", tasks: int = 3) 
 
 
 def fresh(task: CreationTask) -> CreationTask:
-    """The same with a copy of its model, so that it can be created again."""
+    """Return the same creation with a copy of its model."""
     return replace(task, model=copy.deepcopy(task.model))
-
-
-def saved(state: Mapping[str, Any]) -> Any:
-    """A state as it comes back from a file that holds tensors and plain values only."""
-    file = io.BytesIO()
-    torch.save(dict(state), file)
-    file.seek(0)
-    return torch.load(file, weights_only=True)
 
 
 class _NoOptions(Options):

@@ -1,14 +1,13 @@
-"""What every strategy must hold to: subclass :class:`StrategyContract` in a pytest file.
+"""Contract of strategies: subclass :class:`StrategyContract` in a pytest file.
 
-Only the public way is used: options are resolved, the factory builds, Avalanche's ``train`` and ``eval`` are called as
-a run calls them. A strategy that is trained once on the whole stream (``whole_stream = True`` on the strategy) is no
-lifelong learner: it may see all tasks' training images, and is judged after its one training.
+Strategies are used as a run uses them: options are resolved, the factory builds, Avalanche's ``train`` and ``eval`` are
+called. A strategy that is trained once on the whole stream (``whole_stream = True`` on the strategy) may see all tasks'
+training images, and is judged after its one training.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from scipy.special import bdtrc
 
 from seu_bench.data.streams import TaskStream
 from seu_bench.metrics import forgetting
@@ -26,19 +26,13 @@ from seu_bench.testing.streams import poison
 from seu_bench.testing.trial import Learner, Trial, drawn, require, same, stored_parameters, used_parameters
 from seu_bench.utils.seeding import RandomState
 
-#: How seldom guessing may reach the accuracy that counts as having learned.
+#: Probability that guessing reaches the accuracy that counts as having learned.
 BY_CHANCE = 1e-3
 
 
 def above_chance(images: int, classes: int) -> int:
-    """The least number of right answers that guessing reaches with a probability of at most :data:`BY_CHANCE`."""
-    right, tail, chance = images + 1, 0.0, 1 / classes
-    while right > 0:
-        tail += math.comb(images, right - 1) * chance ** (right - 1) * (1 - chance) ** (images - right + 1)
-        if tail > BY_CHANCE:
-            break
-        right -= 1
-    return right
+    """Return the least number of right answers that guessing reaches with probability :data:`BY_CHANCE` at most."""
+    return next(right for right in range(1, images + 2) if bdtrc(right - 1, images, 1 / classes) <= BY_CHANCE)
 
 
 class OneThread:
@@ -53,13 +47,18 @@ class OneThread:
 
 
 class StrategyContract(OneThread):
-    """Subclass it, name the strategy, and pytest does the rest.
+    """Tests that every strategy must pass.
 
     Attributes:
-        strategy: the name that it is registered under.
-        options: with which it learns quickly, by key as after ``-o``; the tiny protocol's will often do.
-        plugins: modules or objects with hooks, to be registered beside what is installed.
-        exact_passes: whether ``cost`` gives image passes exactly rather than at most.
+        strategy: registered name.
+        options: options with which it learns quickly, by key as after ``-o``.
+        plugins: modules or objects with hooks to register beside the installed plugins.
+        exact_passes: whether ``cost`` gives image passes exactly rather than as an upper bound.
+
+    Example::
+
+        class TestMine(StrategyContract):
+            strategy = "mine"
     """
 
     strategy: ClassVar[str]

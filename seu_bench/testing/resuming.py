@@ -1,20 +1,19 @@
-"""Whether a strategy goes on from a checkpoint as if nothing had happened, and its model can be made again."""
+"""Checks that a strategy resumes from a checkpoint bit by bit, and that its model can be rebuilt."""
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
 import torch
 
-from seu_bench.testing.trial import Learner, Trial, require, same
+from seu_bench.testing.trial import Learner, Trial, from_file, require, same
 from seu_bench.training.stage import Stage
 from seu_bench.training.strategy import StagedStrategy
 
 
 def check_goes_on(trial: Trial, benchmark: str) -> None:
-    """Learn a stream in one go; then its last task once more, from between the tasks and from within it.
+    """Learn a stream in one go; then its last task again, resumed before it and within it.
 
     Raises:
         AssertionError: a state cannot be kept in a file, or the weights differ in the end.
@@ -23,13 +22,13 @@ def check_goes_on(trial: Trial, benchmark: str) -> None:
     last = whole.tasks - 1
     for task in range(last):
         whole.learn(task)
-    places = {"between two tasks": _saved(whole.strategy)}
+    places = {"between two tasks": from_file(whole.strategy.state_dict())}
     within = _noted(whole, last)
     if within:
         places["between two epochs of the last task"] = within[len(within) // 2]
     for place, state in places.items():
         learner = trial.learner(benchmark)
-        learner.strategy.load_state_dict(torch.load(io.BytesIO(state), weights_only=True))
+        learner.strategy.load_state_dict(state)
         learner.learn(last)
         require(
             same(whole.weights(), learner.weights()),
@@ -40,7 +39,7 @@ def check_goes_on(trial: Trial, benchmark: str) -> None:
 
 
 def check_made_again(trial: Trial, benchmark: str) -> None:
-    """Learn a stream, and make the model once more as it is made of a file.
+    """Learn a stream, and rebuild the model as from a file.
 
     Raises:
         AssertionError: it cannot be made, or answers otherwise.
@@ -64,33 +63,20 @@ def check_made_again(trial: Trial, benchmark: str) -> None:
 
 
 def is_resumable(learner: Learner) -> bool:
-    """Whether the strategy goes on at all; others begin anew."""
+    """Return whether the strategy can be resumed at all."""
     strategy = learner.strategy
     return isinstance(strategy, StagedStrategy) and strategy.resumable and not learner.whole_stream
 
 
-def _noted(learner: Learner, task: int) -> list[bytes]:
-    """Learn a task; the state after each of its epochs, where the strategy can go on from there."""
+def _noted(learner: Learner, task: int) -> list[Any]:
+    """Learn a task and return the state after each of its epochs, if the strategy resumes within tasks."""
     strategy, states = learner.strategy, []
 
     def note(_stage: Stage[Any]) -> None:
         if strategy.resumes_within_tasks:
-            states.append(_saved(strategy))
+            states.append(from_file(strategy.state_dict()))
 
     strategy.pause = note
     learner.learn(task)
     strategy.pause = None
     return states
-
-
-def _saved(strategy: Any) -> bytes:
-    """The strategy's state as a file holds it."""
-    buffer = io.BytesIO()
-    torch.save(strategy.state_dict(), buffer)
-    content = buffer.getvalue()
-    try:
-        torch.load(io.BytesIO(content), weights_only=True)
-    except Exception as error:
-        first = next(iter(str(error).splitlines()), "")
-        require(False, f"the state holds more than tensors and plain values: {type(error).__name__}: {first}")
-    return content

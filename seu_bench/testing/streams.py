@@ -1,4 +1,4 @@
-"""Made-up textures and tiny streams of them: learned in a fraction of a second, and not by guessing."""
+"""Synthetic textures and tiny streams of them: learned in a fraction of a second, and not by guessing."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ import numpy as np
 import torch
 
 from seu_bench.config.benchmark import BenchmarkSource, BenchmarkSpec
-from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit
 from seu_bench.data.images import TaskImages
-from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.errors import SpecError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import Register
 
 
 def raw_split(labels: Sequence[int], channels: int, size: int, seed: int) -> RawSplit:
-    """Textures: stripes across or along, of a brightness that tells classes apart, with some noise."""
+    """Return textures: stripes across or along, whose brightness tells classes apart, with some noise."""
     generator = np.random.default_rng(seed)
     pixels = generator.normal(0, 12, (len(labels), channels, size, size))
     stripes = np.arange(size) % 2 * 60.0
@@ -34,7 +32,7 @@ def raw_split(labels: Sequence[int], channels: int, size: int, seed: int) -> Raw
 def raw_dataset(
     train: Sequence[int], test: Sequence[int], *, channels: int = 1, size: int = 8, seed: int = 0, name: str = "tiny"
 ) -> RawDataset:
-    """A data set with so many images of each class."""
+    """Return a data set with these numbers of images per class."""
     generator = np.random.default_rng(seed)
     splits = [
         raw_split(generator.permutation(np.repeat(np.arange(len(counts)), counts)).tolist(), channels, size, seed + at)
@@ -45,7 +43,7 @@ def raw_dataset(
 
 
 def class_split(groups: Sequence[Sequence[int]], dataset: str = "tiny") -> dict[str, Any]:
-    """``[stream]`` of a benchmark: these classes in this order, a quarter of the training images for validation."""
+    """Return ``[stream]`` of a benchmark: these classes in this order, a quarter of the training images held out."""
     return {
         "kind": "classes",
         "dataset": dataset,
@@ -59,28 +57,12 @@ def class_split(groups: Sequence[Sequence[int]], dataset: str = "tiny") -> dict[
 def benchmark(
     stream: Mapping[str, Any], name: str = "tiny", protocol: Mapping[str, Any] | None = None
 ) -> BenchmarkSpec:
-    """A benchmark of one stream, with one protocol, ``paper``; the default one where it is left out."""
+    """Return a benchmark of one stream with one protocol, ``paper``."""
     return BenchmarkSpec.model_validate({"name": name, "stream": stream, "protocols": {"paper": protocol or {}}})
 
 
-def class_stream(
-    groups: Sequence[Sequence[int]],
-    *,
-    images: int = 40,
-    test: int = 12,
-    channels: int = 1,
-    size: int = 8,
-    seed: int = 0,
-    data: RawDataset | None = None,
-) -> TaskStream:
-    """Tasks of the given classes in this order, with a quarter of the training images for validation."""
-    count = 1 + max(label for group in groups for label in group)
-    data = data or raw_dataset([images] * count, [test] * count, channels=channels, size=size)
-    return build_stream(benchmark(class_split(groups)), lambda _: data, ImageLimits(), seed)
-
-
 def poison(images: TaskImages) -> None:
-    """Make NaN of the images: whatever learns from one of them is NaN afterwards."""
+    """Replace images by NaN: whatever learns from one of them becomes NaN."""
     images.store[images.rows] = torch.nan
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,16 +32,28 @@ from seu_bench.training.interfaces import Cost
 BRIEF = 2
 
 
+def installed(plugins: Sequence[object] = ()) -> Registry:
+    """Return the registry of installed plugins, of ``plugins`` and of the tiny streams."""
+    manager = load_plugins()
+    for index, plugin in enumerate((*plugins, TinyStreams())):
+        manager.register(plugin, name=f"trial-{index}")
+    return Registry(manager)
+
+
 @dataclass(frozen=True)
 class Trial:
-    """Which strategy is tried, and how.
+    """A strategy on trial: resolved, built, trained and evaluated as a run does it, on tiny streams.
 
     Attributes:
-        strategy: its name.
-        options: with which it learns quickly, by key as after ``-o``.
-        plugins: to be registered beside those installed: a package that is tried without installing it.
+        strategy: registered name.
+        options: options with which it learns quickly, by key as after ``-o``.
+        plugins: modules or objects to register beside the installed plugins.
         exact_passes: whether its cost estimate gives image passes exactly.
-        searcher, creator: for strategies that take them; the strategy's own where left out.
+        searcher, creator: for strategies that take them; the strategy's own by default.
+
+    Example:
+        >>> learner = Trial("naive").learner("tiny_two").learn_all()
+        >>> learner.matrix.result()[1][0]  # accuracy of the first task after the second
     """
 
     strategy: str
@@ -52,17 +65,16 @@ class Trial:
 
     @cached_property
     def registry(self) -> Registry:
-        """What is installed, ``plugins`` and the tiny streams."""
-        manager = load_plugins()
-        for index, plugin in enumerate((*self.plugins, TinyStreams())):
-            manager.register(plugin, name=f"trial-{index}")
-        return Registry(manager)
+        """Installed plugins, ``plugins`` and the tiny streams."""
+        return installed(self.plugins)
 
     def resolved(self, benchmark: str, *, seed: int = 0, brief: bool = True, **fields: Any) -> ResolvedRun:
-        """The run on one of :data:`~seu_bench.testing.streams.TINY`; a ``brief`` one need not learn much.
+        """Resolve a run on one of :data:`~seu_bench.testing.streams.TINY`.
 
         Args:
-            fields: further ones of the :class:`~seu_bench.config.run.Request`.
+            seed: of the run.
+            brief: whether it trains for two epochs only, for checks of something else than accuracy.
+            fields: further fields of the :class:`~seu_bench.config.run.Request`.
         """
         options = dict(self.options)
         if brief and "epochs" in self.registry.strategies.find(self.strategy).factory.options.model_fields:
@@ -88,13 +100,15 @@ class Trial:
         disturb: Callable[[], None] | None = None,
         feature_cache: int | None = None,
     ) -> Learner:
-        """A strategy that has learned nothing yet.
+        """Build the strategy and its stream; nothing is learned yet.
 
         Args:
-            seed: the strategy's; the stream's is 0, so that every seed learns the same images.
-            change: done to the stream before the strategy is built.
+            benchmark: one of :data:`~seu_bench.testing.streams.TINY`.
+            seed: of the strategy; the stream's is 0, so that every seed learns the same images.
+            brief: see :meth:`resolved`.
+            change: applied to the stream before the strategy is built.
             disturb: called before the strategy is built, before each training and before each evaluation.
-            feature_cache: bytes for outputs of frozen layers; ``None``: the default.
+            feature_cache: bytes for cached features; ``None``: the default.
         """
         run = self.resolved(benchmark, seed=seed, brief=brief, feature_cache=feature_cache)
         stream = build_stream(run.spec.benchmark, run.load, run.limits, 0)
@@ -103,17 +117,17 @@ class Trial:
         return Learner(run, stream, disturb)
 
     def record(self, benchmark: str, results: Path) -> Record:
-        """The record of a brief run."""
+        """Run briefly and return the record."""
         return execute(self.registry, self.resolved(benchmark, results=results, device="cpu")).record
 
 
 class Learner:
-    """A strategy and the stream that it learns, task by task, as a plain Avalanche script would.
+    """A strategy that learns a stream task by task, as a plain Avalanche script would; made by :meth:`Trial.learner`.
 
     Attributes:
-        matrix, sizes: what a run's evaluators measure.
-        whole_stream: whether it is trained once on all tasks, as
-            :attr:`~seu_bench.training.strategy.StagedStrategy.whole_stream` says.
+        run, stream, strategy: what is on trial; ``tasks`` is the number of tasks.
+        matrix, sizes: measurements of a run's evaluators.
+        whole_stream: whether it is trained once on all tasks.
     """
 
     def __init__(
@@ -137,12 +151,12 @@ class Learner:
 
     @cached_property
     def cost(self) -> Cost:
-        """What the strategy's factory expects."""
+        """Estimate of the strategy's factory."""
         return self.run.strategy.cost(self.context)
 
     @property
     def model(self) -> Any:
-        """The strategy's model, as it is now."""
+        """Model of the strategy."""
         return self.strategy.model
 
     def learn(self, task: int) -> None:
@@ -163,7 +177,7 @@ class Learner:
         self.strategy.eval(test[: task + 1])
 
     def learn_all(self) -> Learner:
-        """Every task in turn."""
+        """Learn every task in turn."""
         for task in range(self.tasks):
             self.learn(task)
         return self
@@ -173,11 +187,11 @@ class Learner:
         self.strategy.eval(self.scenario.streams["test"])
 
     def weights(self) -> dict[str, Tensor]:
-        """A copy of everything in the model's state."""
+        """Return a copy of the model's state."""
         return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
     def test_images(self, task: int) -> Tensor:
-        """A task's test images ``[N, C, H, W]``."""
+        """Return a task's test images ``[N, C, H, W]``."""
         images = self.stream.tasks[task].test
         return images.gather(torch.arange(len(images)))[0]
 
@@ -205,20 +219,32 @@ def evaluated(model: Any, images: Tensor, task: int) -> Tensor:
 
 
 def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    """Whether two states are equal bit by bit; NaN equals nothing."""
+    """Return whether two states are equal bit by bit; NaN equals nothing."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+def from_file(state: Mapping[str, Any]) -> Any:
+    """Return a state as it comes back from a file; fail if it holds more than tensors and plain values."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    try:
+        return torch.load(file, weights_only=True)
+    except Exception as error:
+        first = next(iter(str(error).splitlines()), "")
+        pytest.fail(f"the state holds more than tensors and plain values: {type(error).__name__}: {first}")
+
+
 def stored_parameters(model: nn.Module) -> dict[int, nn.Parameter]:
-    """The parameters among what ``model`` stores, shared ones once, by identity."""
+    """Return the parameters that ``model`` stores, shared ones once, by identity."""
     state = model.state_dict(keep_vars=True)
     return {id(tensor): tensor for tensor in state.values() if isinstance(tensor, nn.Parameter)}
 
 
 def used_parameters(model: Any, images: Tensor, task: int) -> dict[int, nn.Parameter]:
-    """The parameters that a task's logits were computed from, by identity, found by autograd.
+    """Return the parameters that a task's logits are computed from, by identity, found by autograd.
 
-    Every parameter of ``model`` has ``requires_grad`` afterwards: not for a model that goes on learning.
+    Every parameter of ``model`` has ``requires_grad`` afterwards.
     """
     model.eval()
     model.requires_grad_(True)
@@ -240,7 +266,7 @@ def used_parameters(model: Any, images: Tensor, task: int) -> dict[int, nn.Param
 
 
 def drawn() -> tuple[bytes, bytes, object]:
-    """Where the global generators of torch, NumPy and ``random`` stand."""
+    """Return the states of the global generators of torch, NumPy and ``random``."""
     numpy_state: Any = np.random.get_state(legacy=True)
     place = numpy_state[1].tobytes() + repr(numpy_state[2:]).encode()
     return torch.get_rng_state().numpy().tobytes(), place, random.getstate()

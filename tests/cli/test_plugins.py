@@ -76,7 +76,7 @@ def test_says_what_failed(checked: Answer) -> None:
 def test_counts_what_holds(checked: Answer) -> None:
     """The last line has both numbers, and they are those of the lines above."""
     outcomes = re.findall(r"^  (ok|FAILED) ", checked.out, re.MULTILINE)
-    assert checked.out.splitlines()[-1] == f"{outcomes.count('ok')} of {len(outcomes)} checks hold"
+    assert checked.out.splitlines()[-1] == f"{outcomes.count('ok')} of {len(outcomes)} checks passed"
     assert len(outcomes) == 11
 
 

@@ -9,14 +9,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Request
+from seu_bench.data.dataset import RawDataset
 from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import StreamPlan
-from seu_bench.data.streams import TaskStream
+from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.plugin.registry import Registry
 from seu_bench.search_space import Genotype, SearchSpace, named_genotype
-from seu_bench.testing.streams import benchmark, class_stream, raw_dataset, raw_split
+from seu_bench.testing.streams import benchmark, class_split, raw_dataset, raw_split
 from seu_bench.testing.trial import evaluated, same
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench_seu.super_model import SuperModel
@@ -52,6 +54,22 @@ def one_thread() -> None:
 def all_threads() -> None:
     """Undo :func:`one_thread`."""
     torch.set_num_threads(_THREADS.pop())
+
+
+def class_stream(
+    groups: Sequence[Sequence[int]],
+    *,
+    images: int = 40,
+    test: int = 12,
+    channels: int = 1,
+    size: int = 8,
+    seed: int = 0,
+    data: RawDataset | None = None,
+) -> TaskStream:
+    """Tasks of the given classes in this order, with a quarter of the training images for validation."""
+    count = 1 + max(label for group in groups for label in group)
+    data = data or raw_dataset([images] * count, [test] * count, channels=channels, size=size)
+    return build_stream(benchmark(class_split(groups)), lambda _: data, ImageLimits(), seed)
 
 
 def task_of(stream: TaskStream, task: int = 0) -> TaskImages:
