@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from seu_bench import hookimpl
 from seu_bench.config import Options
-from seu_bench.plugin.executors import Ended, Event, Executor, ExecutorFactory, Job, Started
+from seu_bench.plugin import Ended, Event, Executor, ExecutorFactory, Job, Started
 from seu_bench.sweeps import run_job
 
 if TYPE_CHECKING:
-    from seu_bench.plugin.registration import Register
+    from seu_bench.plugin import Register
 
 
 class InTurn:

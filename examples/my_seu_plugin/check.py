@@ -4,8 +4,7 @@ import my_seu_plugin
 
 from seu_bench.config import Request
 from seu_bench.engine.launch import launch
-from seu_bench.plugin.manager import load_plugins
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin import Registry, load_plugins
 
 manager = load_plugins()
 manager.register(my_seu_plugin, name="mine")

@@ -10,16 +10,14 @@ from pydantic import Field
 
 from seu_bench import LazyFactory, hookimpl
 from seu_bench.config import BackboneOptions, BenchmarkFile, Options
-from seu_bench.plugin.commands import LazyCommand
+from seu_bench.plugin import LazyCommand
 from seu_bench.results import Metric
 
 if TYPE_CHECKING:
     from seu_bench.config import BenchmarkSource, CreationSchedule
-    from seu_bench.data.dataset import DatasetSource
-    from seu_bench.plugin.commands import CommandFactory
-    from seu_bench.plugin.registration import Register
-    from seu_bench.results.metric import MetricFunction
-    from seu_bench.results.record import Record
+    from seu_bench.data import DatasetSource
+    from seu_bench.plugin import CommandFactory, Register
+    from seu_bench.results import Record
     from seu_bench.training import CreationTask, CreatorFactory, SearcherFactory, Stage, StageProgress, StrategyFactory
 
 
@@ -110,7 +108,7 @@ def register_benchmarks(register: Register[BenchmarkSource]) -> None:
 
 
 @hookimpl
-def register_metrics(register: Register[Metric | MetricFunction]) -> None:
+def register_metrics(register: Register[Metric]) -> None:
     """Register ``params_per_task``."""
     register("params_per_task", PARAMS_PER_TASK)
 

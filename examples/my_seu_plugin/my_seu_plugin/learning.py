@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from my_seu_plugin import HeadsOnlyOptions, NoOptions
-from seu_bench.models.multihead import BackboneModel
+from seu_bench.models import BackboneModel
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype
 from seu_bench.training import (
     CreationTask,

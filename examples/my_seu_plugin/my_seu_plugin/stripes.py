@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seu_bench.data.dataset import DatasetInfo, DatasetState, RawDataset, RawSplit
+from seu_bench.data import DatasetInfo, DatasetState, RawDataset, RawSplit
 
 CLASSES, SIDE = 6, 12
 TRAIN, TEST = 60, 20

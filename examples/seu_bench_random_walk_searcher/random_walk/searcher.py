@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from random_walk import RandomWalkOptions
-from seu_bench.models.cells import sample_of
+from seu_bench.models import sample_of
 from seu_bench.search_space import OPERATIONS, Edge, Genotype
 from seu_bench.training import Forward, SampledStage, SearchTask, proxy_network
 
