@@ -1,165 +1,82 @@
-"""Run ids: readable, the same for the same request and another one for whatever changes the result."""
+"""Rules between the keys of a benchmark: each is told beside all other faults, and not where its own keys are wrong."""
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from seu_bench.config.protocol import ImageLimits, Schedule, ScheduleOptions
-from seu_bench.config.run import Request
-from seu_bench.engine.resolve import resolve
-from seu_bench.errors import OptionError
-from seu_bench.plugin.registry import Registry
+from seu_bench.config.benchmark import BenchmarkSpec, ClassSplit, DatasetSequence
+from seu_bench.config.options import fault_lines
 
-BASE = Request(strategy="seu", benchmark="split_digits", protocol="smoke", seed=3)
-
-
-def changed(**fields: Any) -> Request:
-    """The base with other fields."""
-    return Request(**{**BASE.model_dump(), **fields})
+CLASSES: dict[str, Any] = {"kind": "classes", "dataset": "digits", "classes_per_task": 2}
+TASKS: dict[str, Any] = {"kind": "datasets", "tasks": {"a": {"dataset": "digits"}, "b": {"dataset": "mnist"}}}
 
 
-BENCHMARK = """
-name = "own"
-version = 1
-summary = "words"
-default_protocol = "smoke"
-
-[stream]
-kind = "classes"
-dataset = "digits"
-classes_per_task = 2
-"""
+def document(stream: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {"name": "x", "stream": stream or CLASSES, "protocols": {"paper": {}}, **more}
 
 
-@pytest.fixture(scope="module")
-def registry() -> Registry:
-    """What is installed."""
-    return Registry()
+def faults(value: dict[str, Any]) -> list[str]:
+    with pytest.raises(ValidationError) as caught:
+        BenchmarkSpec.model_validate(value)
+    return fault_lines(caught.value)
 
 
-def run_id(registry: Registry, request: Request) -> str:
-    return resolve(registry, request).spec.run_id
-
-
-def test_slug(registry: Registry) -> None:
-    """A reader sees the benchmark, the protocol, the strategy, what makes it unranked, and the seed."""
-    assert re.fullmatch(r"split_digits-smoke-seu-seed3-[0-9a-f]{10}", run_id(registry, BASE))
-    small = changed(strategy="naive", limit=8, synthetic=True)
-    assert re.fullmatch(r"split_digits-smoke-naive-limit8-synthetic-seed3-[0-9a-f]{10}", run_id(registry, small))
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        BASE,
-        changed(searcher="mdl", creator="mdl"),
-        changed(options={"preset": "default"}),
-        changed(options={"edges": "top2", "cell_types": 2, "warm_start": True}),
-        changed(options={"searcher.alpha": 0.01, "creator.restore": "best_valid"}),
-        changed(options={"benchmark.stream.validation": 0.15}),
-        changed(options={"benchmark.summary": "other words", "benchmark.default_protocol": "paper"}),
-        changed(options={"benchmark.protocols.paper.training.epochs": 7}),
-    ],
-    ids=str,
-)
-def test_unchanged(registry: Registry, request_: Request) -> None:
-    """Defaults that are written out, texts, and protocols that the run does not use change nothing."""
-    assert run_id(registry, request_) == run_id(registry, BASE)
-
-
-CHANGES: list[dict[str, Any]] = [
-    {"seed": 4},
-    {"protocol": "quick"},
-    {"strategy": "naive"},
-    {"benchmark": "pmnist"},
-    {"limit": 8},
-    {"limit": 9},
-    {"synthetic": True},
-    {"options": {"epochs": 3}},
-    {"options": {"preset": "code"}},
-    {"options": {"preset": "paper_literal"}},
-    {"options": {"genotype": "darts_v1"}},
-    {"options": {"searcher.alpha": 0.02}},
-    {"options": {"creator.alpha": 0.02}},
-    {"options": {"benchmark.stream.validation": 0.2}},
-    {"options": {"benchmark.version": 2}},
-    {"options": {"benchmark.protocols.smoke.training.epochs": 3}},
-    {"options": {"benchmark.protocols.smoke.images.train": 60}},
+RULES: list[tuple[dict[str, Any], str, str]] = [
+    (document({**CLASSES, "groups": [[0, 1]]}), "stream.classes.groups", "give either classes_per_task or groups"),
+    (
+        document({**CLASSES, "classes_per_task": None}),
+        "stream.classes.groups",
+        "give either classes_per_task or groups",
+    ),
+    (document({**CLASSES, "classes_per_task": None, "groups": [[0, 1], [1]]}), "stream.classes.groups", "no class"),
+    (document({**CLASSES, "classes_per_task": None, "groups": [[0, 1], []]}), "stream.classes.groups", "non-empty"),
+    (document({**CLASSES, "input": {"mean": [0.5]}}), "stream.classes.input.std", "mean and std go together"),
+    (document({**CLASSES, "input": {"std": [0.5]}}), "stream.classes.input.std", "mean and std go together"),
+    (
+        document({**CLASSES, "input": {"mean": [0.5], "std": [0.5, 0.5]}}),
+        "stream.classes.input.std",
+        "mean and std need the same number of channels",
+    ),
+    (document({**TASKS, "order": ["a"]}), "stream.datasets.order", "order must name each of a, b once"),
+    (document({**TASKS, "order": ["a", "b", "b"]}), "stream.datasets.order", "order must name each of a, b once"),
+    (document(default_protocol="quick"), "protocols", "default_protocol 'quick' is not one of paper"),
+    (document(protocols={}), "protocols", "default_protocol 'paper' is not one of"),
 ]
 
 
-def test_every_change_is_another_run(registry: Registry) -> None:
-    """Nothing that decides the result is left out, and no two of these are taken for one another."""
-    ids = [run_id(registry, BASE), *[run_id(registry, changed(**change)) for change in CHANGES]]
-    assert len(set(ids)) == len(CHANGES) + 1
+@pytest.mark.parametrize(("value", "place", "said"), RULES, ids=[f"{place}-{said[:20]}" for _, place, said in RULES])
+def test_rule_is_told_with_other_faults(value: dict[str, Any], place: str, said: str) -> None:
+    """A rule between keys is one line, at the last of its keys, alone or beside a fault of another key."""
+    (line,) = faults(value)
+    assert line.startswith(f"{place}: ") and said in line
+    assert faults({**value, "version": 0, "colour": "red"}) == [
+        "version: Input should be greater than 0 (given: 0)",
+        line,
+        "colour: Extra inputs are not permitted (given: 'red')",
+    ]
 
 
-def test_order_of_options_is_no_matter(registry: Registry) -> None:
-    """Options are the same in whichever order, and as whichever number, they are given."""
-    one = changed(options={"epochs": 3, "weight_decay": 1.0, "searcher.alpha": 0.5})
-    other = changed(options={"searcher.alpha": 0.5, "weight_decay": 1, "epochs": 3.0})
-    assert run_id(registry, one) == run_id(registry, other)
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        (document({**CLASSES, "classes_per_task": 0, "groups": [[0]]}), "stream.classes.classes_per_task"),
+        (document({**CLASSES, "input": {"mean": ["grey"]}}), "stream.classes.input.mean.0"),
+        (document({**TASKS, "tasks": {}, "order": ["a"]}), "stream.datasets.tasks"),
+        (document(default_protocol=3), "default_protocol"),
+    ],
+)
+def test_rule_waits_for_its_keys(value: dict[str, Any], wrong: str) -> None:
+    """A key that is wrong in itself is the only fault: what a rule would say of it is not known."""
+    assert [line.split(": ")[0] for line in faults(value)] == [wrong]
 
 
-def test_same_in_another_process(registry: Registry) -> None:
-    """The id hangs on no hash seed: a finished run is found again tomorrow."""
-    code = (
-        "from seu_bench.plugin.registry import Registry; from seu_bench.engine.resolve import Request, resolve;"
-        "print(resolve(Registry(), Request(protocol='smoke', seed=3)).spec.run_id)"
-    )
-    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.strip() == run_id(registry, BASE)
-
-
-def test_where_a_file_lies_is_no_matter(registry: Registry, tmp_path: Path) -> None:
-    """A benchmark file is what is written in it: a copy elsewhere, with other comments, is the same benchmark."""
-    for folder, text in (("a", BENCHMARK), ("b", "# copied\n" + BENCHMARK.replace('"words"', '"more words"'))):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "own.toml").write_text(text)
-    first, second = (changed(benchmark=str(tmp_path / folder / "own.toml")) for folder in "ab")
-    assert run_id(registry, first) == run_id(registry, second)
-    (tmp_path / "b" / "own.toml").write_text(BENCHMARK.replace("= 2", "= 5"))
-    assert run_id(registry, first) != run_id(registry, second)
-
-
-def test_own_data_decides(registry: Registry, tmp_path: Path) -> None:
-    """Other images in the user's own file are another run, though the benchmark file is the same."""
-    import numpy as np
-
-    text = BENCHMARK.replace('"digits"', '"mine"') + '\n[datasets.mine]\nkind = "npz"\npath = "mine.npz"\n'
-    (tmp_path / "own.toml").write_text(text)
-    asked = changed(benchmark=str(tmp_path / "own.toml"))
-    ids = set()
-    for grey in (1, 2):
-        labels = np.arange(20) % 4
-        np.savez(tmp_path / "mine.npz", images=np.full((20, 4, 4), grey, dtype=np.uint8), labels=labels)
-        ids.add(run_id(registry, asked))
-    assert len(ids) == 2
-
-
-@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "1", None, True])
-def test_seeds(registry: Registry, seed: object) -> None:
-    """A seed that NumPy's generator would not take is refused before anything begins."""
-    with pytest.raises(OptionError, match="seed"):
-        resolve(registry, changed(seed=seed))  # type: ignore[arg-type]
-
-
-def test_schedule_options_replace_what_they_name() -> None:
-    """What is not given stays as the protocol says."""
-    schedule = Schedule(epochs=7, learning_rate=0.5, clip_norm=None)
-    assert ScheduleOptions(epochs=3).applied_to(schedule) == Schedule(epochs=3, learning_rate=0.5, clip_norm=None)
-    assert ScheduleOptions().applied_to(schedule) == schedule
-
-
-def test_limit_lowers_and_never_raises() -> None:
-    """``--limit`` takes images away from a protocol, and gives it none."""
-    assert ImageLimits(train=4, valid=None, test=100).lowered_to(10) == ImageLimits(train=4, valid=10, test=10)
-    assert ImageLimits(train=4).lowered_to(None) == ImageLimits(train=4)
+def test_what_fits() -> None:
+    """Groups in place of a number, an order of names, another default protocol."""
+    spec = BenchmarkSpec.model_validate(document({**CLASSES, "classes_per_task": None, "groups": [[0, 1], [2]]}))
+    assert isinstance(spec.stream, ClassSplit) and spec.stream.groups == ((0, 1), (2,))
+    named = document({**TASKS, "order": ["b", "a"]}, default_protocol="mine", protocols={"mine": {}})
+    spec = BenchmarkSpec.model_validate(named)
+    assert isinstance(spec.stream, DatasetSequence) and spec.stream.order == ("b", "a")
