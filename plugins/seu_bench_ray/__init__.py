@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from seu_bench import hookimpl
-from seu_bench.config import Options
-from seu_bench.config.run import CommandLine
+from seu_bench.config import CommandLine, Options
 from seu_bench.plugin.executors import Executor, ExecutorFactory
 from seu_bench.plugin.registration import offered
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RayOptions(Options):
-    """Which Ray, and what each job is given of it."""
+    """Address of Ray, and resources of each job."""
 
     address: Annotated[str | None, CommandLine(("--ray-address",))] = Field(
         None,
@@ -29,13 +28,13 @@ class RayOptions(Options):
         None, ge=0, description="GPUs of each job, may be a fraction such as 0.25; else 1 with --device cuda, or 0"
     )
     jobs: int | None = Field(None, ge=1, description="jobs at once at most; else as many as Ray has room for")
-    retries: int = Field(3, ge=0, description="how often a job is begun again whose worker was lost")
+    retries: int = Field(3, ge=0, description="how often a job starts again whose worker was lost")
 
 
 class RayFactory:
     """Tasks of Ray, on this machine or on a cluster."""
 
-    summary = "tasks of Ray: fractions of GPUs, several machines, lost workers begun again"
+    summary = "tasks of Ray: fractions of GPUs, several machines, jobs of lost workers start again"
     options: type[Options] = RayOptions
     detaches = False
 
@@ -50,7 +49,7 @@ class RayFactory:
 
         connection = Connection(options.address)
         try:
-            gpus = float(connection.wants_card(device)) if options.gpus is None else options.gpus
+            gpus = float(connection.wants_gpu(device)) if options.gpus is None else options.gpus
             return RayExecutor(connection, options.cpus, gpus, options.jobs, options.retries)
         except BaseException:
             connection.close()

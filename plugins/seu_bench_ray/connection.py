@@ -76,14 +76,14 @@ class Connection:
             return fitting
         largest = [max([has.get(kind, 0.0) for has in there], default=0.0) for kind in ("CPU", "GPU")]
         raise RequestError(
-            f"no machine of this Ray has room for a job of {cpus:g} cores and {gpus:g} cards; the largest have "
-            f"{largest[0]:g} cores, and {largest[1]:g} cards",
+            f"no machine of this Ray has room for a job of {cpus:g} cores and {gpus:g} GPUs; the largest have "
+            f"{largest[0]:g} cores, and {largest[1]:g} GPUs",
             where="executor 'ray'",
             remedy="ask for less with -o executor.cpus=N and -o executor.gpus=N, or add machines",
         )
 
-    def wants_card(self, device: str) -> bool:
-        """Whether a job on this device needs a card; ``auto`` takes one where there is any."""
+    def wants_gpu(self, device: str) -> bool:
+        """Whether a job on this device needs a GPU; ``auto`` takes one where there is any."""
         return device.startswith("cuda") or (device == "auto" and ray.cluster_resources().get("GPU", 0.0) > 0)
 
     def close(self) -> None:

@@ -14,24 +14,24 @@ class Marks:
 
     def __init__(self) -> None:
         self._name = f".sweep-{uuid4().hex}"
-        self._left: dict[Path, Path] = {}
+        self._placed: dict[Path, Path] = {}
 
-    def left_in(self, results: Path) -> str:
-        """The mark of a folder, which is made with it.
+    def place_in(self, results: Path) -> str:
+        """Return the mark of a folder, which is created with it.
 
         Raises:
             ResultsError: it cannot be written there.
         """
-        if results not in self._left:
+        if results not in self._placed:
             results.mkdir(parents=True, exist_ok=True)
-            self._left[results] = results / self._name
-            write_atomic(self._left[results], "")
-        return str(self._left[results])
+            self._placed[results] = results / self._name
+            write_atomic(self._placed[results], "")
+        return str(self._placed[results])
 
     def remove(self) -> None:
         """Remove them all, and folders that hold nothing else."""
-        for results, mark in self._left.items():
+        for results, mark in self._placed.items():
             with contextlib.suppress(OSError):
                 mark.unlink(missing_ok=True)
                 results.rmdir()
-        self._left.clear()
+        self._placed.clear()

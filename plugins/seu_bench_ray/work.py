@@ -1,4 +1,4 @@
-"""What runs on Ray's workers: a job, and the actor that all jobs tell and that tells them to stop."""
+"""Work of Ray's workers: one job, and the actor that carries events to the driver and its stop request back."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ _ASK: Final = 1.0
 
 
 class Mailbox:
-    """The actor: keeps what jobs tell until the driver takes it."""
+    """The actor: keeps events of jobs until the driver takes them."""
 
     def __init__(self) -> None:
-        self._told: list[str] = []
+        self._events: list[str] = []
         self._stops = False
 
-    def tell(self, event: str) -> None:
-        """An event, as JSON."""
-        self._told.append(event)
+    def notify(self, event: str) -> None:
+        """Put an event, as JSON."""
+        self._events.append(event)
 
     def take(self) -> list[str]:
-        """What was told since the last call."""
-        told, self._told = self._told, []
-        return told
+        """Return the events since the last call."""
+        events, self._events = self._events, []
+        return events
 
     def stop(self) -> None:
-        """Have all jobs stop where nothing is lost."""
+        """Ask all jobs to stop where nothing is lost."""
         self._stops = True
 
     def stops(self) -> bool:
-        """Whether they are to."""
+        """Whether jobs were asked to stop."""
         return self._stops
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a worker needs to make a job.
+class Assignment:
+    """What a worker is given.
 
     Attributes:
         job: as JSON.
-        versions: of the driver's packages; who has others must not make the job.
+        versions: of the driver's packages; a worker that has others must not run the job.
         mark: a file in the results folder, by which a worker knows that its folder is the driver's.
         threads: to compute with.
     """
@@ -58,44 +58,44 @@ class Asked:
     threads: int
 
 
-def make_asked(asked: Asked, mailbox: Any) -> str:
-    """Make a job in this process; how it ended, as JSON."""
+def run_assigned(assignment: Assignment, mailbox: Any) -> str:
+    """Run the job in this process; returns how it ended, as JSON."""
     import ray
 
-    job = Job.model_validate_json(asked.job)
+    job = Job.model_validate_json(assignment.job)
     sent: list[Any] = []
 
-    def tell(event: Event) -> None:
-        sent[:] = [mailbox.tell.remote(event.model_dump_json())]  # one actor's calls from one caller keep their order
+    def notify(event: Event) -> None:
+        sent[:] = [mailbox.notify.remote(event.model_dump_json())]  # one actor's calls from one caller keep their order
 
-    tell(Started(run_id=job.run_id, where=socket.gethostname()))
-    fault = fault_here(asked, job)
+    notify(Started(run_id=job.run_id, where=socket.gethostname()))
+    fault = find_fault(assignment, job)
     if fault is not None:
         ended = Ended(run_id=job.run_id, status="failed", message=fault)
     else:
-        ended = _made(asked, job, tell, mailbox)
+        ended = _run(assignment, job, notify, mailbox)
     ray.get(sent)  # all has arrived before the end is known
     return ended.model_dump_json()
 
 
-def _made(asked: Asked, job: Job, tell: Any, mailbox: Any) -> Ended:
+def _run(assignment: Assignment, job: Job, notify: Any, mailbox: Any) -> Ended:
     import torch
 
     from seu_bench.sweeps import run_job
 
-    torch.set_num_threads(asked.threads)
+    torch.set_num_threads(assignment.threads)
     stop, over = StopRequest(), threading.Event()
     watch = threading.Thread(target=_watch, args=(mailbox, stop, over), daemon=True)
     watch.start()
     try:
-        return run_job(job, tell, stop)
+        return run_job(job, notify, stop)
     finally:
         over.set()
         watch.join()
 
 
 def _watch(mailbox: Any, stop: StopRequest, over: threading.Event) -> None:
-    """Ask until the job is made."""
+    """Ask whether to stop until the job is over."""
     import ray
     from ray.exceptions import RayError
 
@@ -109,19 +109,19 @@ def _watch(mailbox: Any, stop: StopRequest, over: threading.Event) -> None:
             return
 
 
-def fault_here(asked: Asked, job: Job) -> str | None:
-    """Why this worker must not make the job."""
+def find_fault(assignment: Assignment, job: Job) -> str | None:
+    """Return why this worker must not run the job; ``None``: it may."""
     from seu_bench.engine.environment import installed_versions
 
     here = installed_versions()
     other = [
         f"{name} {here.get(name, 'none')} in place of {version}"
-        for name, version in asked.versions.items()
+        for name, version in assignment.versions.items()
         if here.get(name) != version
     ]
     host = socket.gethostname()
     if other:
         return f"the worker on {host} has other versions than the sweep's own process: {', '.join(other)}"
-    if not Path(asked.mark).exists():
+    if not Path(assignment.mark).exists():
         return f"the results folder {job.request.results} is not shared with {host}: it is another one there"
     return None

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from seu_bench import hookimpl
-from seu_bench.config import Options
-from seu_bench.config.run import CommandLine
+from seu_bench.config import CommandLine, Options
 from seu_bench.plugin.executors import Executor, ExecutorFactory
 from seu_bench.plugin.registration import offered
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SlurmOptions(Options):
-    """What each job is given, and where."""
+    """Resources of each job, and where it runs."""
 
     partition: Annotated[str | None, CommandLine(("--partition",))] = Field(
         None, min_length=1, description="of the jobs; else the default one"

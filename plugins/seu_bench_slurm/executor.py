@@ -61,7 +61,7 @@ class SlurmExecutor:
         self._options = options
         self._gpus = (1 if device.startswith("cuda") else 0) if options.gpus is None else options.gpus
         self._sent: dict[str, _Submitted] = {}
-        self._told: deque[Event] = deque()
+        self._events: deque[Event] = deque()
         self._asked = float("-inf")
 
     def submit(self, jobs: Sequence[Job]) -> None:
@@ -81,7 +81,7 @@ class SlurmExecutor:
         self._submit([(job, 1) for job in new])
 
     def wait(self, seconds: float) -> Sequence[Event]:
-        """What jobs told; those whose job was lost are submitted again."""
+        """Return events; jobs that were lost are submitted again."""
         until = time.monotonic() + seconds
         while True:
             for sent in list(self._sent.values()):
@@ -89,12 +89,12 @@ class SlurmExecutor:
             if time.monotonic() - self._asked >= _ASK and self._sent:
                 self._asked = time.monotonic()
                 self._look_for_lost(living_jobs())
-            left = until - time.monotonic()
-            if self._told or left <= 0:
-                events = tuple(self._told)
-                self._told.clear()
+            remaining = until - time.monotonic()
+            if self._events or remaining <= 0:
+                events = tuple(self._events)
+                self._events.clear()
                 return events
-            time.sleep(min(_LOOK, left))
+            time.sleep(min(_LOOK, remaining))
 
     def cancel(self) -> None:
         """End all jobs; those that run write checkpoints first."""
@@ -162,15 +162,15 @@ class SlurmExecutor:
         for event in events:
             if isinstance(event, Started):
                 if sent.has_begun:
-                    continue  # it was queued again, and goes on
+                    continue  # it was queued again, and is resumed
                 sent.has_begun = True
             if isinstance(event, Ended):
                 if event.status == "interrupted":
                     continue  # by Slurm: whether the job is queued again is seen in the queue
                 del self._sent[sent.job.run_id]
-                self._told.append(event)
+                self._events.append(event)
                 return
-            self._told.append(event)
+            self._events.append(event)
 
     def _look_for_lost(self, living: set[str]) -> None:
         again: list[tuple[Job, int]] = []
@@ -183,12 +183,12 @@ class SlurmExecutor:
             elif now - sent.missed > _LATE:
                 del self._sent[sent.job.run_id]
                 if sent.attempts <= self._options.retries:
-                    told = f"its job {sent.note.slurm_job} is gone; the job is submitted again"
-                    self._told.append(Noticed(run_id=sent.job.run_id, message=told))
+                    message = f"its Slurm job {sent.note.slurm_job} is gone; the job is submitted again"
+                    self._events.append(Noticed(run_id=sent.job.run_id, message=message))
                     again.append((sent.job, sent.attempts + 1))
                 else:
                     last = last_words(sent.job.request.results, sent.note.slurm_job)
                     message = f"its jobs were lost {sent.attempts} times, the last one with: {last}"
-                    self._told.append(Ended(run_id=sent.job.run_id, status="lost", message=message))
+                    self._events.append(Ended(run_id=sent.job.run_id, status="lost", message=message))
         if again:
             self._submit(again)

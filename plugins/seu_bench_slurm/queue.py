@@ -1,4 +1,4 @@
-"""What Slurm's own commands say: which partitions there are, and which jobs wait or run."""
+"""Slurm's own commands: partitions, jobs that wait or run, cancelling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JOB_NAME: Final = "seu-bench"
 
 
 def check_partition(name: str | None) -> None:
-    """Whether jobs can be submitted to it.
+    """Check that jobs can be submitted to a partition.
 
     Raises:
         RequestError: Slurm is not here, does not answer, or has no such partition.
@@ -31,7 +31,7 @@ def check_partition(name: str | None) -> None:
 
 
 def living_jobs() -> set[str]:
-    """Ids of our jobs that wait or run, an element of an array as ``12_3``.
+    """Return the ids of our jobs that wait or run, an element of an array as ``12_3``.
 
     Raises:
         RequestError: Slurm does not answer.
@@ -40,7 +40,7 @@ def living_jobs() -> set[str]:
 
 
 def cancel(jobs: list[str]) -> None:
-    """End jobs; those that have ended already are none of its business.
+    """Cancel jobs; those that have ended already are ignored.
 
     Raises:
         RequestError: Slurm does not answer.
@@ -50,7 +50,7 @@ def cancel(jobs: list[str]) -> None:
 
 
 def ask(*command: str) -> str:
-    """What a command of Slurm's prints.
+    """Return the output of a command of Slurm's.
 
     Raises:
         RequestError: it is not installed, fails, or does not answer.

@@ -1,4 +1,4 @@
-"""What runs in a job: one job, which is queued again when its time is over before it is finished."""
+"""Work of a Slurm job: one job of the sweep, queued again when its time is over before it is finished."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JobTask:
     threads: int
 
     def __call__(self) -> str:
-        """Make the job; how it ended."""
+        """Run the job; returns how it ended."""
         stop = StopRequest(self.seconds)
 
         def nearly_over(_number: int, _frame: FrameType | None) -> None:
@@ -53,22 +53,22 @@ class JobTask:
 
         torch.set_num_threads(self.threads)
         job = Job.model_validate_json(self.job)
-        self.tell(Started(run_id=job.run_id, where=socket.gethostname()))
+        self.notify(Started(run_id=job.run_id, where=socket.gethostname()))
         with stop.on_signals():  # Slurm ends jobs by SIGTERM, and kills them a little later
-            ended = run_job(job, self.tell, stop)
+            ended = run_job(job, self.notify, stop)
         due = stop.due()
         if ended.status == "interrupted" and due is not None and due.status == OUT_OF_TIME:
             self._queue_again(job)
-        self.tell(ended)
+        self.notify(ended)
         return ended.status
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         """Append a line; one write, so that no reader sees a part of it."""
         with Path(self.events).open("ab", buffering=0) as file:
             file.write(event.model_dump_json().encode() + b"\n")
 
     def _queue_again(self, job: Job) -> None:
-        told = "its job's time is over; it is queued again, and goes on from its checkpoint"
-        self.tell(Noticed(run_id=job.run_id, message=told))
+        message = "its job's time is over; it is queued again, and resumes from its checkpoint"
+        self.notify(Noticed(run_id=job.run_id, message=message))
         subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=60)
-        time.sleep(_TO_BE_ENDED)  # Slurm ends this process; going on would tell of an end that is none
+        time.sleep(_TO_BE_ENDED)  # Slurm ends this process; returning would report an end that is none

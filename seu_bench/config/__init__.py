@@ -35,13 +35,14 @@ if TYPE_CHECKING:
         ScheduleOptions,
         SearchSchedule,
     )
-    from seu_bench.config.run import ComputeConfig, Request
+    from seu_bench.config.run import CommandLine, ComputeConfig, Request
 
 __all__ = [
     "BackboneOptions",
     "BenchmarkFile",
     "BenchmarkSource",
     "BenchmarkSpec",
+    "CommandLine",
     "ComputeConfig",
     "CreationSchedule",
     "ImageLimits",
@@ -68,5 +69,5 @@ __getattr__ = attach(
     | dict.fromkeys(
         ("CreationSchedule", "ImageLimits", "ProtocolSpec", "Schedule", "ScheduleOptions", "SearchSchedule"), "protocol"
     )
-    | dict.fromkeys(("ComputeConfig", "Request"), "run"),
+    | dict.fromkeys(("CommandLine", "ComputeConfig", "Request"), "run"),
 )

@@ -1,4 +1,4 @@
-"""Executors: what makes the jobs of a sweep, what it is given and what it tells.
+"""Executors: the interface of what runs the jobs of a sweep, its jobs and its events.
 
 No torch here: a plugin's outer module may import this one.
 """
@@ -18,8 +18,8 @@ class Job(Frozen):
     """One run of a sweep; ``model_dump_json`` and ``model_validate_json`` carry it to another process or host.
 
     Attributes:
-        run_id: what ``request`` resolves to. Who resolves it elsewhere and gets another one has other versions or
-            other data, and must not make it.
+        run_id: of ``request``. A process where it resolves to another one has other versions or data, and must not
+            run it.
         request: its paths are absolute.
     """
 
@@ -28,10 +28,10 @@ class Job(Frozen):
 
 
 class Started(Frozen):
-    """A job has its place and begins.
+    """A job has started.
 
     Attributes:
-        where: the place in a few words, e.g. ``cuda 3`` or a host's name; empty where there is but one.
+        where: a device or a host, e.g. ``cuda 3``; empty where there is but one.
     """
 
     kind: Literal["started"] = "started"
@@ -40,13 +40,13 @@ class Started(Frozen):
 
 
 class Progressed(Frozen):
-    """Where a job stands.
+    """Progress of a job.
 
     Attributes:
-        task: 0-based.
-        epoch: epochs of the stage that are done, of ``epochs``.
-        passed, planned: image passes of the whole run, those of an earlier attempt that it goes on with included.
-        remaining: seconds until it is finished; ``None``: it cannot be told yet.
+        task: 0-based, of ``tasks``.
+        epoch: finished epochs of the stage, of ``epochs``.
+        passed, planned: image passes of the whole run, with those of earlier attempts.
+        remaining: seconds; ``None``: not known yet.
     """
 
     kind: Literal["progressed"] = "progressed"
@@ -62,7 +62,7 @@ class Progressed(Frozen):
 
 
 class Noticed(Frozen):
-    """What whoever waits for a job should know, e.g. that it goes on from a checkpoint."""
+    """A notice for the user, e.g. that a job resumes from a checkpoint."""
 
     kind: Literal["noticed"] = "noticed"
     run_id: str
@@ -70,13 +70,13 @@ class Noticed(Frozen):
 
 
 #: ``finished``: there is a finished record. ``failed``: the run was refused or failed; ``message`` says why.
-#: ``interrupted``: it was told to stop, or never began. ``held``: another process is making this run.
-#: ``lost``: whatever made it is gone without a word, e.g. killed for memory.
+#: ``interrupted``: it was asked to stop, or never started. ``held``: another process runs it.
+#: ``lost``: its process is gone without a word, e.g. killed for memory.
 Ending: TypeAlias = Literal["finished", "failed", "interrupted", "held", "lost"]
 
 
 class Ended(Frozen):
-    """A job is over, for this sweep."""
+    """A job has ended, for this sweep."""
 
     kind: Literal["ended"] = "ended"
     run_id: str
@@ -84,12 +84,12 @@ class Ended(Frozen):
     message: str = ""
 
 
-#: What an executor tells of a job, told apart by ``kind``.
+#: Events of a job, distinguished by ``kind``.
 Event: TypeAlias = Started | Progressed | Noticed | Ended
 
 
 def event_from_json(text: str | bytes) -> Event:
-    """The event that ``model_dump_json`` wrote.
+    """Return the event that ``model_dump_json`` wrote.
 
     Raises:
         ValueError: it is none.
@@ -99,48 +99,49 @@ def event_from_json(text: str | bytes) -> Event:
 
 
 class Executor(Protocol):
-    """Makes jobs, several at once. Used from one thread.
+    """Runs jobs, several at once. Used from one thread.
 
-    A job is made by :func:`seu_bench.sweeps.worker.run_job`, in whichever process on whichever host; results and
-    data folders are the same for all.
+    :func:`seu_bench.sweeps.run_job` runs a job, in whichever process on whichever host; results and data folders are
+    the same for all.
     """
 
     @property
     def slots(self) -> int | None:
-        """Jobs at once, for the estimated time; ``None``: it is not known."""
+        """Jobs at once, for the estimated time; ``None``: not known."""
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Take jobs on, to be begun in this order; returns at once.
+        """Queue jobs, to be started in this order; returns at once. Called once.
 
-        Called once. A job that is being made for an earlier driver (by run id) is taken up as it stands and not begun
-        a second time: so a driver that was closed is attached again, where ``detaches`` says that jobs outlive it.
+        Where ``detaches`` says that jobs outlive the driver: a job that runs for an earlier driver (by run id) is
+        followed, and not started a second time.
         """
 
     def wait(self, seconds: float) -> Sequence[Event]:
-        """What happened since the last call, in its order: as soon as there is something, after ``seconds`` at most.
+        """Return the events since the last call, in their order: as soon as there are any, after ``seconds`` at most.
 
         Exactly one :class:`Ended` comes for each job that was submitted, and nothing of that job after it.
         """
 
     def cancel(self) -> None:
-        """Begin no job any more and tell those that run to stop where nothing is lost; returns at once.
+        """Start no more jobs and ask running ones to stop where nothing is lost; returns at once.
 
-        :meth:`wait` goes on telling how they end; those that never began end as ``interrupted``.
+        :meth:`wait` still returns how they end; those that never started end as ``interrupted``.
         """
 
     def close(self) -> None:
-        """The driver leaves; called once, at the end, whatever happened. What may not outlive it is ended at once."""
+        """Release everything; called once, at the end, whatever happened. Jobs that do not detach are ended."""
 
 
 class ExecutorFactory(Protocol):
-    """A way to make the jobs of a sweep.
+    """A way to run the jobs of a sweep.
 
     Attributes:
         summary: one line for ``seu-bench list``.
-        options: the class of its options, set by ``-o executor.KEY=VALUE``: what a job is given, and where. An option
-            ``jobs`` is also set by ``--jobs``.
-        detaches: whether jobs go on when the driver leaves. Then a driver that is interrupted closes the executor
-            without cancelling, and the same command attaches to what runs.
+        options: the class of its options, set by ``-o executor.KEY=VALUE``, e.g. the resources of each job. An option
+            ``jobs`` is also set by ``--jobs``, one that a :class:`~seu_bench.config.run.CommandLine` annotates by its
+            flags.
+        detaches: whether jobs outlive the driver. Then a driver that is interrupted closes the executor without
+            cancelling, and the same command follows what runs.
     """
 
     summary: str
@@ -148,10 +149,11 @@ class ExecutorFactory(Protocol):
     detaches: bool
 
     def build(self, options: Any, device: str) -> Executor:
-        """The executor; begins nothing.
+        """Return the executor; starts no job.
 
         Args:
-            device: what ``--device`` says, which every job's execution says, too.
+            options: an instance of ``options``.
+            device: as given with ``--device``; every job's request says it, too.
 
         Raises:
             RequestError: it cannot be used here.

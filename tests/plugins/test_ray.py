@@ -38,7 +38,7 @@ def test_worker_that_is_killed(command: Command, tmp_path: Path) -> None:
         (tmp_path / "seed0").unlink()
         out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
-    assert "its worker is gone (WorkerCrashedError); the job is begun again" in err
+    assert "its worker is gone (WorkerCrashedError); the job starts again" in err
     assert out.rstrip().endswith("12 finished")
     assert command("sweep", *TINY, "--seeds", "0-11", "--executor", "in_turn", "--results", local).status == 0
     assert same_as_local(results, local) == []
@@ -88,14 +88,14 @@ def test_refused(tmp_path: Path, asked: tuple[str, ...], message: str, remedy: s
 
 def test_workers_that_differ(tmp_path: Path) -> None:
     """Other versions, or a results folder that is not the driver's: the job is not made there."""
-    from seu_bench_ray.work import Asked, fault_here
+    from seu_bench_ray.work import Assignment, find_fault
 
     (job,) = tiny_jobs(tmp_path, "0")
     mark = tmp_path / "mark"
     mark.touch()
-    asked = Asked(job.model_dump_json(), installed_versions(), str(mark), 1)
-    assert fault_here(asked, job) is None
-    other = replace(asked, versions=asked.versions | {"torch": "0.0"})
-    assert "has other versions than the sweep's own process: torch" in str(fault_here(other, job))
+    assignment = Assignment(job.model_dump_json(), installed_versions(), str(mark), 1)
+    assert find_fault(assignment, job) is None
+    other = replace(assignment, versions=assignment.versions | {"torch": "0.0"})
+    assert "has other versions than the sweep's own process: torch" in str(find_fault(other, job))
     mark.unlink()
-    assert "is not shared with" in str(fault_here(asked, job))
+    assert "is not shared with" in str(find_fault(assignment, job))

@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.commands import Command, Install
-from support.engines import TINY, finished, run_ids, same_as_local, stands_at_the_gate, stranger, sweep
+from support.engines import TINY, finished, maker, run_ids, same_as_local, stands_at_the_gate, stranger, sweep
 from support.slurm_cluster import missing, slurm
 from support.sweeping import tiny_jobs, within
 
@@ -49,29 +48,35 @@ def _stranger(
 
 
 def test_cancelled_and_out_of_time(command: Command, tmp_path: Path) -> None:
-    """Six jobs in an array, one job cancelled, one whose time is over: all records are those that are made here."""
+    """Four jobs in an array, one cancelled, one whose time is over: all records are those that are made here."""
+    from submitit.core.utils import DelayedSubmission
+
+    from seu_bench_slurm.work import WARNING
+
     results, local = tmp_path / "slurm", tmp_path / "local"
     cancelled, late = run_ids(results, "0-1")
     for seed in (0, 1):
         (tmp_path / f"seed{seed}").touch()
-    # Each has 50 seconds, importing included, which only those that wait use up.
-    with sweep(results, "0-5", *ON_SLURM, "--time", "2", "-o", "executor.spare=70") as process:
+    with sweep(results, "0-3", *ON_SLURM, "--time", "30", "-o", "executor.spare=90") as process:
         held = lambda: all(stands_at_the_gate(results, run_id) for run_id in (cancelled, late))  # noqa: E731
         assert within(300, lambda: held() or process.poll() is not None)
-        began = time.monotonic()
         assert held(), process.communicate()
+        tasks = [DelayedSubmission.load(path).function for path in (results / "slurm" / "jobs").glob("*_submitted.pkl")]
+        assert [task.seconds for task in tasks] == [30 * 60 - 90] * 4  # each stops by itself before its time is over
+        process_id = maker(results, late)
+        assert process_id is not None
+        os.kill(process_id, WARNING)  # as Slurm does where it did not
+        (tmp_path / "seed1").unlink()
         job = (results / "slurm" / "notes" / f"{cancelled}.json").read_text().split('"')[3]
         subprocess.run(["scancel", job], check=True)
-        (tmp_path / "seed0").unlink()
         assert within(60, lambda: job not in queue())
-        time.sleep(max(0.0, began + 60 - time.monotonic()))
-        (tmp_path / "seed1").unlink()
+        (tmp_path / "seed0").unlink()
         out, err = process.communicate(timeout=400)
     assert process.returncode == 0, err
-    assert out.rstrip().endswith("6 finished")
-    assert f"its job {job} is gone; the job is submitted again" in err
-    assert "its job's time is over; it is queued again, and goes on from its checkpoint" in err
-    assert command("sweep", *TINY, "--seeds", "0-5", "--executor", "in_turn", "--results", local).status == 0
+    assert out.rstrip().endswith("4 finished")
+    assert f"its Slurm job {job} is gone; the job is submitted again" in err
+    assert "its job's time is over; it is queued again, and resumes from its checkpoint" in err
+    assert command("sweep", *TINY, "--seeds", "0-3", "--executor", "in_turn", "--results", local).status == 0
     assert same_as_local(results, local) == []
 
 
@@ -119,8 +124,9 @@ def test_partition_that_does_not_exist(tmp_path: Path) -> None:
 
 
 def test_slurm_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No controller, or none of Slurm's commands: refused, with what to do."""
-    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "nowhere"))
+    """No cluster to ask, or none of Slurm's commands: refused, with what to do."""
+    (tmp_path / "slurm.conf").write_text("nonsense\n")
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
     with sweep(tmp_path / "results", "0", *ON_SLURM) as process:
         _, err = process.communicate(timeout=120)
     assert (process.returncode, "Slurm cannot be used: sinfo says" in err) == (2, True)
@@ -131,13 +137,14 @@ def test_slurm_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "sinfo must work there" in err
 
 
-def test_jobs_that_are_lost_for_good(tmp_path: Path) -> None:
+def test_jobs_that_are_lost_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Submitted again as often as was asked for; then it is said how the last one ended."""
     from seu_bench_slurm import SlurmOptions
     from seu_bench_slurm.executor import SlurmExecutor
 
     (job,) = tiny_jobs(tmp_path / "results", "0")
     (tmp_path / "seed0").touch()
+    monkeypatch.setattr("seu_bench_slurm.executor._LATE", 1.0)  # no file system is slow here
     executor = SlurmExecutor(SlurmOptions(retries=1, time=5), "cpu")
     executor.submit([job])
     told = []

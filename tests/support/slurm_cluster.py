@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 #: Programs that must be there (Debian: slurmctld, slurmd, slurm-client, munge).
 PROGRAMS: Final = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
@@ -46,12 +47,12 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
         _wait_until_ready(environment, folder)
         yield {name: environment[name] for name in ("PATH", "SLURM_CONF")}
     finally:
+        daemons = []
         for file in reversed(pid_files):
-            with contextlib.suppress(OSError, ValueError):
-                os.kill(int(file.read_text()), signal.SIGTERM)
-        deadline = time.monotonic() + 15
-        while time.monotonic() < deadline and any(file.exists() for file in pid_files):
-            time.sleep(0.1)
+            with contextlib.suppress(OSError, ValueError, psutil.NoSuchProcess):
+                daemons.append(psutil.Process(int(file.read_text())))
+                daemons[-1].terminate()
+        psutil.wait_procs(daemons, timeout=15)
 
 
 def _start_munge(folder: Path) -> None:
@@ -72,7 +73,7 @@ def _configuration(folder: Path) -> str:
         "ClusterName=test",
         f"SlurmctldHost={host}(127.0.0.1)",
         "AuthType=auth/munge",
-        f"AuthInfo=socket={folder / 'munge' / 'sock'}",
+        f"AuthInfo=socket={folder / 'munge' / 'sock'},cred_expire=15",  # what is queued again waits so long
         "CryptoType=crypto/munge",
         "SlurmUser=root",
         "SlurmdUser=root",

@@ -18,7 +18,7 @@ from seu_bench.sweeps.plan import SweepPlan, plan_sweep
 ROOT = Path(seu_bench.__file__).parent.parent
 
 #: Metrics that say what a job's process was given; and a gate: in the folder ``GATE`` a file ``seed0`` keeps the run
-#: of that seed from going on after its first task. A run of seed 9 ends its process there.
+#: of that seed from going on after its first task. A run of seed 99 ends its process there.
 GIVEN = """
 import os
 import sys
@@ -50,7 +50,7 @@ def task_learned(record, task):
     gate = Path(os.environ.get("GATE", "/nonexistent"), f"seed{record.seed}")
     while task == 0 and gate.exists():
         time.sleep(0.05)
-    if record.seed == 9:
+    if record.seed == 99:
         print("first words", "last words", "", sep=chr(10), file=sys.stderr)
         sys.stderr.flush()
         os._exit(3)

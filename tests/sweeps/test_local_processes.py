@@ -68,7 +68,7 @@ def endings(executor: LocalExecutor, jobs: list[Job]) -> list[tuple[str, str]]:
 
 def test_process_that_exits(tmp_path: Path) -> None:
     """Lost, with its status and the last line that it printed; the next one is made as if nothing was."""
-    last, next_one = *tiny_jobs(tmp_path, "9"), *tiny_jobs(tmp_path, "1")
+    last, next_one = *tiny_jobs(tmp_path, "99"), *tiny_jobs(tmp_path, "1")
     assert endings(LocalExecutor(jobs=1, threads=1), [last, next_one]) == [
         ("lost", "its process ended with status 3 without a word: last words"),
         ("finished", ""),
