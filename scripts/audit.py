@@ -1,8 +1,8 @@
-"""Ask the advisory services about every pinned version, and say plainly how many of them were really looked up.
+"""Ask the advisory services about every pinned version, and print how many of them were really looked up.
 
-pip-audit ends well where nothing could be looked up: a package that the index does not know counts as without fault.
-Here that is a failure. Exit status: 0 all were looked up and none has a known fault, 1 some have, 2 not all were looked
-up.
+pip-audit succeeds where nothing could be looked up: a package that the index does not know counts as without
+vulnerability. Here that is a failure. Exit code: 0 all were looked up and none is known to be vulnerable, 1 some are, 2
+not all were looked up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SERVICES = ("pypi", "osv")
 
 
 def ask(service: str, pins: Path) -> tuple[list[dict[str, Any]], str]:
-    """What a service says of each pinned package, and the last thing that pip-audit complained of."""
+    """Ask a service about each pinned package; its answers, and the last complaint of pip-audit."""
     command = [sys.executable, "-m", "pip_audit", "--requirement", str(pins), "--no-deps", "--disable-pip"]
     command += ["--vulnerability-service", service, "--format", "json", "--progress-spinner", "off", "--timeout", "15"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -32,7 +32,7 @@ def ask(service: str, pins: Path) -> tuple[list[dict[str, Any]], str]:
 
 
 def main() -> int:
-    """Print what was found; the exit status."""
+    """Print the findings; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pins", nargs="?", type=Path, default=Path("constraints.txt"))
     pins: Path = parser.parse_args().pins

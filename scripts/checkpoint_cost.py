@@ -1,4 +1,4 @@
-"""What checkpoints cost: seconds and bytes per strategy, as a share of the run that wrote them.
+"""Cost of checkpoints: seconds and bytes per strategy, as a share of the run that wrote them.
 
     python scripts/checkpoint_cost.py measure results/published/reliability.json
     python scripts/checkpoint_cost.py page results/published/reliability.json > results/published/reliability.md
@@ -27,7 +27,7 @@ STRATEGIES: Final = ("naive", "ewc", "pnn", "ltg", "seu", "lwf", "replay")
 POLICIES: Final[dict[str, float | None]] = {"default": None, "every epoch": 0.0}
 
 INTRODUCTION = """\
-# What checkpoints cost
+# Cost of checkpoints
 
 Made by `scripts/checkpoint_cost.py` from [reliability.json](reliability.json). Benchmark split_digits, protocol
 {protocol}, seed 0, {device}. *share*: seconds spent in writing checkpoints, of the seconds of the whole run, in one
@@ -37,7 +37,7 @@ only."""
 
 
 def measured(strategy: str, protocol: str, every: float | None) -> dict[str, Any]:
-    """One run in a folder of its own that is thrown away."""
+    """Measure one run, in a folder of its own that is removed."""
     registry = Registry()
     with tempfile.TemporaryDirectory() as folder:
         request = Request(
@@ -57,7 +57,7 @@ def measured(strategy: str, protocol: str, every: float | None) -> dict[str, Any
 
 
 def measure(protocol: str) -> dict[str, Any]:
-    """All strategies by all policies."""
+    """Measure all strategies by all policies."""
     rows = [
         {"policy": policy, **measured(strategy, protocol, every)}
         for strategy in STRATEGIES
@@ -67,7 +67,7 @@ def measure(protocol: str) -> dict[str, Any]:
 
 
 def page(document: dict[str, Any]) -> Iterator[str]:
-    """The measurements as Markdown."""
+    """Format the measurements as Markdown."""
     runs = document["runs"]
     yield INTRODUCTION.format(protocol=document["protocol"], device=runs[0]["device"])
     yield ""

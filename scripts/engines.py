@@ -1,10 +1,10 @@
-"""What executors of sweeps cost: seconds per cell, and memory over many cells.
+"""Cost of the executors of sweeps: seconds per job, and memory over many jobs.
 
-    python scripts/engines.py measure local ray [--cells 12]   # seconds; slurm too, where sinfo answers
-    python scripts/engines.py endure local ray [--cells 1000]  # memory
+    python scripts/engines.py measure local ray [--jobs 12]   # seconds; slurm too, where sinfo answers
+    python scripts/engines.py endure local ray [--jobs 1000]  # memory
     python scripts/engines.py page
 
-Cells are as small as they can be, and run one at a time for seconds. What was measured is merged into
+Jobs are as small as they can be, and run one at a time for seconds. What was measured is merged into
 ``results/published/engines.json``, and the page is made beside it.
 """
 
@@ -32,24 +32,24 @@ from seu_bench.utils.files import write_atomic
 
 PUBLISHED: Final = Path(__file__).resolve().parent.parent / "results" / "published" / "engines.json"
 #: A run of a fraction of a second.
-CELL: Final = (
+JOB: Final = (
     "--strategy", "naive", "--benchmark", "split_digits", "--protocol", "smoke", "--limit", "4", "-o", "epochs=1",
     "-o", "backbone=mlp", "--device", "cpu", "--no-weights",
 )  # fmt: skip
-#: Cells of the shorter sweep; what a longer one takes beyond it is the further cells'.
+#: Jobs of the shorter sweep; the time of a longer one beyond it is that of the further jobs.
 FEW: Final = 2
 #: Seconds between two looks at memory.
 LOOK: Final = 2.0
 
 
-def measure(engine: str, cells: int) -> dict[str, Any]:
-    """Seconds of sweeps with few and with many cells, one at a time."""
+def measure(engine: str, jobs: int) -> dict[str, Any]:
+    """Measure the seconds of sweeps with few and with many jobs, one at a time."""
     few, _ = swept(engine, FEW, ("--jobs", "1"))
-    many, records = swept(engine, FEW + cells, ("--jobs", "1"))
-    each = (many - few) / cells
+    many, records = swept(engine, FEW + jobs, ("--jobs", "1"))
+    each = (many - few) / jobs
     run = statistics.mean([record.seconds or 0.0 for record in records])
     return {
-        "cells": cells,
+        "cells": jobs,
         "seconds_per_cell": each,
         "seconds_of_run": run,
         "seconds_besides": each - run,
@@ -57,12 +57,12 @@ def measure(engine: str, cells: int) -> dict[str, Any]:
     }
 
 
-def endure(engine: str, cells: int) -> dict[str, Any]:
-    """Memory of a sweep's own process, and of all that it started, early and late."""
+def endure(engine: str, jobs: int) -> dict[str, Any]:
+    """Measure the memory of a sweep's own process, and of all that it started, early and late."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
         began = time.perf_counter()
-        with subprocess.Popen(command(engine, cells, results), stdout=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command(engine, jobs, results), stdout=subprocess.DEVNULL) as process:
             seen: list[tuple[int, int, int]] = []
             while process.poll() is None:
                 done = len(list((results / "runs").glob("*/record.json"))) if results.exists() else 0
@@ -70,12 +70,12 @@ def endure(engine: str, cells: int) -> dict[str, Any]:
                 time.sleep(LOOK)
         seconds = time.perf_counter() - began
         finished = [record for record in read_records(results) if isinstance(record, Record)]
-    if process.returncode or len(finished) != cells:
-        sys.exit(f"{engine}: status {process.returncode}, {len(finished)} of {cells} records")
-    early = [look for look in seen if 0.1 * cells <= look[0] < 0.2 * cells]
-    late = [look for look in seen if look[0] >= 0.9 * cells]
+    if process.returncode or len(finished) != jobs:
+        sys.exit(f"{engine}: status {process.returncode}, {len(finished)} of {jobs} records")
+    early = [look for look in seen if 0.1 * jobs <= look[0] < 0.2 * jobs]
+    late = [look for look in seen if look[0] >= 0.9 * jobs]
     return {
-        "cells": cells,
+        "cells": jobs,
         "seconds": seconds,
         "driver_bytes_early": statistics.median(look[1] for look in early),
         "driver_bytes_late": statistics.median(look[1] for look in late),
@@ -100,24 +100,24 @@ def memory(pid: int) -> tuple[int, int]:
     return own, everything
 
 
-def swept(engine: str, cells: int, more: Sequence[str] = ()) -> tuple[float, list[Record]]:
-    """Seconds of a sweep, and its records."""
+def swept(engine: str, jobs: int, more: Sequence[str] = ()) -> tuple[float, list[Record]]:
+    """Run a sweep; its seconds and its records."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
         began = time.perf_counter()
-        subprocess.run([*command(engine, cells, results), *more], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*command(engine, jobs, results), *more], check=True, stdout=subprocess.DEVNULL)
         seconds = time.perf_counter() - began
         return seconds, [record for record in read_records(results) if isinstance(record, Record)]
 
 
-def command(engine: str, cells: int, results: Path) -> list[str]:
-    """The sweep of so many cells."""
-    program = [sys.executable, "-m", "seu_bench.cli.main", "sweep", *CELL, "--seeds", f"0-{cells - 1}"]
+def command(engine: str, jobs: int, results: Path) -> list[str]:
+    """Build the command of a sweep of so many jobs."""
+    program = [sys.executable, "-m", "seu_bench.cli.main", "sweep", *JOB, "--seeds", f"0-{jobs - 1}"]
     return [*program, "--executor", engine, "--results", str(results)]
 
 
 def merge(part: str, engine: str, found: dict[str, Any]) -> None:
-    """Put what was measured beside what is there."""
+    """Merge measurements into those published."""
     known = json.loads(PUBLISHED.read_text(encoding="utf-8")) if PUBLISHED.is_file() else {}
     environment = describe_environment("cpu")
     made = {"date": datetime.now(UTC).date().isoformat(), "revision": environment.git_revision, "cores": os.cpu_count()}
@@ -127,7 +127,7 @@ def merge(part: str, engine: str, found: dict[str, Any]) -> None:
 
 
 def page(known: dict[str, Any]) -> str:
-    """Tables of what was measured."""
+    """Format the tables of the measurements."""
     seconds = [
         [engine, str(row["cells"]), *[f"{row[key]:.2f}" for key in _SECONDS], *_where(row)]
         for engine, row in sorted(known.get("seconds", {}).items())
@@ -139,17 +139,17 @@ def page(known: dict[str, Any]) -> str:
     lines = [
         "# Executors",
         "",
-        "Made by `scripts/engines.py` from [engines.json](engines.json). Cells are as small as they can be. Other",
-        "machines give other figures. *To start* is what a sweep of two cells took beyond them; where jobs wait for",
+        "Made by `scripts/engines.py` from [engines.json](engines.json). Jobs are as small as they can be. Other",
+        "machines give other figures. *To start* is what a sweep of two jobs took beyond them; where jobs wait for",
         "their turn longer than that, it is lost in the noise, and may come out below zero.",
         "",
-        "## Seconds of a cell, one at a time",
+        "## Seconds of a job, one at a time",
         "",
-        _table(["executor", "cells", "each", "of which the run", "besides", "to start", *_WHERE], seconds),
+        _table(["executor", "jobs", "each", "of which the run", "besides", "to start", *_WHERE], seconds),
         "",
-        "## Memory over many cells",
+        "## Memory over many jobs",
         "",
-        "Memory that processes have to themselves, when 10 to 20 % of the cells were done and when 90 % were: of the",
+        "Memory that processes have to themselves, when 10 to 20 % of the jobs were done and when 90 % were: of the",
         "sweep's own process, and of it and all that it started.",
         "",
         _table([*_MEMORY_HEADS, *_WHERE], memories),
@@ -159,7 +159,7 @@ def page(known: dict[str, Any]) -> str:
 
 _MEMORY_HEADS: Final = (
     "executor",
-    "cells",
+    "jobs",
     "minutes",
     "own, early MiB",
     "own, late MiB",
@@ -187,10 +187,10 @@ def _where(row: dict[str, Any]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb, cells in (("measure", 12), ("endure", 1000)):
+    for verb, jobs in (("measure", 12), ("endure", 1000)):
         own = verbs.add_parser(verb)
         own.add_argument("engines", nargs="+")
-        own.add_argument("--cells", type=int, default=cells)
+        own.add_argument("--jobs", type=int, default=jobs)
     verbs.add_parser("page", help="make the page from the JSON file")
     given = parser.parse_args()
     if given.verb == "page":
@@ -198,9 +198,9 @@ def main() -> None:
         return
     for engine in given.engines:
         if given.verb == "measure":
-            merge("seconds", engine, measure(engine, given.cells))
+            merge("seconds", engine, measure(engine, given.jobs))
         else:
-            merge("memory", engine, endure(engine, given.cells))
+            merge("memory", engine, endure(engine, given.jobs))
 
 
 if __name__ == "__main__":

@@ -34,16 +34,16 @@ BENCHMARK: Final = "pmnist"
 
 
 def in_a_terminal(command: Sequence[str], folder: Path) -> str:
-    """What a command prints to a terminal, colours and all."""
+    """Run a command in a terminal; its output, colours and all."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
     environment.pop("NO_COLOR", None)
     with subprocess.Popen(command, cwd=folder, stdout=theirs, stderr=theirs, stdin=theirs, env=environment) as process:
         os.close(theirs)
-        told = b"".join(_chunks(ours))
+        output = b"".join(_chunks(ours))
     if process.returncode:
-        sys.exit(f"{' '.join(command)} failed:\n{told.decode(errors='replace')}")
-    return told.decode("utf-8").replace("\r\n", "\n")
+        sys.exit(f"{' '.join(command)} failed:\n{output.decode(errors='replace')}")
+    return output.decode("utf-8").replace("\r\n", "\n")
 
 
 def _chunks(file: int) -> Iterator[bytes]:
@@ -59,18 +59,18 @@ def _chunks(file: int) -> Iterator[bytes]:
 
 
 def terminal_page(shown: Sequence[tuple[str, str]]) -> str:
-    """Commands and what they printed, as an SVG of a terminal."""
+    """Draw commands and their output as an SVG of a terminal."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    for command, told in shown:
+    for command, output in shown:
         console.print(Text(f"$ {command}", style="bold"))
-        console.print(Text.from_ansi(told.rstrip("\n")))
+        console.print(Text.from_ansi(output.rstrip("\n")))
         console.print()
     return console.export_svg(title="seu-bench").replace("Fira Code", "DejaVu Sans Mono")
 
 
 @contextmanager
 def browser(width: int, height: int) -> Iterator[Any]:
-    """A headless Chromium with a window of this size."""
+    """Start a headless Chromium with a window of this size."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):

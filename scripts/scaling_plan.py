@@ -1,4 +1,4 @@
-"""What the paper's whole table would take: cells, operations, hours, storage; computed from ``seu-bench cost``.
+"""Cost of the paper's whole table: jobs, operations, hours, storage; computed from ``seu-bench cost``.
 
     python scripts/scaling_plan.py [--seeds 5] > results/published/scaling.md
 
@@ -41,7 +41,7 @@ COPIES: Final = 1 + 2 * 3
 
 
 def row(registry: Registry, strategy: str, benchmark: str, speeds: dict[str, float]) -> dict[str, float]:
-    """One cell: operations, hours, and bytes."""
+    """Compute one job: operations, hours, and bytes."""
     run = resolve(registry, Request(strategy=strategy, benchmark=benchmark, protocol="paper", synthetic=True))
     cost = run.strategy.cost(run.context(run.plan()))
     operations = OPERATIONS * sum(
@@ -57,7 +57,7 @@ def row(registry: Registry, strategy: str, benchmark: str, speeds: dict[str, flo
 
 
 def measured_speeds() -> dict[str, float]:
-    """Operations per second of a step, as the published page of performance has them."""
+    """Read the operations per second of a step from the published page of performance."""
     known = json.loads((PUBLISHED / "performance.json").read_text(encoding="utf-8"))["comparisons"]["flops"]
     (table,) = known["tables"]
     place = table["columns"].index("GFLOP/s")
@@ -74,14 +74,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     seeds = parser.parse_args().seeds
     registry, speeds = Registry(), measured_speeds()
-    print("# What the paper's whole table takes\n")
+    print("# Cost of the paper's whole table\n")
     print(
         f"Computed by `scripts/scaling_plan.py` for {seeds} seeds, protocol `paper`; nothing of it was run. Operations"
     )
     print("are those of the largest model that a strategy can grow to. *Here*: at the operations per second that")
     print("[performance.md](performance.md) has for a step of that strategy on two cores. *At 1 TFLOP/s*: on whatever")
     print("sustains that; divide by what yours sustains.\n")
-    heads = ("benchmark", "strategy", "cells", "PFLOP", "hours here", "hours at 1 TFLOP/s", "GB kept", "GB at the most")
+    heads = ("benchmark", "strategy", "jobs", "PFLOP", "hours here", "hours at 1 TFLOP/s", "GB kept", "GB at the most")
     print("| " + " | ".join(heads) + " |\n| --- | --- |" + " ---: |" * (len(heads) - 2))
     total = dict.fromkeys(("operations", "hours_here", "hours_teraflop", "bytes_left", "bytes"), 0.0)
     for benchmark in BENCHMARKS:
@@ -96,9 +96,9 @@ def main() -> None:
     print(f"of them {10_000 * size / 2**20:,.0f} MiB.")
 
 
-def _line(benchmark: str, strategy: str, cells: int, found: dict[str, float]) -> str:
+def _line(benchmark: str, strategy: str, jobs: int, found: dict[str, float]) -> str:
     numbers = (
-        str(cells),
+        str(jobs),
         f"{found['operations'] / 1e15:,.1f}",
         f"{found['hours_here']:,.0f}",
         f"{found['hours_teraflop']:,.1f}",

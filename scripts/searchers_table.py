@@ -49,13 +49,13 @@ def table(runs: pandas.DataFrame) -> Iterator[str]:
 
 
 def comparisons(runs: pandas.DataFrame, column: str) -> Iterator[str]:
-    """What exceeds the spread: each searcher against the control, each creator against the paper's."""
+    """List the differences that exceed the spread: searchers against the control, creators against the paper's."""
     sides = [
         ("searcher", [(CONTROL, creator, searcher, creator) for searcher in SEARCHERS for creator in CREATORS]),
         ("creator", [(searcher, PAPERS, searcher, creator) for creator in CREATORS for searcher in SEARCHERS]),
     ]
     for kind, pairs in sides:
-        compared, told = 0, []
+        compared, lines = 0, []
         for *one, searcher, creator in pairs:
             two = chosen(runs, one[0], one[1]), chosen(runs, searcher, creator)
             if [searcher, creator] == one or len(two[0]) < 2 or set(two[0]["seed"]) != set(two[1]["seed"]):
@@ -65,15 +65,15 @@ def comparisons(runs: pandas.DataFrame, column: str) -> Iterator[str]:
             name, against = (searcher, one[0]) if kind == "searcher" else (creator, one[1])
             place = f"creator `{creator}`" if kind == "searcher" else f"searcher `{searcher}`"
             if other.min() > base.max():
-                told.append(f"`{name}` is above `{against}` with {place}")
+                lines.append(f"`{name}` is above `{against}` with {place}")
             elif other.max() < base.min():
-                told.append(f"`{name}` is below `{against}` with {place}")
+                lines.append(f"`{name}` is below `{against}` with {place}")
         against = CONTROL if kind == "searcher" else PAPERS
-        counts = f"{len(told)} of {compared} differences exceed the spread" if compared else "not measured"
+        counts = f"{len(lines)} of {compared} differences exceed the spread" if compared else "not measured"
         yield f"{kind.capitalize()}s against `{against}`: {counts}."
         yield ""
-        yield from (f"- {line}" for line in told)
-        if told:
+        yield from (f"- {line}" for line in lines)
+        if lines:
             yield ""
 
 

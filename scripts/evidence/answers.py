@@ -9,8 +9,8 @@ from typing import Any
 import pandas
 import torch
 
+from scripts.evidence.formatting import counted, difference, mean, number, table
 from scripts.evidence.runs import EVIDENCE, PUBLISHED, chosen, finished, reused_share
-from scripts.evidence.saying import counted, difference, mean, number, table
 from seu_bench_seu.mdl import MultinomialTables, Normalisation
 
 #: Where the rule is followed without any training: for how many epochs, for how many candidates, how often.
@@ -19,7 +19,7 @@ _EPOCHS, _OPERATIONS, _REPETITIONS = 100, 8, 200
 
 @dataclass(frozen=True)
 class Answer:
-    """What the records say to one question.
+    """Answer of the records to one question.
 
     Attributes:
         table: of Markdown.
@@ -105,11 +105,11 @@ def what_softmax_does(runs: pandas.DataFrame) -> Answer:
                 rows.append((stage, rule, str(len(found)), *(mean(sides[rule][metric], metric) for metric in metrics)))
         if len(sides) == 2:
             compared = ("acc", "params_total", "mixed_score", "reused")
-            told = "; ".join(
+            text = "; ".join(
                 f"{name} {difference(sides['softmax'], sides['sum'], metric)}"
                 for name, metric in zip(("accuracy", "parameters", "mixed score", "reuse"), compared, strict=True)
             )
-            sentences.append(f"softmax against sum in the {stage}: {told}.")
+            sentences.append(f"softmax against sum in the {stage}: {text}.")
     headings = ("stage", "normalisation", "seeds", "accuracy", "parameters", "mixed score", "places that reuse a unit")
     return _answer(headings, rows, sentences, texts=2)
 
@@ -126,8 +126,8 @@ def what_frozen_statistics_cost(runs: pandas.DataFrame) -> Answer:
                 cells = [mean(sides[kind][metric], metric) for metric in ("acc", "reused", "mixed_score")]
                 rows.append((f"`{creator}`", f"`{kind}`", str(len(found)), *cells))
         if len(sides) == 2:
-            told = difference(sides["per_task"], sides["frozen"], "acc")
-            sentences.append(f"`{creator}`: `per_task` against `frozen` in accuracy {told}.")
+            text = difference(sides["per_task"], sides["frozen"], "acc")
+            sentences.append(f"`{creator}`: `per_task` against `frozen` in accuracy {text}.")
     headings = ("creator", "statistics", "seeds", "accuracy", "places that reuse a unit", "mixed score")
     return _answer(headings, rows, sentences, texts=2)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas
 
+from scripts.evidence.formatting import difference, mean, number, table
 from scripts.evidence.runs import STRATEGIES, chosen
-from scripts.evidence.saying import difference, mean, number, table
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.plugin.registry import Registry
@@ -57,7 +57,7 @@ def strategies_table(runs: pandas.DataFrame, benchmark: str, protocol: str) -> s
 
 
 def differences(run: pandas.Series[Any]) -> Iterator[str]:
-    """What a run's protocol has less of than the published one of its benchmark, as far as it concerns the strategy."""
+    """List what a run's protocol has less of than the published one, as far as it concerns the strategy."""
     published = _published(str(run["benchmark"]))
     theirs, ours = published.spec.protocol.model_dump(), run["protocol_settings"]
     images, all_images = run["task_images"][0][0], published.plan().tasks[0].num_train
@@ -90,7 +90,7 @@ def _published(benchmark: str) -> ResolvedRun:
 
 
 def forgetting_of_seu(runs: pandas.DataFrame) -> str:
-    """Whether SEU forgot anything in any run."""
+    """Count the runs in which SEU forgot nothing."""
     ours = chosen(runs, strategy="seu")
     exact = int((ours["forgetting"] == 0).sum())
     worst = number(float(ours["forgetting"].max()), "forgetting")
@@ -117,8 +117,8 @@ def most_accurate(runs: pandas.DataFrame, benchmark: str, protocol: str) -> str:
     found = chosen(here, strategy=best)
     if best == "seu" or "seu" not in means:
         return f"`{best}`, {mean(found['acc'], 'acc')}"
-    told = difference(chosen(here, strategy="seu"), found, "acc")
-    return f"`{best}`, {mean(found['acc'], 'acc')}; SEU beside it {told}"
+    beside = difference(chosen(here, strategy="seu"), found, "acc")
+    return f"`{best}`, {mean(found['acc'], 'acc')}; SEU beside it {beside}"
 
 
 def order(runs: pandas.DataFrame, benchmark: str, protocol: str) -> tuple[str, str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pandas
 
 from scripts.evidence.beside_paper import groups
+from scripts.evidence.formatting import counted, difference, mean, table
 from scripts.evidence.runs import STRATEGIES, chosen
-from scripts.evidence.saying import counted, difference, mean, table
 
 HEADINGS = (
     "benchmark",
@@ -35,7 +35,7 @@ def beside_each_other(here: pandas.DataFrame, there: pandas.DataFrame) -> str:
     return table(HEADINGS, rows, texts=2)
 
 
-def told_apart(here: pandas.DataFrame, there: pandas.DataFrame) -> str:
+def significant(here: pandas.DataFrame, there: pandas.DataFrame) -> str:
     """The same strategies, there against here: in how many the seeds tell a difference, which there is none of."""
     return counted([(other, one) for one, other in _twice(here, there)], "mixed_score")
 

@@ -8,8 +8,8 @@ import jinja2
 import pandas
 
 from scripts.evidence import answers, beside_paper, elsewhere
+from scripts.evidence.formatting import mean, table
 from scripts.evidence.runs import EVIDENCE, ROOT, chosen, finished
-from scripts.evidence.saying import mean, table
 
 PAGE = ROOT / "docs" / "evidence" / "reproduction.md"
 #: Kinds of figures of the report that the page shows, with their titles.
@@ -82,7 +82,7 @@ def _elsewhere(here: pandas.DataFrame, there: pandas.DataFrame) -> dict[str, str
         return {}
     return {
         "table": elsewhere.beside_each_other(here, there),
-        "apart": elsewhere.told_apart(here, there),
+        "apart": elsewhere.significant(here, there),
         "ours": elsewhere.seu_against_others(here),
         "theirs": elsewhere.seu_against_others(there),
     }

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
-from scripts.evidence import answers, beside_paper, elsewhere, saying
+from scripts.evidence import answers, beside_paper, elsewhere, formatting
 from scripts.evidence.page import PAGE, rendered
 from scripts.evidence.runs import EVIDENCE, ROOT, STRATEGIES, by_seed, chosen, finished, reused_share
 
@@ -74,12 +74,12 @@ def test_difference_in_words() -> None:
     base = frame("acc", {0: 0.5, 1: 0.6, 2: 0.7, 9: 0.1})
     better = frame("acc", {0: 0.6, 1: 0.7, 2: 0.81})
     # Differences 10, 10, 11 points: mean 10.33, t(0.975, 2) = 4.3027, deviation 0.5774: +- 1.434.
-    assert saying.difference(better, base, "acc") == "+10.3 points (3 seeds, +8.9 to +11.8; significant)"
-    assert saying.difference(base, better, "acc") == "-10.3 points (3 seeds, -11.8 to -8.9; significant)"
+    assert formatting.difference(better, base, "acc") == "+10.3 points (3 seeds, +8.9 to +11.8; significant)"
+    assert formatting.difference(base, better, "acc") == "-10.3 points (3 seeds, -11.8 to -8.9; significant)"
     unclear = frame("acc", {0: 0.4, 1: 0.7, 2: 0.71})
-    assert saying.difference(unclear, base, "acc").endswith("; not significant)")
-    assert saying.difference(better.iloc[:2], base, "acc").endswith("; too few seeds)")
-    assert saying.difference(better, base.iloc[3:], "acc") == "-"
+    assert formatting.difference(unclear, base, "acc").endswith("; not significant)")
+    assert formatting.difference(better.iloc[:2], base, "acc").endswith("; too few seeds)")
+    assert formatting.difference(better, base.iloc[3:], "acc") == "-"
 
 
 def test_comparisons_are_counted() -> None:
@@ -87,13 +87,13 @@ def test_comparisons_are_counted() -> None:
     base, up = frame("acc", {0: 0.5, 1: 0.6, 2: 0.7}), frame("acc", {0: 0.6, 1: 0.7, 2: 0.81})
     unclear = frame("acc", {0: 0.4, 1: 0.7, 2: 0.71})
     pairs = [(up, base), (base, up), (up, base), (unclear, base), (up.iloc[:2], base)]
-    assert saying.counted(pairs, "acc") == "above in 2, below in 1, not significant in 1"
+    assert formatting.counted(pairs, "acc") == "above in 2, below in 1, not significant in 1"
 
 
 def test_values_in_words() -> None:
-    assert saying.mean([0.5, 0.6, 0.7], "acc") == "60.0 ± 10.0 %"
-    assert saying.mean([1234567], "params_total") == "1,234,567"
-    assert saying.mean([], "acc") == saying.mean([float("nan"), 1.0], "acc") == "-"
+    assert formatting.mean([0.5, 0.6, 0.7], "acc") == "60.0 ± 10.0 %"
+    assert formatting.mean([1234567], "params_total") == "1,234,567"
+    assert formatting.mean([], "acc") == formatting.mean([float("nan"), 1.0], "acc") == "-"
 
 
 def test_two_configurations_are_not_mixed() -> None:

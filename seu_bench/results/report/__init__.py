@@ -1,6 +1,6 @@
 """The report: one HTML page that needs no network, and its figures, made from records alone.
 
-- ``writing``: the whole story, :func:`write_report`, and the page by its templates
+- ``writing``: :func:`write_report`, from records to files; the page by its templates
 - ``sections``: which records are read, and which pictures are made of them
 - ``paper``: the SEU paper's own numbers, beside ours
 - ``summary``: means and deviations over seeds

@@ -1,5 +1,5 @@
-"""Figures of accuracy over the sequence: of each task, of the tasks learned so far, original against retained, and of
-the whole matrix."""
+"""Figures of accuracy over the sequence: of each task, of the tasks learned so far, original against retained, and
+heat maps of the accuracy matrix."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def _can_be_drawn(found: Sequence[Sequence[int]], made: Sequence[Sequence[int]])
 
 
 def _done(run: Record, task: int) -> list[str]:
-    """What a task did in each layer: ``new``, ``reused`` or ``adapted``."""
+    """Choices of a task in each layer: ``new``, ``reused`` or ``adapted``."""
     path, made = (run.paths or ())[task], run.unit_tasks or ()
     chosen = run.choices[task] if run.choices is not None and task < len(run.choices) else ()
     done = []

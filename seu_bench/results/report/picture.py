@@ -31,7 +31,7 @@ ORANGE: Final = "#e69f00"
 SKY: Final = "#56b4e9"
 GREY: Final = "#8a8f95"
 
-#: What each colour becomes where the reader's system is dark.
+#: Replacement of each colour where the reader's system is dark.
 DARK: Final[dict[str, str]] = {
     INK: "#e6e9ed",
     MUTED: "#9ea8b3",
@@ -53,7 +53,7 @@ _SOLID: Final[Line] = (0, ())
 
 @dataclass(frozen=True)
 class Style:
-    """How one configuration, or one task, is drawn."""
+    """Look of one configuration, or of one task."""
 
     color: str
     marker: str

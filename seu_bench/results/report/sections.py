@@ -35,7 +35,7 @@ _READ: Final = 8
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a report shows, so that it opens whatever the number of records.
+    """Limits of a report, so that it opens whatever the number of records.
 
     Args:
         configurations: drawn in each group.
@@ -59,8 +59,8 @@ class Limits:
         return max(_READ, math.ceil(self.figures / _COMPARING))
 
     @property
-    def told(self) -> str:
-        """The limit of figures, for a note."""
+    def note(self) -> str:
+        """The limit of figures, and how to change it."""
         how = "--figures changes that, --benchmark and --protocol choose groups"
         return f"a report has at most {self.figures} figures ({how})"
 
@@ -162,7 +162,7 @@ def _section(board: Leaderboard, rows: Sequence[int] | None, records: dict[str, 
     """The section of a board, of which these rows are drawn; ``None``: it has no figures."""
     section = Section(board)
     if rows is None:
-        section.notes.append(f"this group has no figures: {limits.told}")
+        section.notes.append(f"this group has no figures: {limits.note}")
         return section
     there = [row for row in (board.rows[place] for place in rows) if records.keys() >= set(row.run_ids.values())]
     for row, style in zip(there, styles_of([row.record.strategy for row in there]), strict=True):
@@ -209,6 +209,6 @@ def _limit(sections: Sequence[Section], limits: Limits) -> None:
     by_size = sorted(sections, key=lambda section: -section.board.records)
     for pictures, section in [(s.comparing, s) for s in by_size] + [(s.single, s) for s in by_size]:
         if len(pictures) > free:
-            section.notes.append(f"{len(pictures) - free} of this group's figures are excluded: {limits.told}")
+            section.notes.append(f"{len(pictures) - free} of this group's figures are excluded: {limits.note}")
         del pictures[free:]
         free -= len(pictures)

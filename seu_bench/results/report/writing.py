@@ -107,7 +107,7 @@ def _rendered(name: str, picture: Picture) -> tuple[dict[str, Any], str, bytes]:
 def _page(
     sections: Sequence[Section], figures: Mapping[int, dict[str, Any]], outside: Sequence[str], limits: Limits
 ) -> str:
-    """Render the whole page.
+    """Render the page.
 
     Args:
         figures: the pictures of the sections, by ``id``.

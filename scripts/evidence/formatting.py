@@ -1,4 +1,4 @@
-"""Numbers and differences in words: always with their spread, and with what the seeds can tell."""
+"""Numbers and differences in words: always with their deviation, and with their significance over seeds."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ SHOWN = {
 
 
 def number(value: float, metric: str) -> str:
-    """A value of a metric in the unit that readers expect."""
+    """Format a value of a metric in the unit that readers expect."""
     factor, decimals, unit = SHOWN[metric]
     return f"{value * factor:,.{decimals}f}{unit}"
 
 
 def _change(value: float, metric: str, *, unit: bool = False) -> str:
-    """A difference of two values: of percentages it is in points."""
+    """Format a difference of two values: of percentages it is in points."""
     factor, decimals, name = SHOWN[metric]
     shown = {" %": " points"}.get(name, name) if unit else ""
     return f"{value * factor:+,.{decimals}f}{shown}"
 
 
 def mean(values: Iterable[float], metric: str) -> str:
-    """Mean and deviation over seeds; ``-`` where nothing was measured, the value alone where there is one seed."""
+    """Format mean and deviation over seeds; ``-`` where nothing was measured, the value alone for one seed."""
     found = summarize(list(values))
     if found is None:
         return "-"
@@ -45,8 +45,8 @@ def mean(values: Iterable[float], metric: str) -> str:
 
 
 def difference(one: pandas.DataFrame, other: pandas.DataFrame, metric: str) -> str:
-    """By how much ``one`` is above ``other`` on the seeds that both have: mean, 95 % interval, and whether the paired
-    t-test finds it significant (docs/reference/leaderboards.md). ``-`` without a common seed."""
+    """Compare ``one`` with ``other`` on the seeds that both have: mean difference, 95 % interval, and the verdict of
+    the paired t-test (docs/reference/leaderboards.md). ``-`` without a common seed."""
     ours, theirs = by_seed(one, metric), by_seed(other, metric)
     common = sorted(ours.keys() & theirs.keys())
     found = summarize([ours[seed] - theirs[seed] for seed in common])
@@ -56,12 +56,11 @@ def difference(one: pandas.DataFrame, other: pandas.DataFrame, metric: str) -> s
     if found.low is not None and found.high is not None:
         interval = f", {_change(found.low, metric)} to {_change(found.high, metric)}"
     seeds = f"{found.number} seed{'s' if found.number != 1 else ''}"
-    told = verdict(ours, theirs)
-    return f"{_change(found.mean, metric, unit=True)} ({seeds}{interval}; {told})"
+    return f"{_change(found.mean, metric, unit=True)} ({seeds}{interval}; {verdict(ours, theirs)})"
 
 
 def counted(pairs: Iterable[tuple[pandas.DataFrame, pandas.DataFrame]], metric: str) -> str:
-    """In how many pairs the seeds tell the first side above, or below, the other; pairs of too few seeds are none."""
+    """Count the pairs whose first side is significantly above, or below, the other; too few seeds: not counted."""
     counts = dict.fromkeys(("above", "below", "not significant"), 0)
     for one, other in pairs:
         ours, theirs = by_seed(one, metric), by_seed(other, metric)
@@ -75,6 +74,6 @@ def counted(pairs: Iterable[tuple[pandas.DataFrame, pandas.DataFrame]], metric: 
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
-    """A table of Markdown; the first ``texts`` columns are texts, the others numbers."""
+    """Format a table of Markdown; the first ``texts`` columns are texts, the others numbers."""
     lines = ["| " + " | ".join(headings) + " |", "| --- " * texts + "| ---: " * (len(headings) - texts) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
