@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import os
+import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
@@ -154,27 +156,42 @@ def collection_paused() -> Iterator[None]:
 def _in_folders(results: Path) -> Iterator[tuple[str, Record | ResultsError]]:
     """Each run's folder that has a record: its name, and the record or why it cannot be read."""
     try:
-        folders = sorted(runs_folder(results).iterdir(), key=lambda folder: folder.name)
+        with os.scandir(runs_folder(results)) as entries:
+            folders = sorted(entries, key=lambda entry: entry.name)
     except OSError:
         return
     for first in range(0, len(folders), _AT_ONCE):
         with collection_paused():
-            found = [(folder.name, _found_in(folder)) for folder in folders[first : first + _AT_ONCE]]
+            found = [(entry.name, _found_in(entry)) for entry in folders[first : first + _AT_ONCE]]
         yield from ((name, item) for name, item in found if item is not None)
 
 
-def _found_in(folder: Path) -> Record | ResultsError | None:
+def _found_in(folder: os.DirEntry[str]) -> Record | ResultsError | None:
     """The record of a run's folder, or why it cannot be read; ``None`` where there is none."""
-    file = folder / RECORD_NAME
+    name = f"{folder.path}{os.sep}{RECORD_NAME}"
     try:
+        if not folder.is_symlink() and (text := _plain_text(name)) is not None:
+            return parsed(Record, text, name)
+        file = Path(name)  # making one for each of thousands of records takes longer than opening them
         if not file.is_file():
             return None
-        _refuse_links(folder)
+        _refuse_links(file.parent)
         return read_record(file)
     except OSError as error:
-        return unreadable(file, error)
+        return unreadable(Path(name), error)
     except ResultsError as error:
-        return error if _is_there(file) else None  # somebody removed it just now
+        return error if _is_there(Path(name)) else None  # somebody removed it just now
+
+
+def _plain_text(name: str) -> str | None:
+    """What is in a plain file; ``None`` where there is none such, and a closer look is needed."""
+    try:
+        if not stat.S_ISREG(os.lstat(name).st_mode):
+            return None
+        with open(name, encoding="utf-8") as file:  # noqa: PTH123
+            return file.read()
+    except (OSError, ValueError):
+        return None
 
 
 def _packed(results: Path) -> Iterator[Record | ResultsError]:

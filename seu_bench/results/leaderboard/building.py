@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seu_bench.results.labels import configuration_labels
@@ -123,4 +123,4 @@ def _rows(records: Sequence[Record]) -> tuple[tuple[Row, ...], list[str]]:
     rows = [Row(0, label, runs) for label, runs in zip(labels, chosen, strict=True)]
     # A score is never negative, so that what was not measured comes last.
     rows.sort(key=lambda row: (-(row.mean(RANKED_BY) or 0), row.configuration))
-    return tuple(Row(rank, row.configuration, row.runs) for rank, row in enumerate(rows, start=1)), repeated
+    return tuple(replace(row, rank=rank) for rank, row in enumerate(rows, start=1)), repeated
