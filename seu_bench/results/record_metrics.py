@@ -106,7 +106,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "percent_of_joint": Metric(
         _undefined,
-        "acc divided by the acc of the run of joint with the same seed; leaderboards only",
+        "acc divided by the acc of joint training with the same seed; leaderboards only",
         "fraction",
         True,
         "% of joint",
@@ -132,7 +132,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "intransigence": Metric(
         _undefined,
         "mean_j (J[j] - R[j,j]), J[j] = accuracy on task j of one model trained on the whole stream "
-        "(joint, same seed); leaderboards only (after Chaudhry et al. 2018)",
+        "(joint training, same seed); leaderboards only (after Chaudhry et al. 2018)",
         "fraction",
         False,
         "intransigence (%)",
