@@ -170,28 +170,19 @@ def _found_in(folder: os.DirEntry[str]) -> Record | ResultsError | None:
     """The record of a run's folder, or why it cannot be read; ``None`` where there is none."""
     name = f"{folder.path}{os.sep}{RECORD_NAME}"
     try:
-        if not folder.is_symlink() and (text := _plain_text(name)) is not None:
-            return parsed(Record, text, name)
-        file = Path(name)  # making one for each of thousands of records takes longer than opening them
-        if not file.is_file():
+        # Paths and further questions about thousands of files take longer than opening them.
+        with contextlib.suppress(OSError, ValueError):
+            if not folder.is_symlink() and stat.S_ISREG(os.lstat(name).st_mode):
+                with open(name, encoding="utf-8") as file:  # noqa: PTH123
+                    return parsed(Record, file.read(), name)
+        if not Path(name).is_file():
             return None
-        _refuse_links(file.parent)
-        return read_record(file)
+        _refuse_links(Path(name).parent)
+        return read_record(Path(name))
     except OSError as error:
         return unreadable(Path(name), error)
     except ResultsError as error:
         return error if _is_there(Path(name)) else None  # somebody removed it just now
-
-
-def _plain_text(name: str) -> str | None:
-    """What is in a plain file; ``None`` where there is none such, and a closer look is needed."""
-    try:
-        if not stat.S_ISREG(os.lstat(name).st_mode):
-            return None
-        with open(name, encoding="utf-8") as file:  # noqa: PTH123
-            return file.read()
-    except (OSError, ValueError):
-        return None
 
 
 def _packed(results: Path) -> Iterator[Record | ResultsError]:

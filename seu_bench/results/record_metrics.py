@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench.metrics import (
@@ -81,119 +82,73 @@ def _percent_of_joint(record: Record, reference: Record) -> float | None:
     return percent_of_joint(record.metrics.get("acc"), reference.metrics.get("acc"))
 
 
+_score = partial(Metric, unit="fraction", higher_is_better=True)
+_loss = partial(Metric, unit="fraction", higher_is_better=False)
+_size = partial(Metric, unit="count", higher_is_better=False)
+_time = partial(Metric, unit="seconds", higher_is_better=False, machine_dependent=True)
+_memory = partial(Metric, _undefined, unit="bytes", higher_is_better=False, machine_dependent=True, from_record=False)
+
 #: Core's metrics by id, in the order of columns and tables; this project's peers do not agree on all definitions.
 METRICS: Final[Mapping[str, Metric]] = {
     "mixed_score": Metric(
         _mixed_score,
         "accuracy and size in one number in [0, 1], from acc and params_total (SEU paper, equation MS)",
-        "score",
-        True,
-        "mixed score",
+        unit="score",
+        higher_is_better=True,
+        column="mixed score",
     ),
-    "acc": Metric(
+    "acc": _score(
         _matrix(acc),
         "mean over tasks of the accuracy after the last task: mean_j R[T-1,j] (Lopez-Paz & Ranzato 2017)",
-        "fraction",
-        True,
-        "acc (%)",
+        column="acc (%)",
     ),
-    "forgetting": Metric(
+    "forgetting": _loss(
         _matrix(forgetting),
         "mean_{j<T-1} (max_{l<T-1} R[l,j] - R[T-1,j]) (Chaudhry et al. 2018)",
-        "fraction",
-        False,
-        "forgetting (%)",
+        column="forgetting (%)",
     ),
-    "percent_of_joint": Metric(
+    "percent_of_joint": _score(
         _undefined,
         "acc divided by the acc of joint training with the same seed; leaderboards only",
-        "fraction",
-        True,
-        "% of joint",
+        column="% of joint",
         relative=_percent_of_joint,
     ),
-    "params_total": Metric(
+    "params_total": _size(
         _last("params_total"),
         "parameters stored after the last task, each counted once, all heads included (SEU paper)",
-        "count",
-        False,
-        "parameters (M)",
+        column="parameters (M)",
     ),
-    "macs": Metric(
-        _last("macs"), "multiply-accumulates per image on the last task's path, forward", "count", False, "MACs (M)"
-    ),
-    "learning_acc": Metric(
+    "macs": _size(_last("macs"), "multiply-accumulates per image on the last task's path, forward", column="MACs (M)"),
+    "learning_acc": _score(
         _matrix(learning_acc),
         "mean accuracy on each task right after learning it: mean_j R[j,j] (Riemer et al. 2019)",
-        "fraction",
-        True,
-        "learning acc (%)",
+        column="learning acc (%)",
     ),
-    "intransigence": Metric(
+    "intransigence": _loss(
         _undefined,
         "mean_j (J[j] - R[j,j]), J[j] = accuracy on task j of one model trained on the whole stream "
         "(joint training, same seed); leaderboards only (after Chaudhry et al. 2018)",
-        "fraction",
-        False,
-        "intransigence (%)",
+        column="intransigence (%)",
         relative=_intransigence,
     ),
-    "train_seconds": Metric(
+    "train_seconds": _time(
         _stages("seconds"),
         "wall-clock seconds of all stages but evaluation, searching included",
-        "seconds",
-        False,
-        "training (s)",
-        machine_dependent=True,
+        column="training (s)",
     ),
-    "bwt": Metric(
-        _matrix(bwt),
-        "backward transfer: mean_{j<T-1} (R[T-1,j] - R[j,j]) (Lopez-Paz & Ranzato 2017)",
-        "fraction",
-        True,
-    ),
-    "fwt": Metric(
+    "bwt": _score(_matrix(bwt), "backward transfer: mean_{j<T-1} (R[T-1,j] - R[j,j]) (Lopez-Paz & Ranzato 2017)"),
+    "fwt": _score(
         _undefined,  # a strategy with a head per task has no trained head to answer for an unseen task
         "forward transfer: mean_{i>0} (R[i-1,i] - b_i), b = untrained accuracy (Lopez-Paz & Ranzato 2017)",
-        "fraction",
-        True,
     ),
-    "params_active": Metric(
-        _last("params_active"), "parameters on the last task's own path, its head included", "count", False
+    "params_active": _size(_last("params_active"), "parameters on the last task's own path, its head included"),
+    "train_cpu_seconds": _time(
+        _stages("cpu_seconds"), "seconds that the processors computed in the same stages, all threads together"
     ),
-    "train_cpu_seconds": Metric(
-        _stages("cpu_seconds"),
-        "seconds that the processors computed in the same stages, all threads together",
-        "seconds",
-        False,
-        machine_dependent=True,
-    ),
-    "search_seconds": Metric(
-        _stages("seconds", SEARCH),
-        "wall-clock seconds of the search stages",
-        "seconds",
-        False,
-        machine_dependent=True,
-    ),
-    "image_passes": Metric(
-        _stages("image_passes"), "images passed forward in all stages but evaluation", "count", False
-    ),
-    "peak_memory_bytes": Metric(
-        _undefined,
-        "largest memory held on the accelerator, in bytes",
-        "bytes",
-        False,
-        machine_dependent=True,
-        from_record=False,
-    ),
-    "peak_feature_bytes": Metric(
-        _undefined,
-        "outputs of frozen layers kept at the most (--feature-cache), in bytes",
-        "bytes",
-        False,
-        machine_dependent=True,
-        from_record=False,
-    ),
+    "search_seconds": _time(_stages("seconds", SEARCH), "wall-clock seconds of the search stages"),
+    "image_passes": _size(_stages("image_passes"), "images passed forward in all stages but evaluation"),
+    "peak_memory_bytes": _memory("largest memory held on the accelerator, in bytes"),
+    "peak_feature_bytes": _memory("outputs of frozen layers kept at the most (--feature-cache), in bytes"),
 }
 
 #: What is assumed of a metric that nobody registered.
