@@ -17,6 +17,7 @@ from seu_bench.errors import OptionError, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.metrics import avg_acc_curve
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues, LoggerFactory, RunLogger
+from seu_bench.results.labels import protocol_settings
 from seu_bench.results.record_metrics import EVALUATION, METRICS, complete_matrix, known_metric, measured_rows
 from seu_bench.utils.files import refuse_link
 from seu_bench.utils.progress import bar
@@ -258,10 +259,7 @@ def _parameters(record: Record) -> Iterator[tuple[str, str | int | float | bool]
     single = ("strategy", "searcher", "creator", "benchmark", "benchmark_version", "protocol", "seed")
     tables = ("options", "searcher_options", "creator_options", "benchmark_overrides", "protocol_settings")
     document = {name: getattr(record, name) for name in (*single, *ResultFields.model_fields, *tables)}
-    # The protocol's own options by strategy are in the options already.
-    of_others = ("strategies", "searchers", "creators")
-    settings = {key: value for key, value in record.protocol_settings.items() if key not in of_others}
-    document |= {"protocol_settings": settings, "tasks": len(complete_matrix(record))}
+    document |= {"protocol_settings": protocol_settings(record), "tasks": len(complete_matrix(record))}
     document["task_names"] = list(record.task_names)
     for name, value in flattened(document):
         head, dot, rest = name.partition(".")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from seu_bench.config.options import flattened
 from seu_bench.errors import RequestError
 from seu_bench.metrics import entry, task_forgetting
 from seu_bench.results.metric import Metric
@@ -163,23 +164,12 @@ def _settings(one: Record, other: Record) -> dict[str, tuple[str | None, str | N
 def _flat_settings(record: Record) -> dict[str, str]:
     """The settings of a run and its environment, each as text; without those left to the protocol."""
     document = record.model_dump(mode="json")
-    named = ("strategy", "searcher", "creator", "seed", "precision", "status", "task_order")
-    found = {name: document[name] for name in named}
+    named = ("strategy", "searcher", "creator", "seed", "precision", "status", "task_order", "options", "environment")
     sections = {
-        "options": record.options,
         "searcher": record.searcher_options,
         "creator": record.creator_options,
         "benchmark": record.benchmark_overrides,
         "protocol": record.protocol_settings,
-        "environment": document["environment"],
     }
-    for section, values in sections.items():
-        found |= _flattened(section, values)
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
-    return {name: text for name, text in texts.items() if found[name] is not None}
-
-
-def _flattened(prefix: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or len(prefix) > 300:  # a stranger's record may nest without end
-        return {prefix: value}
-    return {key: found for name, inner in value.items() for key, found in _flattened(f"{prefix}.{name}", inner).items()}
+    found = [*flattened({name: document[name] for name in named}), *flattened(sections)]
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found if value is not None}
