@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seu_bench.config.run import Precision, Request
-from seu_bench.engine.launch import launch
+from seu_bench.engine.launcher import launch
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
 from seu_bench.utils import progress as bars
@@ -117,7 +117,7 @@ def run(
 def sweep(file: str | Path | None = None, *, progress: bool = False, **given: Any) -> SweepResult:
     """Make every combination of a sweep that is not made yet, and leaderboards; see docs/guides/sweeps.md.
 
-    The same call goes on with a sweep that was interrupted: Ctrl-C is a ``KeyboardInterrupt``, before which the jobs
+    The same call resumes a sweep that was interrupted: Ctrl-C is a ``KeyboardInterrupt``, before which the jobs
     that run have written checkpoints.
 
     Args:

@@ -120,10 +120,10 @@ class Interruption(KeyboardInterrupt):
 
     Args:
         reason: for the record and for the user.
-        status: the exit status to leave with.
+        exit_code: of the process.
     """
 
-    def __init__(self, reason: str, status: int) -> None:
+    def __init__(self, reason: str, exit_code: int) -> None:
         self.reason = reason
-        self.status = status
+        self.exit_code = exit_code
         super().__init__(reason)

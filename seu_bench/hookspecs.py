@@ -103,4 +103,4 @@ def run_finished(record: Record) -> None:
 
 @hookspec
 def run_notice(message: str) -> None:
-    """Something that whoever waits for the run should know, e.g. that it goes on from a checkpoint."""
+    """Receive a message for the user, e.g. that the run is resumed from a checkpoint."""

@@ -3,7 +3,7 @@
 import my_seu_plugin
 
 from seu_bench.config import Request
-from seu_bench.engine.launch import launch
+from seu_bench.engine import launch
 from seu_bench.plugin import Registry, load_plugins
 
 manager = load_plugins()

@@ -57,7 +57,7 @@ class JobTask:
         with stop.on_signals():  # Slurm ends jobs by SIGTERM, and kills them a little later
             ended = run_job(job, self.notify, stop)
         due = stop.due()
-        if ended.status == "interrupted" and due is not None and due.status == OUT_OF_TIME:
+        if ended.status == "interrupted" and due is not None and due.exit_code == OUT_OF_TIME:
             self._queue_again(job)
         self.notify(ended)
         return ended.status

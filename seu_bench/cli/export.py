@@ -22,6 +22,6 @@ def export(run: str, results: Path, task: int, form: str, output: Path | None) -
     RUN is a run id, a unique prefix of one, or the run's folder. The file holds the path of the task alone: input
     `images`, output `logits`, any batch size.
     """
-    from seu_bench.engine.saved_model.onnx import export_onnx
+    from seu_bench.engine.saved_model.export import export_onnx
 
     click.echo(f"{form}: {export_onnx(run, task, results=results, output=output)}")

@@ -170,7 +170,7 @@ def main() -> None:
         cause = stopped.__cause__ if isinstance(stopped, click.Abort) else stopped
         if isinstance(cause, Interruption):
             click.echo(f"{cause.reason}; run the same command again to resume", err=True)
-            sys.exit(cause.status)
+            sys.exit(cause.exit_code)
         click.echo("interrupted", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(status if isinstance(status, int) else 0)

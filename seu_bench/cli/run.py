@@ -18,7 +18,7 @@ def run(**fields: Any) -> None:
     from seu_bench.cli.progress import ProgressDisplay
     from seu_bench.cli.tables import record_summary, wide_console
     from seu_bench.config.run import Request
-    from seu_bench.engine.launch import launch
+    from seu_bench.engine.launcher import launch
     from seu_bench.engine.stopping import StopRequest
 
     request = Request(**fields)

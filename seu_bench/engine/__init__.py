@@ -1,1 +1,72 @@
-"""engine"""
+"""One run, from request to record.
+
+- ``launcher``: a run put together, for the command, the API and sweeps
+- ``resolve``: requests resolved to validated runs
+- ``runner``, ``resume``: a run made, or resumed from a checkpoint
+- ``recorder``: measurements of a run, and its record
+- ``checkpoint``, ``checkpoint_manager``: checkpoint files, and when they are written
+- ``run_folder``, ``run_states``: a run's folder; the states of the runs of a results folder
+- ``stopping``: signals and time limits as requests to stop
+- ``hook_caller``: watching hooks called
+- ``loggers``: loggers called, and switched off when they fail
+- ``environment``: devices, versions and the git revision
+- ``forecast``: seconds left of a run
+- ``saved_model``: models of finished runs saved, loaded, verified and exported
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seu_bench.utils.lazy import attach
+
+if TYPE_CHECKING:
+    from seu_bench.engine.environment import describe_environment, installed_versions
+    from seu_bench.engine.launcher import launch
+    from seu_bench.engine.resolve import ResolvedRun
+    from seu_bench.engine.run_states import RunState, find_state, list_runs
+    from seu_bench.engine.runner import Outcome, execute
+    from seu_bench.engine.saved_model.checks import Verification
+    from seu_bench.engine.saved_model.export import export_onnx
+    from seu_bench.engine.saved_model.load import LearnedModel, load_model
+    from seu_bench.engine.saved_model.verify import verify
+    from seu_bench.engine.stopping import StopRequest
+
+__all__ = [
+    "LearnedModel",
+    "Outcome",
+    "ResolvedRun",
+    "RunState",
+    "StopRequest",
+    "Verification",
+    "describe_environment",
+    "execute",
+    "export_onnx",
+    "find_state",
+    "installed_versions",
+    "launch",
+    "list_runs",
+    "load_model",
+    "verify",
+]
+
+__getattr__ = attach(
+    __name__,
+    {
+        "LearnedModel": "saved_model.load",
+        "Outcome": "runner",
+        "ResolvedRun": "resolve",
+        "RunState": "run_states",
+        "StopRequest": "stopping",
+        "Verification": "saved_model.checks",
+        "describe_environment": "environment",
+        "execute": "runner",
+        "export_onnx": "saved_model.export",
+        "find_state": "run_states",
+        "installed_versions": "environment",
+        "launch": "launcher",
+        "list_runs": "run_states",
+        "load_model": "saved_model.load",
+        "verify": "saved_model.verify",
+    },
+)

@@ -138,7 +138,7 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
 
 
 def _onto(device: str) -> Callable[[Any, str], Any]:
-    """Where ``torch.load`` puts a tensor: random states and tables belong to the CPU wherever a run goes on."""
+    """Where ``torch.load`` puts a tensor: random states and tables belong to the CPU wherever a run is resumed."""
     from torch.serialization import default_restore_location
 
     return lambda storage, location: storage if location == "cpu" else default_restore_location(storage, device)

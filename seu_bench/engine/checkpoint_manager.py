@@ -19,7 +19,7 @@ _SPEED: Final = 1e8
 
 
 class CheckpointManager:
-    """Writes checkpoints at the points where nothing but the state is needed to go on, and stops the run there.
+    """Writes checkpoints at the points where a run can be resumed from its state alone, and stops the run there.
 
     Args:
         folder: where they go.
@@ -28,7 +28,7 @@ class CheckpointManager:
         every: seconds between two checkpoints at least; ``None``: as often as takes no more than :data:`SHARE` of the
             run's time.
         stop: whether the run is to stop.
-        notice: told what the user should know.
+        notice: called with what the user should know.
 
     Attributes:
         written, seconds, bytes: number of checkpoints, seconds that they took, and size of the last one.
@@ -54,7 +54,7 @@ class CheckpointManager:
         self._size = size
         self._notice = notice
         self._began = self._last = self._point = time.monotonic()
-        self._told: set[str] = set()
+        self._noticed: set[str] = set()
         self._last_seconds = 0.0
         self._last_size = 0
 
@@ -62,7 +62,7 @@ class CheckpointManager:
         """A point between two epochs, or between two tasks.
 
         Args:
-            resumable: whether a run could go on from here; where not, it is only stopped if that was asked for.
+            resumable: whether a run could be resumed from here; where not, it is only stopped if that was asked for.
 
         Raises:
             Interruption: the run is to stop; what could be kept is.
@@ -90,22 +90,24 @@ class CheckpointManager:
         began = time.monotonic()
         state = self._state()
         if (name := not_finite(state)) is not None:
-            # Going on from it could only fail again; the last one that is finite is worth more.
-            self._tell(f"no checkpoint is written at {position}: {name} is not finite")
+            # A run resumed from it could only fail again; the last one that is finite is worth more.
+            self._notice_once(f"no checkpoint is written at {position}: {name} is not finite")
         else:
             try:
                 self.bytes = self.folder.write(position, state)
                 self.written += 1
             except ResultsError as error:
-                # A run that goes on without is better than none; its record tells by itself if it cannot be written.
-                self._tell(f"no checkpoint could be written, the run goes on without: {error.what} ({error.where})")
+                # A run without is better than none; that the record cannot be written is noticed when it is.
+                self._notice_once(
+                    f"no checkpoint could be written, the run continues without: {error.what} ({error.where})"
+                )
         self._last = time.monotonic()
         self._last_seconds = self._last - began
         self._last_size = self._size()
         self.seconds += self._last_seconds
 
-    def _tell(self, message: str) -> None:
+    def _notice_once(self, message: str) -> None:
         kind = message.partition(":")[0].partition(" at ")[0]
-        if kind not in self._told:
-            self._told.add(kind)
+        if kind not in self._noticed:
+            self._noticed.add(kind)
             self._notice(message)

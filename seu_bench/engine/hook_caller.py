@@ -1,4 +1,4 @@
-"""Whoever watches a run: the hooks of plugins, called so that what they do wrong is told as their fault."""
+"""Watching hooks of plugins, called so that an exception names the plugin at fault."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 class HookCaller:
-    """The plugins of a registry, told of what happens."""
+    """Calls the watching hooks of a registry's plugins."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._hook: Any = registry.manager.hook
 
-    def progress(self, progress: StageProgress) -> None:
-        """Tell of a stage."""
-        self.tell("stage_progress", progress=progress)
+    def on_progress(self, progress: StageProgress) -> None:
+        """Call ``stage_progress``."""
+        self.notify("stage_progress", progress=progress)
 
     def notice(self, message: str) -> None:
-        """Tell what whoever waits for the run should know."""
-        self.tell("run_notice", message=message)
+        """Call ``run_notice`` with a message for the user."""
+        self.notify("run_notice", message=message)
 
-    def tell(self, hook: str, **values: Any) -> None:
-        """Call a hook of whoever watches. What is raised there is that plugin's fault, and not the strategy's.
+    def notify(self, hook: str, **values: Any) -> None:
+        """Call a hook of every plugin that watches.
 
         Raises:
             PluginError: a plugin failed; it is named.

@@ -1,4 +1,4 @@
-"""What a run has measured so far, and the record that is made of it."""
+"""Measurements of a run, and the record made of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RunRecorder:
 
     Args:
         record: what is known before training.
-        tell: told of the progress of every stage.
+        on_progress: called with the progress of every stage.
 
     Attributes:
         record: as it was written last.
@@ -47,7 +47,7 @@ class RunRecorder:
         record: Record,
         registry: Registry,
         device: torch.device,
-        tell: Callable[[StageProgress], None],
+        on_progress: Callable[[StageProgress], None],
     ) -> None:
         self.results = results
         self.record = record
@@ -56,7 +56,7 @@ class RunRecorder:
         self.matrix = AccuracyMatrix(len(record.task_names))
         self.sizes = ModelSizes()
         self.feature_bytes: int | None = None
-        self._tell = tell
+        self._on_progress = on_progress
         self._stages: list[StageRecord] = []
         self._began = time.perf_counter()
         self._seconds_before = 0.0
@@ -72,7 +72,7 @@ class RunRecorder:
         return sum(stage.name == "evaluation" for stage in self._stages)
 
     def watch(self, progress: StageProgress) -> None:
-        """Note a stage when it is done, and tell on."""
+        """Note a stage when it is done, and pass its progress on."""
         if progress.done:
             self._stages.append(
                 StageRecord(
@@ -86,7 +86,7 @@ class RunRecorder:
                     accuracies=_curve([report.accuracy for report in progress.curve]),
                 )
             )
-        self._tell(progress)
+        self._on_progress(progress)
 
     def mean_accuracy(self, task: int) -> float | None:
         """Over the tasks that were evaluated after ``task``."""
@@ -127,7 +127,7 @@ class RunRecorder:
         if before.data_fingerprint != now.data_fingerprint:
             raise ResultsError(
                 "the data sets are not those that the run began with",
-                remedy="bring them back, or begin anew with --restart",
+                remedy="bring them back, or start over with --restart",
             )
         if len(before.accuracy_matrix) != len(now.task_names):
             raise CheckpointError("a checkpoint cannot be used: its record is of another stream")
@@ -187,7 +187,7 @@ def _metric(entry: Entry[Metric], record: Record) -> Value:
     return None
 
 
-def opening_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
+def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
     """The record of ``run`` on ``stream``, of which nothing is learned yet."""
     spec, plan = run.spec, stream.plan
     return Record(

@@ -1,17 +1,23 @@
-"""What lies in a run's folder, and what becomes of it when a run begins, begins anew and ends."""
+"""A run's folder: what lies in it, and what becomes of it when a run begins, starts over and ends."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
+import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seu_bench.engine.checkpoint import CheckpointFolder
-from seu_bench.errors import ResultsError
+from seu_bench.errors import ResultsError, RunError, SeuBenchError
+from seu_bench.plugin.entries import Entry
 from seu_bench.results.record import read_record, record_path
-from seu_bench.utils.files import make_folder, refuse_link, remove_parts
+from seu_bench.utils.files import make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.locks import LOCK_NAME
+
+if TYPE_CHECKING:
+    from seu_bench.training.interfaces import StrategyFactory
 
 #: The model of a finished run.
 MODEL_NAME = "model.safetensors"
@@ -45,12 +51,12 @@ class RunFolder:
 
     @property
     def is_tidy(self) -> bool:
-        """Whether nothing is left of an attempt that was killed when it had finished."""
+        """Whether nothing remains of an attempt that was killed when it had finished."""
         leftovers = (self.checkpoints.folder, self.previous, *self.folder.glob(f"{LOCK_NAME}*"))
         return not any(os.path.lexists(path) for path in leftovers)
 
-    def begin_anew(self) -> None:
-        """Leave no checkpoint, but keep a run that was finished until this one is.
+    def start_over(self) -> None:
+        """Remove checkpoints, but keep a finished run until the new one is.
 
         Raises:
             ResultsError: it cannot be put aside.
@@ -73,8 +79,19 @@ class RunFolder:
                 f"the finished run cannot be put aside: {error.strerror or error}", where=str(self.previous)
             ) from error
 
+    def keep_failure(self, error: Exception, strategy: Entry[StrategyFactory]) -> RunError:
+        """Keep the traceback beside the record, and return an error that says what failed and where to look."""
+        write_atomic(self.log, "".join(traceback.format_exception(error)))
+        if isinstance(error, SeuBenchError):
+            return RunError(error.what, where=error.where or str(self.log), remedy=error.remedy)
+        return RunError(
+            f"strategy {strategy.name!r} of package {strategy.package} failed: {type(error).__name__}: {error}",
+            where=str(self.log),
+            remedy="report it to the strategy's author with that file",
+        )
+
     def clean(self) -> None:
-        """Remove what an earlier attempt left that means nothing any more."""
+        """Remove remains of an earlier attempt."""
         for folder in (self.folder, self.checkpoints.folder):
             remove_parts(folder)
         with contextlib.suppress(OSError):

@@ -1,59 +1,57 @@
-"""The story of one run: data, strategy, tasks one after another, and a record and checkpoints that are whole at every
-moment, so that the same run can be gone on with wherever it was left."""
+"""One run: data, strategy, tasks one after another, and a record and checkpoints that are complete at every moment, so
+that the run can be resumed wherever it stopped."""
 
 from __future__ import annotations
 
 import time
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seu_bench.config.run import ComputeConfig
-from seu_bench.engine.checkpoint import Position, read_checkpoint
+from seu_bench.engine.checkpoint import Position
 from seu_bench.engine.hook_caller import HookCaller
 from seu_bench.engine.resolve import ResolvedRun
+from seu_bench.engine.resume import is_resumable, resume
 from seu_bench.engine.run_folder import RunFolder
 from seu_bench.engine.stopping import StopRequest
-from seu_bench.errors import (
-    CheckpointError,
-    Interruption,
-    NewerRecordError,
-    PluginError,
-    RequestError,
-    ResultsError,
-    RunError,
-    SeuBenchError,
-)
+from seu_bench.errors import Interruption, NewerRecordError, PluginError, RequestError, ResultsError, SeuBenchError
+from seu_bench.plugin.entries import Entry
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
-from seu_bench.training.interfaces import Cost
+from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
 from seu_bench.training.stage import EpochReport, Stage, StageProgress
-from seu_bench.utils.files import write_atomic
 from seu_bench.utils.locks import RunLock
 
 
 def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = None) -> Outcome:
-    """Make a run, go on with it where it was left, or return its record if it is finished already.
+    """Make a run, resume it, or return its record if it is finished already.
 
     Args:
-        registry: whose hooks are told of the progress.
-        stop: whether and when to stop; ``None``: at the end.
+        registry: plugins whose hooks are called.
+        run: from :func:`seu_bench.engine.resolve.resolve`.
+        stop: whether and when to stop; ``None``: when the request's ``max_seconds`` are over.
+
+    Returns:
+        The record of the finished run, and what this call did for it.
 
     Raises:
         DataError: a data set is missing or corrupt; nothing is written.
         ResultsError: the results folder cannot be written to, or another process makes this run.
         RunError: the strategy failed; the record says so.
-        Interruption: the run was stopped; the record says so, and the same call goes on with it.
+        Interruption: the run was stopped; the record says so, and the same call resumes it.
+
+    Example:
+        ``execute(registry, resolve(registry, Request(strategy="ewc"))).record``
     """
     stop = stop or StopRequest(run.request.max_seconds)
     folder = RunFolder(run.request.results, run.spec.run_id)
     known = _finished(folder.record, restart=run.request.restart)
     if known is not None and folder.is_tidy:
         return Outcome(known, folder.record, reused=True)
-    listeners = HookCaller(registry)
+    hook_caller = HookCaller(registry)
     lock = RunLock(folder.folder)
-    lock.acquire(listeners.notice)
+    lock.acquire(hook_caller.notice)
     try:
         folder.refuse_links()
         # Whoever held the lock before may have finished it.
@@ -61,7 +59,7 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
             folder.clean()
             folder.clear()
             return Outcome(known, folder.record, reused=True)
-        return _Run(registry, run, stop, lock, listeners).make()
+        return _Run(registry, run, stop, lock, hook_caller).make()
     finally:
         lock.release()
 
@@ -86,18 +84,13 @@ def _finished(path: Path, *, restart: bool) -> Record | None:
 
 class _Run:
     def __init__(
-        self,
-        registry: Registry,
-        run: ResolvedRun,
-        stop: StopRequest,
-        lock: RunLock,
-        listeners: HookCaller,
+        self, registry: Registry, run: ResolvedRun, stop: StopRequest, lock: RunLock, hook_caller: HookCaller
     ) -> None:
         self.registry = registry
         self.run = run
         self.stop = stop
         self.lock = lock
-        self.listeners = listeners
+        self.hook_caller = hook_caller
         self.folder = RunFolder(run.request.results, run.spec.run_id)
 
     def make(self) -> Outcome:
@@ -106,84 +99,75 @@ class _Run:
         from seu_bench.data.streams import build_stream
         from seu_bench.engine.checkpoint_manager import CheckpointManager
         from seu_bench.engine.environment import choose_device
-        from seu_bench.engine.recorder import RunRecorder, opening_record
+        from seu_bench.engine.recorder import RunRecorder, initial_record
 
         request, spec = self.run.request, self.run.spec
         self.device = choose_device(request.device)
-        self.stream = build_stream(
-            spec.benchmark,
-            self.run.load,
-            self.run.limits,
-            spec.seed,
-            torch.device(self.device),
-        )
-        self.recorder = RunRecorder(
-            request.results,
-            opening_record(self.run, self.stream, self.device),
-            self.registry,
-            torch.device(self.device),
-            self.listeners.progress,
-        )
+        device = torch.device(self.device)
+        self.stream = build_stream(spec.benchmark, self.run.load, self.run.limits, spec.seed, device)
+        record = initial_record(self.run, self.stream, self.device)
+        self.recorder = RunRecorder(request.results, record, self.registry, device, self.hook_caller.on_progress)
         try:
-            self.strategy, cost = self._built()
+            self.strategy = self._build()
+            cost = self.run.strategy.cost(self._context())
         except Exception as error:
             if isinstance(error, SeuBenchError) and not isinstance(error, PluginError):
                 raise  # the request does not fit the strategy: nothing has begun, and nothing is written
-            failure = self._failure(error)
+            failure = self.folder.keep_failure(error, self._entry)
             self.recorder.update(status="failed", error=failure.what)
             raise failure from error
         if request.restart:
-            self.folder.begin_anew()
+            self.folder.start_over()
         else:
-            self._go_on()
+            checkpoints, notice = self.folder.checkpoints, self.hook_caller.notice
+            self.strategy = resume(self.strategy, self._build, self.recorder, checkpoints, self.device, notice)
         self.checkpoint_manager = CheckpointManager(
             self.folder.checkpoints,
             lambda: {"strategy": self.strategy.state_dict(), "record": self.recorder.state_dict()},
             self._checkpoint_bytes,
             every=request.checkpoint_every,
             stop=self.stop,
-            notice=self.listeners.notice,
+            notice=self.hook_caller.notice,
         )
         self.folder.clean()
         self._update(status="running", error=None)
         self._learn_and_end(cost)
-        checkpoint_manager = self.checkpoint_manager
+        manager = self.checkpoint_manager
         return Outcome(
             self.recorder.record,
             self.folder.record,
-            checkpoints=checkpoint_manager.written,
-            checkpoint_seconds=checkpoint_manager.seconds,
-            checkpoint_bytes=checkpoint_manager.bytes,
+            checkpoints=manager.written,
+            checkpoint_seconds=manager.seconds,
+            checkpoint_bytes=manager.bytes,
         )
 
     def _learn_and_end(self, cost: Cost) -> None:
         try:
-            self.listeners.tell("run_started", record=self.recorder.record, cost=cost)
+            self.hook_caller.notify("run_started", record=self.recorder.record, cost=cost)
             self.strategy.pause = self._between_epochs
             self._learn()
-            self._update(status="finished", weights_sha256=self._kept_model())
+            self._update(status="finished", weights_sha256=self._save_model())
         except KeyboardInterrupt as stopped:
             self.stop.settle()
             reason = stopped.reason if isinstance(stopped, Interruption) else "interrupted by the user"
             self._update(status="interrupted", error=reason)
-            self._told_end()
+            self._notify_end()
             raise
         except ResultsError as error:
             # No failure of the strategy: the record cannot be written either, or is somebody else's by now.
-            self._told_end(status="interrupted", error=error.what)
+            self._notify_end(status="interrupted", error=error.what)
             raise
         except Exception as error:
-            failure = self._failure(error)
+            failure = self.folder.keep_failure(error, self._entry)
             self._update(status="failed", error=failure.what)
-            self._told_end()
+            self._notify_end()
             raise failure from error
         self.folder.clear()
-        self._told_end()
+        self._notify_end()
 
     # ------------------------------------------------------------------ before training
 
-    def _built(self) -> tuple[Any, Cost]:
-        """The strategy, which has learned nothing yet, and what the run will cost."""
+    def _context(self) -> StrategyContext:
         from avalanche.training.plugins import EvaluationPlugin
 
         from seu_bench.training.callbacks import SilentLogger
@@ -191,8 +175,11 @@ class _Run:
         recorder = self.recorder
         measures = (recorder.matrix, recorder.sizes)
         evaluator = EvaluationPlugin(*measures, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
-        context = self.run.context(self.stream.plan, self.device, on_progress=recorder.watch, evaluator=evaluator)
-        strategy = self.run.strategy.build(context)
+        return self.run.context(self.stream.plan, self.device, on_progress=recorder.watch, evaluator=evaluator)
+
+    def _build(self) -> Any:
+        """An untrained strategy."""
+        strategy = self.run.strategy.build(self._context())
         precision = self.run.spec.precision
         if precision != getattr(strategy, "compute", ComputeConfig()).precision:
             raise RequestError(
@@ -200,40 +187,11 @@ class _Run:
                 where=f"--precision {precision}",
                 remedy="leave the precision out",
             )
-        return strategy, self.run.strategy.cost(context)
+        return strategy
 
-    def _go_on(self) -> None:
-        """Bring strategy and record to where the newest checkpoint that can be used stands, if there is one.
-
-        Raises:
-            ResultsError: the data are not those that the run began with.
-        """
-        if not self._is_resumable:
-            return
-        checkpoints = self.folder.checkpoints
-        known = checkpoints.newest_first()
-        for path in known:
-            try:
-                state = read_checkpoint(path, self.run.spec.run_id, self.device)
-                self.strategy.load_state_dict(state.get("strategy"))
-                self.recorder.load_state_dict(state.get("record"))
-                self._check_tasks()
-            except CheckpointError as error:
-                self.listeners.notice(f"{error.what} ({path})")
-                checkpoints.set_aside(path)
-                self.strategy, _ = self._built()
-                continue
-            self.listeners.notice(f"the run goes on from {checkpoints.position()}")
-            if self.recorder.record.earlier_environments:
-                self.listeners.notice("parts of it were made elsewhere or by other versions; the record says which")
-            return
-        if known:
-            self.listeners.notice("no checkpoint can be used: the run begins anew")
-
-    def _check_tasks(self) -> None:
-        learned, evaluated = self.strategy.learned, self.recorder.evaluated
-        if not self.strategy.whole_stream and learned not in (evaluated, evaluated + 1):
-            raise CheckpointError(f"a checkpoint cannot be used: {learned} tasks are learned, {evaluated} evaluated")
+    @property
+    def _entry(self) -> Entry[StrategyFactory]:
+        return self.registry.strategies[self.run.spec.strategy]
 
     # ------------------------------------------------------------------ training
 
@@ -247,12 +205,12 @@ class _Run:
                 continue
             if self.strategy.clock.train_exp_counter <= task:
                 self.strategy.train(experiences, eval_streams=streams)
-                self._pause(Position(task=task, stage="evaluation"), resumable=self._is_resumable)
+                self._pause(Position(task=task, stage="evaluation"), resumable=is_resumable(self.strategy))
             self._evaluate(task, test[: task + 1])
             self._update(status="running")
-            self.listeners.tell("task_learned", record=self.recorder.record, task=task)
+            self.hook_caller.notify("task_learned", record=self.recorder.record, task=task)
             if number < len(lessons) - 1:
-                self._pause(Position(task=task + 1), resumable=self._is_resumable)
+                self._pause(Position(task=task + 1), resumable=is_resumable(self.strategy))
 
     def _evaluate(self, task: int, tests: Any) -> None:
         images = sum(planned.num_test for planned in self.stream.plan.tasks[: task + 1])
@@ -266,23 +224,16 @@ class _Run:
 
     def _between_epochs(self, stage: Stage[Any]) -> None:
         position = Position(task=stage.task, stage=stage.name, epoch=stage.epoch, epochs=stage.epochs)
-        self._pause(position, resumable=self._is_resumable and self.strategy.resumes_within_tasks)
+        self._pause(position, resumable=is_resumable(self.strategy) and self.strategy.resumes_within_tasks)
 
     def _pause(self, position: Position, *, resumable: bool) -> None:
         self.lock.check()
         self.checkpoint_manager.maybe_save(position, resumable=resumable)
 
     def _checkpoint_bytes(self) -> int:
-        """What trains is there three times: as it is, its momentum, and the best so far."""
+        """Expected bytes of the model's state: trained weights with their momentum and the best so far."""
         weights = self.strategy.model.parameters()
         return sum(weight.nbytes * (3 if weight.requires_grad else 1) for weight in weights)
-
-    @property
-    def _is_resumable(self) -> bool:
-        """Whether the strategy can be gone on with."""
-        from seu_bench.training.strategy import StagedStrategy
-
-        return isinstance(self.strategy, StagedStrategy) and self.strategy.resumable
 
     # ------------------------------------------------------------------ the record
 
@@ -293,7 +244,7 @@ class _Run:
         self.recorder.update(**described, **fields)
 
     def _described(self, *, ending: bool) -> dict[str, Any]:
-        """What only the strategy knows. One that was stopped half-way may not be able to say; its failure is told."""
+        """Fields of the record that the strategy gives. One that was stopped in the middle may not be able to."""
         if not hasattr(self.strategy, "describe"):
             return {}
         try:
@@ -304,8 +255,8 @@ class _Run:
             return {}
         return described
 
-    def _kept_model(self) -> str | None:
-        """Write the model; the SHA-256 of its file. ``None`` where it is not wanted, or no model of ours."""
+    def _save_model(self) -> str | None:
+        """Write the model and return the SHA-256 of its file; ``None``: it is not wanted, or no model of ours."""
         from seu_bench.engine.saved_model.file import save_model
         from seu_bench.models.multihead import MultiHeadModel
 
@@ -315,26 +266,13 @@ class _Run:
             return None
         return save_model(self.folder.model, model, self.recorder.record)
 
-    def _told_end(self, **fields: Any) -> None:
-        self.listeners.tell("run_finished", record=self.recorder.record.model_copy(update=fields))
-
-    def _failure(self, error: Exception) -> RunError:
-        """Keep the traceback beside the record; say in one message what failed and where to look."""
-        log = self.folder.log
-        write_atomic(log, "".join(traceback.format_exception(error)))
-        if isinstance(error, SeuBenchError):
-            return RunError(error.what, where=error.where or str(log), remedy=error.remedy)
-        entry = self.registry.strategies[self.run.spec.strategy]
-        return RunError(
-            f"strategy {entry.name!r} of package {entry.package} failed: {type(error).__name__}: {error}",
-            where=str(log),
-            remedy="report it to the strategy's author with that file",
-        )
+    def _notify_end(self, **fields: Any) -> None:
+        self.hook_caller.notify("run_finished", record=self.recorder.record.model_copy(update=fields))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call left.
+    """Result of a call.
 
     Attributes:
         path: where the record lies.

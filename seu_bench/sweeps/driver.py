@@ -78,7 +78,7 @@ class SweepResult:
     def exit_code(self) -> int:
         """Exit status: 0 where all jobs are finished, 1 where not; of a sweep that was interrupted, the signal's."""
         if self.interruption is not None:
-            return self.interruption.status
+            return self.interruption.exit_code
         return 0 if len(self.select("finished")) == len(self.jobs) else 1
 
 

@@ -43,7 +43,7 @@ def run_job(job: Job, notify: Callable[[Event], None], stop: StopRequest | None 
     Example:
         ``events.append(run_job(job, events.append))``
     """
-    from seu_bench.engine.launch import launch
+    from seu_bench.engine.launcher import launch
 
     try:
         launch(job.request, watcher=lambda _: Reporter(job.run_id, notify), stop=stop, run_id=job.run_id)

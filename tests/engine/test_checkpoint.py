@@ -214,7 +214,7 @@ def test_time_limit_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     clock.now += 1.5
     with pytest.raises(Interruption, match=r"time limit of 10\.5 seconds") as stopped:
         kept.maybe_save(HERE)
-    assert (stopped.value.status, kept.written) == (OUT_OF_TIME, 1)
+    assert (stopped.value.exit_code, kept.written) == (OUT_OF_TIME, 1)
 
 
 def test_where_it_cannot_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,4 +248,4 @@ def test_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for _ in range(3):
         kept.maybe_save(HERE)
     assert kept.written == 0
-    assert len(told) == 1 and told[0].startswith("no checkpoint could be written, the run goes on without: ")
+    assert len(told) == 1 and told[0].startswith("no checkpoint could be written, the run continues without: ")

@@ -99,7 +99,7 @@ SPOILED = {
 
 @pytest.mark.parametrize("spoil", SPOILED)
 def test_the_one_before_is_used(tiny: Path, tmp_path: Path, spoil: Callable[[Path], None]) -> None:
-    """A damaged checkpoint is named and put aside, and the run goes on from the one before to the same result."""
+    """A damaged checkpoint is named and put aside, and the run is resumed from the one before to the same result."""
     expected = without_times(make(tmp_path / "whole", Stopper()).record)
     folder = interrupted(tmp_path / "parts")
     newest, before = sorted((folder / "checkpoints").glob("*.ckpt"), reverse=True)
@@ -108,20 +108,20 @@ def test_the_one_before_is_used(tiny: Path, tmp_path: Path, spoil: Callable[[Pat
     watcher = Stopper()
     outcome = make(tmp_path / "parts", watcher)
     assert [SPOILED[spoil] in watcher.notices[0], str(newest) in watcher.notices[0]] == [True, True]
-    assert watcher.notices[1] == f"the run goes on from {position}"
+    assert watcher.notices[1] == f"resuming from {position}"
     assert without_times(outcome.record) == expected
     assert sorted(path.name for path in folder.iterdir()) == ["model.safetensors", "record.json"]
 
 
 def test_all_are_damaged(tiny: Path, tmp_path: Path) -> None:
-    """Then the run begins anew, and says so."""
+    """Then the run starts over, and says so."""
     expected = without_times(make(tmp_path / "whole", Stopper()).record)
     folder = interrupted(tmp_path / "parts")
     for path in (folder / "checkpoints").glob("*.ckpt"):
         spoil_cut(path)
     watcher = Stopper()
     assert without_times(make(tmp_path / "parts", watcher).record) == expected
-    assert watcher.notices[-1] == "no checkpoint can be used: the run begins anew"
+    assert watcher.notices[-1] == "no checkpoint can be used: the run starts over"
 
 
 JUNK: tuple[Any, ...] = (None, -1, 7, "text", [], {}, 1e300, torch.zeros(2, 2), torch.tensor(3), [{"a": None}])
@@ -161,7 +161,7 @@ def test_states_of_strangers(tiny: Path, tmp_path: Path) -> None:
             ends.add(watcher.notices[0].partition(":")[0].partition(" from ")[0])
         assert read_record(results / "runs" / folder.name).run_id == folder.name
         shutil.rmtree(results)
-    assert {"a checkpoint cannot be used", "the run goes on", "RunError"} <= ends, ends
+    assert {"a checkpoint cannot be used", "resuming", "RunError"} <= ends, ends
 
 
 def test_restart(tiny: Path, tmp_path: Path) -> None:

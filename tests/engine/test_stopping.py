@@ -28,11 +28,11 @@ def test_first_asks_second_stops(number: int, status: int) -> None:
         assert stop.due() is None
         send(number)
         due = stop.due()
-        assert due is not None and due.status == status
+        assert due is not None and due.exit_code == status
         assert due.reason == f"interrupted by {signal.Signals(number).name}"
         with pytest.raises(Interruption) as stopped:
             send(number)
-        assert stopped.value.status == status
+        assert stopped.value.exit_code == status
     assert signal.getsignal(number) == before
 
 
@@ -85,5 +85,5 @@ def test_time_limit() -> None:
     stop = StopRequest(max_seconds=1000.0)
     assert stop.due(ahead=900.0) is None
     due = stop.due(ahead=1001.0)
-    assert due is not None and (due.status, due.reason) == (OUT_OF_TIME, "stopped by its time limit of 1000 seconds")
+    assert due is not None and (due.exit_code, due.reason) == (OUT_OF_TIME, "stopped by its time limit of 1000 seconds")
     assert StopRequest().due(ahead=1e12) is None

@@ -14,7 +14,7 @@ import torch
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.config.run import Request
-from seu_bench.engine.launch import launch
+from seu_bench.engine.launcher import launch
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues

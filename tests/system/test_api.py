@@ -90,6 +90,7 @@ def test_load_records(tiny: Path, tmp_path: Path) -> None:
 def test_what_the_package_offers() -> None:
     """Names that are not there are no silent surprises."""
     assert set(seu_bench.__all__) == {
+        "LazyFactory",
         "Register",
         "__version__",
         "hookimpl",

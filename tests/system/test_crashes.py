@@ -240,7 +240,7 @@ def test_signals(
     assert len(CheckpointFolder(run_folder(tmp_path) / "checkpoints", "").newest_first()) == 1
     resumed = server(arguments)
     assert resumed["status"] == 0, resumed["err"]
-    assert "the run goes on from task" in resumed["err"]
+    assert "resuming from task" in resumed["err"]
     assert without_times(record_of(tmp_path)) == expected
     assert is_clean(tmp_path)
 

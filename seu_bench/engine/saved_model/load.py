@@ -133,7 +133,7 @@ def build_model(registry: Registry, file: ModelFile, record: Record) -> LearnedM
     return LearnedModel(network, record)
 
 
-def setting_of(registry: Registry, record: Record) -> StrategyContext:
+def context_of(registry: Registry, record: Record) -> StrategyContext:
     """The context of a run on the CPU, from its record alone.
 
     Raises:
@@ -173,7 +173,7 @@ def plan_of(record: Record) -> StreamPlan:
 
 
 def _network(registry: Registry, record: Record) -> MultiHeadModel:
-    strategy: Any = registry.strategies.find(record.strategy).factory.build(setting_of(registry, record))
+    strategy: Any = registry.strategies.find(record.strategy).factory.build(context_of(registry, record))
     network = strategy.model
     if not isinstance(network, MultiHeadModel):
         raise TypeError(f"strategy {record.strategy!r} has a {type(network).__name__} for a model, no MultiHeadModel")
