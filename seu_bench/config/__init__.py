@@ -6,6 +6,7 @@
 :mod:`.protocol`         schedules, sizes of networks and numbers of images
 :mod:`.benchmark`        data sets, tasks and protocols of a benchmark
 :mod:`.benchmark_file`   benchmarks from TOML; the standard protocols
+:mod:`.toml_file`        files that users write, refused with all of their faults
 :mod:`.run`              fields of a run, the resolved run and its id
 =======================  ================================================================
 """

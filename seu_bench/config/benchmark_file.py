@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
+from typing import Any, Final
 
 from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.options import did_you_mean, fault_lines
-from seu_bench.errors import SpecError
+from seu_bench.config.options import did_you_mean
+from seu_bench.config.toml_file import read_toml, validated
 
+#: The page that describes such files.
+_GUIDE: Final = "docs/reference/benchmarks.md"
 #: The protocols that every benchmark has; a file's own tables are laid over these.
 STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
     "paper": {"summary": "the published schedule"},
@@ -84,40 +83,11 @@ class BenchmarkFile:
                     definition["path"] = str((self.path.parent / Path(path).expanduser()).resolve())
                 except (OSError, RuntimeError, ValueError) as error:  # e.g. a null character, or "~nobody"
                     faults.append(f"datasets: path {path!r:.100} cannot be a path: {error}")
-        spec: BenchmarkSpec | None = None
-        try:
-            spec = BenchmarkSpec.model_validate(document)
-        except ValidationError as error:
-            faults += fault_lines(error)
-        if faults or spec is None:
-            count = f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
-            raise SpecError(
-                f"the benchmark file has {count}",
-                faults=faults,
-                where=str(self.path),
-                remedy="docs/reference/benchmarks.md describes every key",
-            )
-        return spec
+        return validated(BenchmarkSpec, document, "the benchmark file", _GUIDE, self.path, faults)
 
     def _document(self) -> dict[str, Any]:
-        try:
-            return tomllib.loads(self.path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise SpecError(
-                "the benchmark file does not exist",
-                where=str(self.path),
-                remedy="check the path; benchmarks known by name: seu-bench list benchmarks",
-            ) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise SpecError(
-                f"the benchmark file cannot be read: {error}",
-                where=str(self.path),
-                remedy="give a TOML file in UTF-8 that you may read; docs/reference/benchmarks.md describes it",
-            ) from error
-        except (ValueError, RecursionError) as error:  # numbers of thousands of digits and deep nesting, too
-            raise SpecError(
-                f"the benchmark file is not TOML: {error}", where=str(self.path), remedy="see https://toml.io"
-            ) from error
+        remedy = "check the path; benchmarks known by name: seu-bench list benchmarks"
+        return read_toml(self.path, "benchmark", _GUIDE, remedy)
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

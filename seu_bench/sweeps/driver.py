@@ -193,21 +193,16 @@ def run_sweep(
     return driver.result(interruption)
 
 
+@dataclass
 class _Driver:
-    def __init__(
-        self,
-        plan: SweepPlan,
-        executor: GuardedExecutor,
-        estimate: SweepEstimate,
-        watcher: SweepWatcher,
-        stop: StopRequest,
-    ) -> None:
-        self._plan = plan
-        self._executor = executor
-        self._estimate = estimate
-        self._watcher = watcher
-        self._stop = stop
-        self._pending = {job.run_id: job for job in plan.pending}
+    plan: SweepPlan
+    executor: GuardedExecutor
+    estimate: SweepEstimate
+    watcher: SweepWatcher
+    stop: StopRequest
+
+    def __post_init__(self) -> None:
+        self._pending = {job.run_id: job for job in self.plan.pending}
         self._remaining: dict[str, float | None] = {}  # seconds, of running jobs
         self._began: dict[str, float] = {}  # until their first progress
         self._results: dict[str, JobResult] = {}
@@ -216,17 +211,17 @@ class _Driver:
 
     def listen(self) -> Interruption | None:
         """Follow the jobs until all have ended; returns why not, where the sweep was stopped."""
-        self._watcher.begin(self._plan)
-        self._executor.submit([self._plan.to_job(job) for job in self._pending.values()])
+        self.watcher.begin(self.plan)
+        self.executor.submit([self.plan.to_job(job) for job in self._pending.values()])
         self._submitted = True
         due: Interruption | None = None
         while self._pending:
-            if due is None and (due := self._stop.due()) is not None:
-                if self._executor.detaches:
+            if due is None and (due := self.stop.due()) is not None:
+                if self.executor.detaches:
                     return due
-                self._watcher.stopping(due.reason)
-                self._executor.cancel()
-            for event in self._executor.wait(_LOOK):
+                self.watcher.stopping(due.reason)
+                self.executor.cancel()
+            for event in self.executor.wait(_LOOK):
                 if event.run_id in self._pending:  # not of a job that has ended, or is a stranger's
                     self._handle(self._pending[event.run_id], event)
             self._report_time()
@@ -234,33 +229,33 @@ class _Driver:
 
     def result(self, interruption: Interruption | None) -> SweepResult:
         """The result of all jobs."""
-        return SweepResult(tuple(map(self._result_of, self._plan.jobs)), interruption)
+        return SweepResult(tuple(map(self._result_of, self.plan.jobs)), interruption)
 
     def _handle(self, job: PlannedJob, event: Event) -> None:
         match event:
             case Started():
                 self._remaining[job.run_id] = None
                 self._began[job.run_id] = time.monotonic()
-                self._watcher.started(job, event.where)
+                self.watcher.started(job, event.where)
             case Progressed():
                 self._remaining[job.run_id] = event.remaining
                 if (began := self._began.pop(job.run_id, None)) is not None:
-                    self._estimate.see_start(time.monotonic() - began)
-                self._estimate.see(job.configuration, event)
-                self._watcher.progressed(job, event)
+                    self.estimate.see_start(time.monotonic() - began)
+                self.estimate.see(job.configuration, event)
+                self.watcher.progressed(job, event)
             case Noticed():
-                self._watcher.noticed(job, event.message)
+                self.watcher.noticed(job, event.message)
             case Ended():
                 result = self._results[job.run_id] = self._ended(job, event)
                 del self._pending[job.run_id]
                 self._remaining.pop(job.run_id, None)
-                self._watcher.ended(result)
+                self.watcher.ended(result)
                 self._estimated = float("-inf")
 
     def _ended(self, job: PlannedJob, event: Ended) -> JobResult:
         record, fault = None, "its record does not say so"
         try:
-            record = read_record(record_path(self._plan.spec.results, job.run_id))
+            record = read_record(record_path(self.plan.spec.results, job.run_id))
         except ResultsError as error:
             fault = f"its record is missing: {error}"
         if event.status == "interrupted" and job.run_id not in self._remaining:
@@ -269,7 +264,7 @@ class _Driver:
             return JobResult(job, event.status, event.message or "no reason was given", record)
         if record is None or record.status != "finished":
             return JobResult(job, "failed", f"it was reported as finished, but {fault}", record)
-        self._estimate.learn(job.configuration, record)
+        self.estimate.learn(job.configuration, record)
         return JobResult(job, "finished", "", record)
 
     def _result_of(self, job: PlannedJob) -> JobResult:
@@ -279,7 +274,7 @@ class _Driver:
             status: JobStatus = "finished" if job.state == "finished" else "failed"
             return JobResult(job, status, "" if status == "finished" else job.detail, job.record, made=False)
         began = job.run_id in self._remaining
-        if self._executor.detaches and self._submitted:
+        if self.executor.detaches and self._submitted:
             return JobResult(job, "running", "it runs on" if began else "it is queued", job.record)
         if not began:
             return JobResult(job, "pending", "", job.record, made=False)
@@ -291,7 +286,7 @@ class _Driver:
         self._estimated = time.monotonic()
         waiting = [job for run_id, job in self._pending.items() if run_id not in self._remaining]
         running = {
-            run_id: self._estimate.of_job(self._pending[run_id]) if seconds is None else seconds
+            run_id: self.estimate.of_job(self._pending[run_id]) if seconds is None else seconds
             for run_id, seconds in self._remaining.items()
         }
-        self._watcher.estimated(self._estimate.of_all(waiting, running, self._executor.slots))
+        self.watcher.estimated(self.estimate.of_all(waiting, running, self.executor.slots))

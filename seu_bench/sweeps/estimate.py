@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +21,7 @@ class SweepEstimate:
     """Image passes and speeds, learned from running and finished jobs."""
 
     def __init__(self) -> None:
-        self._passes: dict[str, int] = {}
+        self.passes: dict[str, int | None] = {}  # by key of a configuration
         self._measured: dict[tuple[str | None, ...], tuple[int, float]] = {}
         self._running: dict[tuple[str | None, ...], float] = {}
         self._started: list[float] = []
@@ -37,14 +37,14 @@ class SweepEstimate:
         """
         passes = sum(stage.image_passes for stage in record.stages)
         if same:
-            self._passes[configuration.key] = passes
+            self.passes[configuration.key] = passes
         if speed and passes > 0 and record.seconds is not None and record.seconds > 0:
             before = self._measured.get(configuration.kind, (0, 0.0))
             self._measured[configuration.kind] = before[0] + passes, before[1] + record.seconds
 
     def see(self, configuration: Configuration, progress: Progressed) -> None:
         """Learn from a running job: its cost, and a first speed where there is no better."""
-        self._passes[configuration.key] = progress.planned
+        self.passes[configuration.key] = progress.planned
         if progress.remaining and progress.planned > progress.passed:
             self._running[configuration.kind] = (progress.planned - progress.passed) / progress.remaining
 
@@ -57,15 +57,9 @@ class SweepEstimate:
         passes, seconds = self._measured.get(configuration.kind, (0, 0.0))
         return passes / seconds if seconds else self._running.get(configuration.kind)
 
-    def fill_in(self, configuration: Configuration, passes: Callable[[Configuration], int | None]) -> None:
-        """Compute a cost that is not known yet, where the speed is."""
-        is_wanted = self.speed(configuration) is not None and configuration.key not in self._passes
-        if is_wanted and (computed := passes(configuration)) is not None:
-            self._passes[configuration.key] = computed
-
     def of_job(self, job: PlannedJob) -> float | None:
         """Remaining seconds of a job that does not run; ``None``: not known yet."""
-        speed, passes = self.speed(job.configuration), self._passes.get(job.configuration.key)
+        speed, passes = self.speed(job.configuration), self.passes.get(job.configuration.key)
         if not speed or passes is None:
             return None
         done = sum(stage.image_passes for stage in job.record.stages) if job.record is not None else 0
@@ -109,7 +103,8 @@ def estimate_plan(plan: SweepPlan) -> SweepEstimate:
         if estimate.speed(configuration) is None:
             for record in _others(plan.spec.results, configuration):
                 estimate.learn(configuration, record, same=False, speed=_made_on(record) == device)
-        estimate.fill_in(configuration, _planned_passes)
+        if estimate.speed(configuration) is not None and configuration.key not in estimate.passes:
+            estimate.passes[configuration.key] = _planned_passes(configuration)
     return estimate
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from seu_bench.config.benchmark_file import names_a_file
-from seu_bench.config.options import did_you_mean, fault_lines, flattened
+from seu_bench.config.options import did_you_mean, flattened
+from seu_bench.config.toml_file import read_toml, validated
 from seu_bench.errors import SpecError
 from seu_bench.sweeps.spec import SweepSpec, split_names
 from seu_bench.utils.files import write_atomic
 
-#: Where the guide for files is.
-_GUIDE = "docs/reference/sweeps.md describes every key"
+#: The page that describes sweep files.
+_GUIDE = "docs/reference/sweeps.md"
 #: The last sweep, in a results folder.
 _KEPT = "sweep.json"
 
@@ -42,19 +40,8 @@ def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
         for key in document
         if key not in SweepSpec.model_fields
     ]
-    try:
-        spec = SweepSpec.model_validate({key: document[key] for key in document if key in SweepSpec.model_fields})
-    except ValidationError as error:
-        faults += fault_lines(error)
-    if faults:
-        what = "the sweep file" if file is not None else "the sweep"
-        raise SpecError(
-            f"{what} has {len(faults)} fault{'s' if len(faults) != 1 else ''}",
-            faults=faults,
-            where=str(file) if file is not None else None,
-            remedy=_GUIDE,
-        )
-    return spec
+    known = {key: value for key, value in document.items() if key in SweepSpec.model_fields}
+    return validated(SweepSpec, known, "the sweep file" if file is not None else "the sweep", _GUIDE, file, faults)
 
 
 def keep_spec(spec: SweepSpec) -> None:
@@ -93,20 +80,7 @@ def kept_spec(results: Path) -> SweepSpec:
 
 def _document(file: Path) -> Mapping[str, Any]:
     """Contents of a file; relative paths start from its folder."""
-    try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SpecError("the sweep file does not exist", where=str(file), remedy="check the path") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(
-            f"the sweep file cannot be read: {error}",
-            where=str(file),
-            remedy=f"give a TOML file in UTF-8 that you may read; {_GUIDE}",
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise SpecError(
-            f"the sweep file is not TOML: {error}", where=str(file), remedy=f"see https://toml.io; {_GUIDE}"
-        ) from error
+    document = read_toml(file, "sweep", _GUIDE)
     for key in ("results", "data_root"):
         if isinstance(document.get(key), str):
             document[key] = str(_beside(file, document[key]))
