@@ -71,8 +71,6 @@ class StrategyContract(OneThread):
         """The strategy on trial."""
         return Trial(self.strategy, self.options, self.plugins, self.exact_passes)
 
-    # ------------------------------------------------------------------ learning
-
     def test_learns(self, trial: Trial) -> None:
         """Right after a task was learned, its test images are told apart far better than by guessing."""
         learner = trial.learner("tiny_pairs", brief=False).learn_all()
@@ -103,12 +101,10 @@ class StrategyContract(OneThread):
                 f"{task.num_classes} classes, must be that many and finite",
             )
 
-    # ------------------------------------------------------------------ being interrupted
-
     def test_goes_on_where_it_was_left(self, trial: Trial) -> None:
         """From a state in a file, a new strategy learns the rest to the same weights, bit by bit."""
         if not is_resumable(trial.learner("tiny_three")):
-            pytest.skip("this strategy begins anew where a run was interrupted")
+            pytest.skip("this strategy cannot be resumed")
         check_goes_on(trial, "tiny_three")
 
     def test_model_can_be_made_again(self, trial: Trial) -> None:
@@ -126,8 +122,6 @@ class StrategyContract(OneThread):
             "the weights depend on --feature-cache: what is kept under a key must be the output of frozen layers in "
             "evaluation mode, and of those that the key names",
         )
-
-    # ------------------------------------------------------------------ what it may see
 
     def test_sees_no_later_task_and_no_test_image(self, trial: Trial) -> None:
         """Images of later tasks and all test images may be NaN: the weights do not change by a bit."""
@@ -168,8 +162,6 @@ class StrategyContract(OneThread):
         require(before == after, "evaluating drew random numbers from the global generators")
         require(learner.matrix.result() == rows, "a second evaluation gave other accuracies than the first")
 
-    # ------------------------------------------------------------------ randomness
-
     def test_depends_on_the_seed_alone(self, trial: Trial) -> None:
         """The same seed gives the same bits whatever was drawn before; another seed gives other weights."""
         found = [_learned_in_noise(trial, seed, noise).weights() for seed, noise in ((0, 1), (0, 1_000), (1, 1))]
@@ -179,8 +171,6 @@ class StrategyContract(OneThread):
             "seu_bench.utils.seeding.RandomState(derive_seed(context.seed, purpose)).active()",
         )
         require(not same(found[0], found[2]), "another seed gives the same weights: use context.seed")
-
-    # ------------------------------------------------------------------ what it costs
 
     def test_counts_its_parameters(self, trial: Trial) -> None:
         """What is measured after each task is what the model stores, and lies in the range that ``cost`` gave."""

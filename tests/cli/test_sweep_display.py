@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from rich.text import Text
+from support.sweeping import plan, record_of
 
 from seu_bench.cli.sweep_display import SweepDisplay, plan_lines, result_table, result_words
 from seu_bench.plugin.executors import Progressed
@@ -17,7 +18,6 @@ from seu_bench.results.record import StageRecord, write_record
 from seu_bench.sweeps.driver import JobResult, SweepResult
 from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan
-from tests.sweeps.test_plan import plan, record_of
 
 #: Markup, a terminal's escape and a tabulator.
 EVIL = "it [red]broke[/red] \x1b[2J in\ttwo"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from support.plugins.blockwise import SCHEDULE, every_space, search_task
-from support.tiny import all_threads, one_thread
+from support.tiny import all_threads, disturb, one_thread
 from torch import Tensor, nn
 
 from seu_bench.search_space import EDGES, OPERATIONS, SearchSpace
@@ -23,7 +23,6 @@ from seu_bench_blockwise.agent import Agent
 from seu_bench_blockwise.decisions import decision_sizes, decoded
 from seu_bench_blockwise.qlearning import EpsilonSchedule, QLearner
 from seu_bench_blockwise.reward import density, reward, unit_macs
-from tests.training.test_stage import disturb
 
 setup_module, teardown_module = one_thread, all_threads
 

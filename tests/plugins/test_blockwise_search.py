@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from support.plugins.blockwise import IMAGES, SCHEDULE, every_space, search_task
-from support.tiny import all_threads, one_thread, registry, same, weights
+from support.tiny import all_threads, disturb, one_thread, registry, same, weights
 from torch import Tensor, nn
 
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype, SearchSpace
@@ -23,7 +23,6 @@ from seu_bench_blockwise.scratch import ScratchSearch
 from seu_bench_blockwise.shared import SharedSearch
 from seu_bench_seu.options import SearchOptions
 from seu_bench_seu.searcher import MdlSearch
-from tests.training.test_stage import disturb
 
 setup_module, teardown_module = one_thread, all_threads
 

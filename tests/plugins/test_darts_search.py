@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 import torch
 from support.plugins.darts import IMAGES, SCHEDULE, flat, search
-from support.tiny import CPU, all_threads, one_thread, same, weights
+from support.tiny import CPU, all_threads, disturb, one_thread, same, weights
 from torch import Tensor, nn
 
 from seu_bench.search_space import OPERATIONS, Genotype, SearchSpace
 from seu_bench.training.interfaces import SearchTask
 from seu_bench_darts import DartsOptions, estimate_passes
 from seu_bench_darts.searcher import DartsSearch
-from tests.training.test_stage import disturb
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.tiny import all_threads, class_stream, one_thread, registry
+from support.tiny import all_threads, class_stream, disturb, one_thread, registry
 
 from seu_bench.config.protocol import SearchSchedule
 from seu_bench.search_space import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
@@ -22,7 +22,6 @@ from seu_bench.training.interfaces import SearchTask
 from seu_bench.training.stage import StageProgress
 from seu_bench_random import RandomOptions
 from seu_bench_random.searcher import RandomSearch
-from tests.training.test_stage import disturb
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from support.plugins.zero_cost import SHAPE, Outputs, batch, naswot_directly, synflow_directly
-from support.tiny import CPU, all_threads, class_stream, one_thread
+from support.tiny import CPU, all_threads, class_stream, disturb, one_thread
 from torch import nn
 
 from seu_bench.config.protocol import SearchSchedule
@@ -22,7 +22,6 @@ from seu_bench.training.sampling import genotype_network
 from seu_bench_zero_cost import ZeroCostOptions, estimate_passes, searcher
 from seu_bench_zero_cost.scores import naswot, synflow
 from seu_bench_zero_cost.searcher import ZeroCostSearch, ranked
-from tests.training.test_stage import disturb
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from support.commands import TINY
+from support.tiny import registry
 
 import seu_bench
 from seu_bench.plugin.executors import Job
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Environment, Record
 from seu_bench.sweeps.file import make_spec
-from seu_bench.sweeps.plan import SweepPlan, plan_sweep
+from seu_bench.sweeps.plan import PlannedJob, SweepPlan, plan_sweep
 
 ROOT = Path(seu_bench.__file__).parent.parent
 
@@ -76,6 +78,24 @@ MODULES = {"tiny_plugin": TINY, "given_plugin": GIVEN, "in_turn": in_turn()}
 
 #: Jobs that take a fraction of a second, of which every second one fails, in the second task.
 FAILING = ("--strategy", "tiny", "-o", "fault=none,diverge", "-o", "epochs=1")
+
+
+NOWHERE = Path("/nonexistent/results")
+
+
+def plan(results: Path = NOWHERE, **asked: Any) -> SweepPlan:
+    return plan_sweep(registry(), make_spec({"protocol": "smoke", "results": results, "device": "cpu", **asked}))
+
+
+def record_of(job: PlannedJob, **more: Any) -> Record:
+    """A record of that job, as if it had been made."""
+    spec = job.configuration.at(job.seed).spec
+    known = {
+        "run_id": job.run_id, "status": "finished", "strategy": spec.strategy, "searcher": spec.searcher,
+        "creator": spec.creator, "benchmark": spec.benchmark.name, "benchmark_version": 1, "seed": job.seed,
+        "protocol": spec.protocol_name, "task_names": ("a",), "environment": Environment(device="cpu (x86_64)"),
+    }  # fmt: skip
+    return Record(**(known | more))
 
 
 def tiny_plan(results: Path, seeds: str, **asked: Any) -> SweepPlan:

@@ -10,22 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.commands import Command, Install
-from support.sweeping import MODULES, POINTS
+from support.sweeping import MODULES, NOWHERE, POINTS, plan, record_of
 from support.tiny import registry
 
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import DataError, OptionError, RequestError
 from seu_bench.plugin.executors import Progressed
-from seu_bench.results.record import Environment, Record, StageRecord, write_record
+from seu_bench.results.record import Environment, StageRecord, write_record
 from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
 from seu_bench.sweeps.file import make_spec
-from seu_bench.sweeps.plan import PlannedJob, SweepPlan, plan_sweep
-
-NOWHERE = Path("/nonexistent/results")
-
-
-def plan(results: Path = NOWHERE, **asked: Any) -> SweepPlan:
-    return plan_sweep(registry(), make_spec({"protocol": "smoke", "results": results, "device": "cpu", **asked}))
+from seu_bench.sweeps.plan import SweepPlan, plan_sweep
 
 
 def requests(found: SweepPlan) -> list[tuple[Any, ...]]:
@@ -35,17 +29,6 @@ def requests(found: SweepPlan) -> list[tuple[Any, ...]]:
         (request.benchmark, request.strategy, request.searcher, request.creator, dict(request.options), job.seed)
         for request, job in zip(made, found.jobs, strict=True)
     ]
-
-
-def record_of(job: PlannedJob, **more: Any) -> Record:
-    """A record of that job, as if it had been made."""
-    spec = job.configuration.at(job.seed).spec
-    known = {
-        "run_id": job.run_id, "status": "finished", "strategy": spec.strategy, "searcher": spec.searcher,
-        "creator": spec.creator, "benchmark": spec.benchmark.name, "benchmark_version": 1, "seed": job.seed,
-        "protocol": spec.protocol_name, "task_names": ("a",), "environment": Environment(device="cpu (x86_64)"),
-    }  # fmt: skip
-    return Record(**(known | more))
 
 
 @settings(max_examples=25, deadline=None)

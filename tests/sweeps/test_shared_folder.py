@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.board_records import leaderboards
 from support.commands import TINY, Command, write_package
+from support.locks import held
 from support.records import a_record
 
 from seu_bench.results.leaderboard.building import make_leaderboards
@@ -20,7 +21,6 @@ from seu_bench.results.leaderboard.markdown import to_markdown
 from seu_bench.results.record import Record, record_path, write_record
 from seu_bench.results.record_files import read_records
 from seu_bench.utils.locks import alone_in
-from tests.utils.test_locks import held
 
 #: Two tasks of a few images, ranked, over in no time.
 BENCHMARK = """

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import importlib
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scripts.structure import CORE, FLOORS, arrows_of, circles_of, main, read_package, rooms_of, upward
+from seu_bench.plugin.registry import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = read_package(ROOT / CORE)
@@ -17,8 +20,11 @@ ARROWS = arrows_of(MODULES)
 ROOMS = rooms_of(MODULES)
 PLUGINS = sorted(path.parent for path in (ROOT / "plugins").glob("*/__init__.py"))
 
-#: Holds when every room is furnished.
-PENDING = pytest.mark.xfail(reason="rooms are being furnished", strict=False)
+
+def pending(values: Iterable[Any], *names: str) -> list[Any]:
+    """Parameters, of which those that end with one of ``names`` need not hold yet."""
+    mark = pytest.mark.xfail(reason="being built", strict=False)
+    return [pytest.param(value, marks=mark if str(value).endswith(names) else ()) for value in values]
 
 
 def package(folder: Path, **files: str) -> Path:
@@ -66,6 +72,31 @@ def test_core_imports_no_plugin() -> None:
     assert "seu_bench.hookspecs.hookimpl" in imported
 
 
+#: Core's defaults where nothing is asked for, and names that mean something else there.
+KNOWN_NAMES = {
+    ("seu_bench.api", "seu"),
+    ("seu_bench.config.run", "seu"),
+    ("seu_bench.sweeps.spec", "seu"),
+    ("seu_bench.config.common_options", "alexnet"),
+    ("seu_bench.models", "alexnet"),  # the module
+    ("seu_bench.utils.seeding", "random"),  # the generator of the standard library
+}
+
+
+def test_core_names_no_plugin() -> None:
+    """No text in core, docstrings aside, is a name that a plugin registers, but for few defaults."""
+    registry = Registry()
+    kinds = (*(registry.strategies, registry.searchers, registry.creators), *(registry.backbones, registry.loggers))
+    names = {name for kind in kinds for name in (*kind, *kind.unavailable)} | {*registry.executors} - {"local"}
+    found = {
+        (module.name, node.value)
+        for module in MODULES.values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
+    }
+    assert found == KNOWN_NAMES
+
+
 @pytest.mark.parametrize("folder", [*PLUGINS, ROOT / "benchmarks"], ids=lambda folder: folder.name)
 def test_plugins_import_core_alone(folder: Path) -> None:
     """A plugin can be removed without another one failing."""
@@ -75,8 +106,7 @@ def test_plugins_import_core_alone(folder: Path) -> None:
     assert "seu_bench" in tops
 
 
-@PENDING
-@pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", pending(PLUGINS, "slurm"), ids=lambda folder: folder.name)
 def test_no_circle_in_plugins(folder: Path) -> None:
     """As in core."""
     assert circles_of(arrows_of(read_package(folder))) == []
@@ -91,13 +121,12 @@ def test_few_modules_in_a_folder() -> None:
     assert max(Counter(module.path.parent for module in MODULES.values()).values()) <= 20
 
 
-@PENDING
-def test_no_module_is_long() -> None:
+@pytest.mark.parametrize("name", pending(MODULES, "engine.runner", "training.strategy"))
+def test_no_module_is_long(name: str) -> None:
     """Of core."""
-    assert {name: module.lines for name, module in MODULES.items() if module.lines > 300} == {}
+    assert MODULES[name].lines <= 300
 
 
-@PENDING
 def test_no_test_file_is_long() -> None:
     """A test file is read, too."""
     lengths = {
@@ -107,8 +136,7 @@ def test_no_test_file_is_long() -> None:
     assert {path: lines for path, lines in lengths.items() if lines > 400} == {}
 
 
-@PENDING
-@pytest.mark.parametrize("name", ROOMS)
+@pytest.mark.parametrize("name", pending(ROOMS, "engine"))
 def test_room_says_what_is_public(name: str) -> None:
     """Its ``__init__`` has a docstring and ``__all__``, sorted, and every name in it can be imported."""
     room = ROOMS[name]
@@ -121,14 +149,12 @@ def test_room_says_what_is_public(name: str) -> None:
         _ = module.no_such_name
 
 
-@PENDING
 def test_few_names_are_public() -> None:
     """At most 350 of core and its rooms together."""
     names = {name for room in ROOMS.values() for name in room.public_names or ()}
     assert 100 < len(names) <= 350
 
 
-@PENDING
 def test_tests_share_by_support_only() -> None:
     """No test module imports another one."""
     for path in (ROOT / "tests").rglob("test_*.py"):

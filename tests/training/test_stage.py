@@ -18,6 +18,7 @@ from support.tiny import (
     build,
     class_stream,
     context,
+    disturb,
     genotype,
     learn,
     one_thread,
@@ -99,14 +100,6 @@ def ending(stage: Stage[Any], result: Any) -> Mapping[str, torch.Tensor]:
 
 STAGES: dict[str, Callable[..., Stage[Any]]] = {"search": search, "creation": creation, "training": training}
 every_stage = pytest.mark.parametrize("make", STAGES.values(), ids=STAGES)
-
-
-def disturb() -> None:
-    """What a stranger might do between two epochs."""
-    torch.manual_seed(99)
-    np.random.seed(99)
-    random.seed(99)
-    torch.rand(3), np.random.rand(3), random.random()
 
 
 # --- resuming -----------------------------------------------------------------------------------------------------
