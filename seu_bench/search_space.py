@@ -1,4 +1,4 @@
-"""The vocabulary that searchers and creators share: operations, genotypes, the plan of cells, closed-form sizes.
+"""The vocabulary that searchers and creators share: operations, genotypes, the plan of cells.
 
 An *extension unit* is a cell (paper, figure 2b): two input nodes (0 and 1, the outputs of the two layers before),
 four intermediate nodes (2 to 5), each the sum of its incoming edges, and the concatenation of the four as output.
@@ -92,7 +92,7 @@ class Genotype:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """Which genotypes can be found, and how units are built of them.
+    """The genotypes that can be found, and how units are built of them.
 
     Attributes:
         edges: ``top2`` keeps the two strongest edges of each node and never chooses ``none`` (the published code);
@@ -106,14 +106,17 @@ class SearchSpace:
     factorized_reduce_norm: bool = True
 
     def derive(self, tables: Sequence[Table], tie_order: Callable[[int], Sequence[int]] = range) -> Genotype:
-        """The genotype that probability tables stand for.
+        """The genotype of the highest probabilities.
 
         Args:
-            tables: one table ``[14, 8]`` per cell type.
+            tables: one table ``[14, 8]`` per cell type: a row per edge of ``EDGES``, a column per operation.
             tie_order: order in which ``n`` equal candidates are preferred; the first index by default.
 
         Raises:
             ValueError: a table holds NaN, which no rule can rank.
+
+        Example:
+            ``SearchSpace(edges="all14", cell_types=1).derive([table])``
         """
         if any(np.isnan(table).any() for table in tables):
             raise ValueError("a table of operations holds NaN")
@@ -131,7 +134,7 @@ class SearchSpace:
         return Genotype(kinds[0], kinds[-1])
 
     def fault(self, genotype: object) -> str | None:
-        """Why ``genotype`` is none of this space; ``None``: it is one."""
+        """The reason why ``genotype`` is none of this space; ``None`` if it is one."""
         if not isinstance(genotype, Genotype):
             return f"it is no Genotype but {type(genotype).__name__}"
         if self.cell_types == 1 and genotype.normal != genotype.reduction:
@@ -159,7 +162,8 @@ class SearchSpace:
 
     def _derive_kind(self, table: Table, tie_order: Callable[[int], Sequence[int]]) -> tuple[Edge, ...]:
         first = 1 if self.edges == "top2" else 0
-        best = [first + _argmax(row[first:], tie_order) for row in table]
+        # The first of equal candidates wins, in the order of tie_order.
+        best = [first + max(tie_order(len(row) - first), key=row[first:].__getitem__) for row in table]
         chosen = list(range(len(EDGES)))
         if self.edges == "top2":
             chosen = []
@@ -171,14 +175,9 @@ class SearchSpace:
         return tuple(Edge(*EDGES[row], OPERATIONS[best[row]]) for row in chosen)
 
 
-def _argmax(values: Table, tie_order: Callable[[int], Sequence[int]]) -> int:
-    order = list(tie_order(len(values)))
-    return order[int(np.argmax(values[order]))]
-
-
 @dataclass(frozen=True)
 class CellPlan:
-    """Where a cell stands: channels in and out, and whether it halves the resolution.
+    """Place of a cell in a network: channels in and out, and whether it halves the resolution.
 
     Attributes:
         older, newer: channels of its two inputs.
@@ -195,7 +194,7 @@ class CellPlan:
 
     @property
     def kind(self) -> CellKind:
-        """Which form of a genotype stands here."""
+        """The form of a genotype that stands here."""
         return "reduction" if self.reduction else "normal"
 
     @property
@@ -205,7 +204,7 @@ class CellPlan:
 
 
 def cell_plans(cells: int, channels: int) -> tuple[CellPlan, ...]:
-    """The plan of a network: channels double and resolution halves at cells L//3 and 2L//3 (published code)."""
+    """Places of a network's cells: channels double, resolution halves at cells L//3 and 2L//3 (published code)."""
     plans: list[CellPlan] = []
     older = newer = STEM_MULTIPLIER * channels
     after_reduction = False
