@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from seu_bench.data.dataset import Images, Labels, RawSplit
 
@@ -74,3 +75,9 @@ def write_cifar(root: Path, fine: bool, train: RawSplit, test: RawSplit) -> dict
     for name, content in contents.items():
         (folder / name).write_bytes(pickle.dumps(content, protocol=2))
     return {name: md5(folder / name) for name in contents}
+
+
+def write_image(path: Path, grey: int, size: tuple[int, int] = (8, 6), mode: str = "RGB") -> None:
+    """An image of one grey value."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (size[1], size[0]), grey).convert(mode).save(path)

@@ -1,4 +1,4 @@
-"""Official sets in small files of the official formats, and what is said of absent and damaged ones."""
+"""Official sets in small files of the official formats; messages for missing and corrupt ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pytest
 from support.official_formats import random_split, write_cifar, write_idx, write_mnist_like, write_svhn
 
 from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
-from seu_bench.data.sources import DigitsSource, TorchvisionSource
-from seu_bench.data.sources.common import default_data_root, hold_out
+from seu_bench.data.sources import TorchvisionSource
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError
 from seu_bench_benchmarks.datasets import DATASETS
 
@@ -38,21 +37,6 @@ def source(class_name: str, shape: tuple[int, int, int], train: int, test: int, 
     known = DatasetInfo("small", *shape, classes, train, test, each, each)
     arguments = {"split": "letters"} if class_name == "EMNIST" else {}
     return TorchvisionSource("small", known, class_name, arguments)
-
-
-# --- where data lives ---------------------------------------------------------------------------------------------
-
-
-def test_default_data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("SEU_BENCH_DATA", raising=False)
-    assert default_data_root(None) == tmp_path / ".cache" / "seu-bench" / "data"
-    monkeypatch.setenv("SEU_BENCH_DATA", "~/mine")
-    assert default_data_root(None) == tmp_path / "mine"
-    assert default_data_root(Path("given")) == Path("given")
-
-
-# --- the table ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", OFFICIAL)
@@ -91,34 +75,6 @@ def test_absent(name: str, tmp_path: Path) -> None:
     assert repr(name) in caught.value.what
     assert caught.value.where == str(tmp_path)
     assert f"seu-bench data fetch {name} --data-root {tmp_path}" in (caught.value.remedy or "")
-
-
-# --- digits -------------------------------------------------------------------------------------------------------
-
-
-def test_digits() -> None:
-    digits = DATASETS["digits"]
-    assert digits.state(None).status == "embedded"
-    data = digits.load(None)
-    assert data.info == digits.info(None)
-    assert data.train.images.shape == (1352, 1, 8, 8)
-    assert (int(data.train.images.min()), int(data.train.images.max())) == (0, 255)
-    assert data.checksum() == DigitsSource().load(None).checksum()
-    digits.fetch(Path("nowhere"))
-    assert not Path("nowhere").exists()
-
-
-def test_hold_out_takes_the_fraction_of_each_class() -> None:
-    labels = np.repeat(np.arange(3), (100, 10, 2)).astype(np.int64)
-    train, test = hold_out(labels, 0.25, "x")
-    assert sorted([*train, *test]) == list(range(112))
-    assert np.bincount(labels[test]).tolist() == [25, 2, 1]
-    np.testing.assert_array_equal(test, hold_out(labels, 0.25, "x")[1])
-    with pytest.raises(DataError, match="single image of class 1"):
-        hold_out(np.asarray([0, 0, 1]), 0.25, "x")
-
-
-# --- the MNIST family ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -224,9 +180,6 @@ def test_processed_files_of_an_old_torchvision_are_not_believed(tmp_path: Path) 
     same(source("KMNIST", GREY, 40, 20).load(tmp_path), train, test)
 
 
-# --- SVHN and CIFAR -----------------------------------------------------------------------------------------------
-
-
 def test_svhn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from torchvision.datasets import SVHN
 
@@ -281,9 +234,6 @@ def test_a_damaged_meta_file_is_damage(tmp_path: Path, monkeypatch: pytest.Monke
         DATASETS["cifar10"].load(tmp_path)
 
 
-# --- fetching -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "host"),
     [
@@ -326,9 +276,6 @@ def test_fetch_downloads_and_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(calls) == 4  # it is whole: nothing to do
     with pytest.raises(DataCorruptError, match="needed: 60000 and 10000"):
         DATASETS["kmnist"].fetch(tmp_path)
-
-
-# --- the real files, where they are -------------------------------------------------------------------------------
 
 
 @pytest.mark.realdata

@@ -1,0 +1,149 @@
+"""Folders of images: their layouts, and every fault of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.official_formats import write_image
+
+from seu_bench.config.benchmark import FolderDefinition
+from seu_bench.data.sources.definitions import checksum_of_definition, definition_source
+from seu_bench.errors import DataCorruptError, DataError, DataMissingError
+
+
+def class_folders(root: Path, counts: dict[str, int]) -> None:
+    for position, (name, count) in enumerate(counts.items()):
+        for number in range(count):
+            write_image(root / name / f"{number}.png", 50 * position + number)
+
+
+def folder(path: Path, **values: Any) -> FolderDefinition:
+    return FolderDefinition.model_validate({"kind": "folder", "path": path, "size": 4, **values})
+
+
+def test_folder_that_is_split_here(tmp_path: Path) -> None:
+    class_folders(tmp_path, {"ant": 10, "bee": 5, "cat": 2})
+    write_image(tmp_path / ".hidden" / "0.png", 0)
+    (tmp_path / "ant" / ".DS_Store").write_bytes(b"?")
+    source = definition_source(folder(tmp_path, channels=1), "mine")
+    data = source.load(None)
+    assert data.info == source.info(None)
+    assert (data.info.train_per_class, data.info.test_per_class) == ((8, 4, 1), (2, 1, 1))
+    assert data.train.images.shape == (13, 1, 4, 4)
+    grey = np.concatenate([data.train.images[:, 0, 0, 0], data.test.images[:, 0, 0, 0]])
+    assert sorted(grey) == [*range(10), *range(50, 55), 100, 101]  # every image once, under its own class
+    assert all(data.train.images[:, 0, 0, 0] // 50 == data.train.labels)
+    assert data.checksum() == source.load(None).checksum()
+    assert source.state(None).status == "complete"
+
+
+def test_folder_with_train_and_test(tmp_path: Path) -> None:
+    class_folders(tmp_path / "train", {"b": 3, "a": 2})
+    class_folders(tmp_path / "test", {"b": 1, "a": 2})
+    data = definition_source(folder(tmp_path, size=(5, 7)), "mine").load(None)
+    assert data.train.images.shape == (5, 3, 5, 7)
+    assert data.train.labels.tolist() == [0, 0, 1, 1, 1]  # a before b
+    assert data.train.images[0, :, 0, 0].tolist() == [50, 50, 50]
+    assert data.info.test_per_class == (2, 1)
+
+
+def test_folder_takes_all_kinds_of_images(tmp_path: Path) -> None:
+    for mode in ("RGB", "L", "RGBA", "P", "1"):
+        write_image(tmp_path / "a" / f"{mode}.png", 255, mode=mode)
+    deep = Image.fromarray(np.full((8, 6), 200 * 256 + 17, dtype=np.uint16))
+    deep.save(tmp_path / "a" / "sixteen.png")
+    write_image(tmp_path / "a" / "photo.jpg", 255)
+    class_folders(tmp_path, {"b": 2})
+    data = definition_source(folder(tmp_path), "mine").load(None)
+    pixels = np.concatenate([data.train.images[data.train.labels == 0], data.test.images[data.test.labels == 0]])
+    assert sorted(pixels.reshape(len(pixels), -1).max(axis=1)) == [200, 255, 255, 255, 255, 255, 255]
+
+
+def test_folder_absent_and_a_file(tmp_path: Path) -> None:
+    source = definition_source(folder(tmp_path / "none"), "mine")
+    assert source.state(None).status == "missing"
+    with pytest.raises(DataMissingError, match=r"'mine' is missing(.|\n)*none(.|\n)*'path'"):
+        source.load(None)
+    with pytest.raises(DataMissingError):
+        checksum_of_definition(folder(tmp_path / "none"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="is a file, not a folder"):
+        definition_source(folder(tmp_path / "file"), "mine").info(None)
+
+
+def layout_empty(root: Path) -> None:
+    (root / "readme.txt").write_text("nothing here")
+
+
+def layout_one_class(root: Path) -> None:
+    class_folders(root, {"only": 3})
+
+
+def layout_empty_class(root: Path) -> None:
+    class_folders(root, {"a": 2, "b": 2})
+    (root / "void").mkdir()
+
+
+def layout_other_classes(root: Path) -> None:
+    class_folders(root / "train", {"a": 2, "b": 2, "c": 1})
+    class_folders(root / "test", {"a": 2, "b": 2, "d": 1})
+
+
+def layout_single(root: Path) -> None:
+    class_folders(root, {"a": 2, "b": 1})
+
+
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [
+        (layout_empty, "has no images"),
+        (layout_one_class, "has only one class folder.*: only"),
+        (layout_empty_class, "class folders without images.*void"),
+        (layout_other_classes, "only in train: c; only in test: d"),
+        (layout_single, "single image of class 1"),
+    ],
+)
+def test_folder_layout_faults(layout: Callable[[Path], None], said: str, tmp_path: Path) -> None:
+    layout(tmp_path)
+    source = definition_source(folder(tmp_path), "mine")
+    state = source.state(None)
+    assert state.status == "corrupt" and state.detail
+    with pytest.raises(DataError, match=said) as caught:
+        source.load(None)
+    assert "'mine'" in caught.value.what and caught.value.remedy
+
+
+def test_folder_names_the_file_that_is_no_image(tmp_path: Path) -> None:
+    class_folders(tmp_path, {"a": 2, "b": 2})
+    broken = tmp_path / "a" / "notes.txt"
+    broken.write_text("no picture")
+    with pytest.raises(DataCorruptError) as caught:
+        definition_source(folder(tmp_path), "mine").load(None)
+    assert caught.value.where == str(broken)
+    broken.unlink()
+    truncated = tmp_path / "b" / "0.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)).save(truncated)
+    truncated.write_bytes(truncated.read_bytes()[:2000])
+    with pytest.raises(DataCorruptError) as caught:
+        definition_source(folder(tmp_path), "mine").load(None)
+    assert caught.value.where == str(truncated)
+
+
+def test_folder_checksum_sees_names_and_sizes(tmp_path: Path) -> None:
+    class_folders(tmp_path / "one", {"a": 2, "b": 2})
+    class_folders(tmp_path / "two", {"a": 2, "b": 2})
+    first = checksum_of_definition(folder(tmp_path / "one"))
+    assert len(first) == 64
+    assert first == checksum_of_definition(folder(tmp_path / "two"))
+    (tmp_path / "two" / "a" / "0.png").rename(tmp_path / "two" / "a" / "9.png")
+    assert first != checksum_of_definition(folder(tmp_path / "two"))
+
+
+def test_own_files_cannot_be_fetched(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="'mine' is your own"):
+        definition_source(folder(tmp_path), "mine").fetch(tmp_path)

@@ -1,0 +1,113 @@
+"""``.npz`` files: their layouts, and every fault of theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from seu_bench.config.benchmark import NpzDefinition
+from seu_bench.data.sources.definitions import checksum_of_definition, definition_source
+from seu_bench.errors import DataCorruptError, DataMissingError
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def npz(path: Path, **arrays: NDArray[Any]) -> NpzDefinition:
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return NpzDefinition.model_validate({"kind": "npz", "path": path})
+
+
+IMAGES = np.arange(20 * 5 * 6, dtype=np.uint32).reshape(20, 5, 6).astype(np.uint8)
+LABELS = np.arange(20) % 2
+
+
+@pytest.mark.parametrize(
+    ("images", "shape"),
+    [
+        (IMAGES, (1, 5, 6)),
+        (IMAGES[..., None], (1, 5, 6)),
+        (np.repeat(IMAGES[..., None], 3, axis=3), (3, 5, 6)),
+        (IMAGES[:, None], (1, 5, 6)),
+        (np.repeat(IMAGES[:, None], 3, axis=1), (3, 5, 6)),
+        (IMAGES.astype(np.float32) / 255, (1, 5, 6)),
+        (IMAGES.astype(np.float64) / 255, (1, 5, 6)),
+    ],
+)
+def test_npz_layouts(images: NDArray[Any], shape: tuple[int, int, int], tmp_path: Path) -> None:
+    source = definition_source(npz(tmp_path / "x.npz", images=images, labels=LABELS), "mine")
+    data = source.load(None)
+    assert data.info == source.info(None)
+    assert data.train.images.shape == (16, *shape) and data.test.images.shape == (4, *shape)
+    assert data.info.num_classes == 2
+    for image, label in zip(data.train.images, data.train.labels, strict=True):
+        match = (IMAGES[np.flatnonzero(label == LABELS)] == image[-1]).all(axis=(1, 2))
+        assert match.any()
+
+
+def test_npz_with_its_own_test_set(tmp_path: Path) -> None:
+    definition = npz(
+        tmp_path / "x.npz", x_train=IMAGES, y_train=LABELS.astype(np.uint8), x_test=IMAGES[:4], y_test=LABELS[:4]
+    )
+    data = definition_source(definition, "mine").load(None)
+    np.testing.assert_array_equal(data.train.images[:, 0], IMAGES)
+    np.testing.assert_array_equal(data.test.labels, LABELS[:4])
+    assert data.test.labels.dtype == np.int64
+    assert len(checksum_of_definition(definition)) == 64
+
+
+FAULTS: list[tuple[Arrays, str]] = [
+    ({"images": IMAGES.astype(np.int32), "labels": LABELS}, "images has dtype int32, needed is uint8"),
+    ({"images": IMAGES * 1.0, "labels": LABELS}, r"images has values 0\.\.255, floating point must be in \[0, 1\]"),
+    ({"images": IMAGES / np.nan, "labels": LABELS}, "floating point must be"),
+    ({"images": IMAGES[0], "labels": LABELS}, r"images has shape \(5, 6\)"),
+    ({"images": IMAGES, "labels": LABELS * 0.5}, "labels has dtype float64, needed are integers"),
+    ({"images": IMAGES, "labels": LABELS[:, None]}, r"labels has shape \(20, 1\), needed is \[N\]"),
+    ({"images": IMAGES, "labels": LABELS[:7]}, "images has 20 images, labels 7 labels"),
+    ({"images": IMAGES, "labels": LABELS - 1}, "labels has negative labels: -1"),
+    ({"images": IMAGES, "labels": LABELS + 10**9}, "label 1000000001; labels must count"),
+    ({"images": IMAGES[:0], "labels": LABELS[:0]}, "images is empty"),
+    ({"images": IMAGES.astype(np.int32), "labels": LABELS - 1}, "images has dtype int32.*; labels has negative"),
+    ({"images": IMAGES}, "labels missing; it has images"),
+    ({"x_train": IMAGES, "y_train": LABELS}, "x_test, y_test missing"),
+    ({"pictures": IMAGES}, "it has pictures; give either images, labels or x_train"),
+    (
+        {"x_train": IMAGES, "y_train": LABELS, "x_test": IMAGES[:, 1:], "y_test": LABELS},
+        r"x_train has images \(1, 5, 6\), x_test \(1, 4, 6\)",
+    ),
+    ({"x_train": IMAGES, "y_train": LABELS, "x_test": IMAGES, "y_test": LABELS + 1}, r"that y_train has not: \[2\]"),
+    ({"images": np.asarray([None, "x"]), "labels": LABELS}, "Object arrays cannot be loaded"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "said"), FAULTS, ids=[said[:30] for _, said in FAULTS])
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_npz_faults(arrays: Arrays, said: str, tmp_path: Path) -> None:
+    source = definition_source(npz(tmp_path / "x.npz", **arrays), "mine")
+    assert source.state(None).status == "corrupt"
+    with pytest.raises(DataCorruptError, match=said) as caught:
+        source.load(None)
+    assert caught.value.where == str(tmp_path / "x.npz")
+    assert "'mine'" in caught.value.what
+
+
+def test_npz_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    source = definition_source(NpzDefinition.model_validate({"kind": "npz", "path": path}), "mine")
+    assert source.state(None).status == "missing"
+    with pytest.raises(DataMissingError, match="'mine' is missing"):
+        source.load(None)
+    path.write_bytes(b"no archive at all")
+    with pytest.raises(DataCorruptError):
+        source.load(None)
+    with path.open("wb") as file:
+        np.save(file, IMAGES)
+    with pytest.raises(DataCorruptError, match="single array"):
+        source.load(None)
+    np.savez(path, images=IMAGES, labels=LABELS)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(DataCorruptError):
+        source.load(None)
