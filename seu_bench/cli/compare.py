@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import format_option, make_registry, request_command
+from seu_bench.cli.options import format_option, known_metrics, request_command
 from seu_bench.errors import RequestError
 
 
@@ -27,7 +27,7 @@ def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
     if len(run_names) < 2:
         raise RequestError("one run cannot be compared", remedy="name two runs or more")
     first, *others = [find_record(results, name) for name in run_names]
-    metrics = make_registry().known_metrics
+    metrics = known_metrics()
     comparisons = [compared(first, other, metrics) for other in others]
     if form == "json":
         click.echo(json.dumps([comparison.document() for comparison in comparisons], indent=1))

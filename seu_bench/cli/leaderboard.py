@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seu_bench.cli.options import make_registry, request_command
+from seu_bench.cli.options import known_metrics, request_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def leaderboard(
     from seu_bench.results.leaderboard.views import pareto_front, parse_axes, parse_budgets, within_budget
     from seu_bench.results.record_files import require_records
 
-    metrics = make_registry().known_metrics
+    metrics = known_metrics()
     limits = parse_budgets(budgets, metrics)
     dimensions = parse_axes(axes, metrics) if axes is not None else ()
     require_records(results)

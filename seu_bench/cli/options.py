@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from seu_bench.plugin.registry import Registry
+    from seu_bench.results.metric import Metric
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -140,3 +141,15 @@ def make_registry() -> Registry:
     from seu_bench.plugin.registry import Registry
 
     return Registry()
+
+
+def known_metrics() -> Mapping[str, Metric]:
+    """Return the metrics installed; those of core, with a notice, where a plugin is broken: results are read anyway."""
+    from seu_bench.errors import PluginError
+    from seu_bench.results.record_metrics import METRICS
+
+    try:
+        return make_registry().known_metrics
+    except PluginError as error:
+        click.echo(f"metrics of plugins are unknown: {error.what}", err=True)
+        return METRICS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import make_registry, request_command
+from seu_bench.cli.options import known_metrics, request_command
 
 
 @request_command("results")
@@ -21,4 +21,4 @@ def show(run_name: str, plot: bool, results: Path) -> None:
     from seu_bench.results.record_files import find_record
 
     record = find_record(results, run_name)
-    wide_console().print(accuracy_summary(record) if plot else record_summary(record, make_registry().known_metrics))
+    wide_console().print(accuracy_summary(record) if plot else record_summary(record, known_metrics()))

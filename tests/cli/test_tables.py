@@ -97,7 +97,7 @@ class TestMetrics:
         assert METRICS["acc"].summary in text
 
     def test_of_a_computed_record(self) -> None:
-        text = rendered(metrics_table(a_record()), width=200)
+        text = rendered(metrics_table(a_record()), width=240)
         assert all(metric.summary in text for metric in METRICS.values())
         assert "3,000,000" in text
 

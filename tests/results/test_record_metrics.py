@@ -181,6 +181,18 @@ def test_unknown_unit_is_refused_with_the_package(install: Install) -> None:
         Registry()
 
 
+def test_results_are_read_where_a_plugin_is_broken(folder: Path, install: Install, command: Command) -> None:
+    """Metrics of plugins are shown without what is known of them, and the broken plugin is named."""
+    install("broken", {"broken": "broken_module"}, {"broken_module": "1 / 0"})
+    results = folder.parent.parent
+    for words in (("show", folder), ("compare", folder, folder), ("leaderboard",)):
+        answer = command(*words, "--results", results)
+        assert answer.status == 0 and answer.err.count("\n") == 1
+        assert "metrics of plugins are unknown: plugin" in answer.err and "broken" in answer.err
+    (page,) = (results / "leaderboards").glob("*.md")
+    assert "worst" not in page.read_text(encoding="utf-8")
+
+
 class TestMetric:
     def test_plain_function_has_defaults(self) -> None:
         def given(record: Any) -> int:
