@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pandas
@@ -161,6 +162,7 @@ def what_pays_most(runs: pandas.DataFrame) -> Answer:
     return _answer(headings, [row for _, row in sorted(rows, key=lambda pair: -pair[0])], front, texts=2)
 
 
+@cache
 def without_training(normalisation: Normalisation) -> tuple[float, float]:
     """The rule by itself: eight candidates, of which one measures 0.9 and the others 0.5 whenever they are sampled.
 

@@ -26,7 +26,7 @@ from seu_bench.results.report.sections import choose, read_sections
 FEW = Limits(figures=1)
 NONE = Limits(figures=0)
 #: All kinds of figures, two groups, and some that are excluded.
-SOME = Limits(configurations=3, figures=12, units=2)
+SOME = Limits(configurations=2, figures=12, units=2)
 
 
 class Page(HTMLParser):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pandas
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
+
 import seu_bench
+from scripts import checkpoint_cost, engines, searchers_table
 from seu_bench.engine.checkpoint_manager import SHARE
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.leaderboard.building import make_leaderboards
@@ -114,26 +116,29 @@ def searches() -> pandas.DataFrame:
 
 def test_page_comes_from_the_records() -> None:
     """The page of searchers and creators is what the script makes of the records, to the letter."""
-    made = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "searchers_table.py", SEARCHERS], capture_output=True, text=True, check=True
-    )
-    assert made.stdout == SEARCHERS.with_suffix(".md").read_text(encoding="utf-8")
+    made = "\n".join(searchers_table.document(SEARCHERS)) + "\n"
+    assert made == SEARCHERS.with_suffix(".md").read_text(encoding="utf-8")
 
 
 def test_reliability_comes_from_what_was_measured() -> None:
     """The page of checkpoints is what the script makes of the measurements, and by default they keep to their share."""
     page = ROOT / "results" / "published" / "reliability.md"
-    script = [sys.executable, ROOT / "scripts" / "checkpoint_cost.py", "page", page.with_suffix(".json")]
-    made = subprocess.run(script, capture_output=True, text=True, check=True)
-    assert made.stdout == page.read_text(encoding="utf-8")
-    runs = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["runs"]
+    document = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+    assert "\n".join(checkpoint_cost.page(document)) + "\n" == page.read_text(encoding="utf-8")
+    runs = document["runs"]
     default = [run for run in runs if run["policy"] == "default"]
     assert len(default) == len(runs) / 2 >= 5
     for run in default:
         assert run["checkpoint_seconds"] <= SHARE * run["seconds"], run["strategy"]
 
 
-def test_every_search_is_whole(searches: pandas.DataFrame) -> None:
+def test_executors_come_from_what_was_measured() -> None:
+    page = PUBLISHED / "engines.md"
+    document = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+    assert engines.page(document) == page.read_text(encoding="utf-8")
+
+
+def test_every_search_is_complete(searches: pandas.DataFrame) -> None:
     """Finished, ranked, and without any forgetting."""
     assert set(searches["status"]) == {"finished"}
     assert searches["may_be_ranked"].all()
