@@ -58,7 +58,8 @@ class Metric:
         from_record: whether ``compute`` gives the same value whenever it is called. A metric read off the running
             process (memory, energy) is not; ``verify`` does not compute it anew, and loggers leave it out.
         relative: gives the value from a record and its reference, a run trained on the whole stream at once; only
-            leaderboards and ``load_records`` know that one, so that records have ``None``.
+            leaderboards and ``load_records`` know that one, so that records have ``None``. Leaderboards hand over
+            records without stages, genotypes and environment.
 
     Raises:
         ValueError: the unit is unknown.
@@ -86,12 +87,15 @@ class Metric:
         Raises:
             TypeError: the value is no number.
         """
-        value = self.compute(record)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(f"it gave {value!r}, which is no number")
-        return value if math.isfinite(value) else None
+        return _measurement(self.compute(record))
+
+    def beside(self, record: Record, reference: Record) -> Value:
+        """Compute the value of a relative metric for a record and its reference.
+
+        Raises:
+            TypeError: the value is no number.
+        """
+        return _measurement(self.relative(record, reference) if self.relative else None)
 
     def format(self, value: Value) -> str:
         """Format a value for a reader, with its unit; ``-`` for ``None``."""
@@ -113,6 +117,14 @@ class Metric:
         unit = UNITS[self.unit]
         text = format(value * unit.factor, unit.column_format)
         return text if text.strip("-0.") else text.lstrip("-")  # no negative zero
+
+
+def _measurement(value: Value) -> Value:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"it gave {value!r}, which is no number")
+    return value if math.isfinite(value) else None
 
 
 def as_metric(given: Metric | MetricFunction) -> Metric:

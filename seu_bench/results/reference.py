@@ -6,6 +6,7 @@ here, from the records of one results folder.
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -46,16 +47,25 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
     """
     text = CanonicalTexts()
     references = _references(records, text)
-    relative = {name: metric.relative for name, metric in metrics.items() if metric.relative}
+    relative = {name: metric for name, metric in metrics.items() if metric.relative}
     found = []
     for record in records:
         values: dict[str, float | int | None] = dict.fromkeys(relative)
         runs = references.get(text(_circumstances(record)), {}) if why_not_ranked(record) is None else {}
         if record.seed in runs:
-            values = {name: compute(record, runs[record.seed]) for name, compute in relative.items()}
+            values = {name: _value(name, metric, record, runs[record.seed]) for name, metric in relative.items()}
         completed = record.metrics | values
         found.append(record if completed == record.metrics else record.model_copy(update={"metrics": completed}))
     return found
+
+
+def _value(name: str, metric: Metric, record: Record, reference: Record) -> float | int | None:
+    """A relative metric. One that fails costs its own value, with a warning, and no leaderboard."""
+    try:
+        return metric.beside(record, reference)
+    except Exception as error:
+        warnings.warn(f"metric {name!r} is left out: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
+        return None
 
 
 def _references(records: Sequence[Record], text: CanonicalTexts) -> dict[str, _Runs]:

@@ -18,6 +18,7 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.leaderboard.boards import to_csv
 from seu_bench.results.leaderboard.frames import load_records
 from seu_bench.results.leaderboard.markdown import to_markdown
+from seu_bench.results.metric import Metric
 from seu_bench.results.record import Matrix, Record, write_record
 from seu_bench.results.record_metrics import compute_metrics
 from seu_bench.results.reference import compare_with_reference
@@ -233,6 +234,25 @@ class TestWhichReference:
         if JOINT not in registry.strategies:
             pytest.skip("the strategy joint is not installed")
         assert registry.strategies.find(JOINT).factory.options().model_dump() == BackboneOptions().model_dump()
+
+
+class TestOfPlugins:
+    """A stranger's relative metric is found as core's are."""
+
+    @staticmethod
+    def found(relative: Callable[[Record, Record], Any]) -> Any:
+        metrics = {"gap": Metric(lambda record: None, relative=relative)}
+        (record, _) = compare_with_reference([a_record("a"), joint()], metrics)
+        return record.metrics["gap"]
+
+    def test_value(self) -> None:
+        assert self.found(lambda record, other: other.accuracy_matrix[-1][0]) == 0.8
+        assert self.found(lambda record, other: math.nan) is None
+
+    @pytest.mark.parametrize("relative", [lambda record, other: 1 / 0, lambda record, other: "much"])
+    def test_one_that_fails_costs_its_own_value(self, relative: Callable[[Record, Record], Any]) -> None:
+        with pytest.warns(RuntimeWarning, match="metric 'gap' is left out: (ZeroDivisionError|TypeError)"):
+            assert self.found(relative) is None
 
 
 @pytest.fixture
