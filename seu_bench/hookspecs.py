@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from seu_bench.plugin.registration import Register
     from seu_bench.results.metric import Metric, MetricFunction
     from seu_bench.results.record import Record
-    from seu_bench.training.interfaces import BackboneFactory, Cost, CreatorFactory, SearcherFactory, StrategyFactory
+    from seu_bench.training.components import BackboneFactory, CreatorFactory, SearcherFactory
+    from seu_bench.training.interfaces import Cost, StrategyFactory
     from seu_bench.training.stage import StageProgress
 
 #: The group of entry points that plugins are found by, and the name pluggy knows the project by.
@@ -38,17 +39,17 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
 
 @hookspec
 def register_backbones(register: Register[BackboneFactory]) -> None:
-    """Offer networks for strategies that take any (:class:`~seu_bench.training.interfaces.BackboneFactory`)."""
+    """Offer networks for strategies that take any (:class:`~seu_bench.training.components.BackboneFactory`)."""
 
 
 @hookspec
 def register_searchers(register: Register[SearcherFactory]) -> None:
-    """Offer extension-unit searchers (:class:`~seu_bench.training.interfaces.SearcherFactory`)."""
+    """Offer extension-unit searchers (:class:`~seu_bench.training.components.SearcherFactory`)."""
 
 
 @hookspec
 def register_creators(register: Register[CreatorFactory]) -> None:
-    """Offer task-model creators (:class:`~seu_bench.training.interfaces.CreatorFactory`)."""
+    """Offer task-model creators (:class:`~seu_bench.training.components.CreatorFactory`)."""
 
 
 @hookspec

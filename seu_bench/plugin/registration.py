@@ -74,7 +74,7 @@ class LazyFactory:
     """Factory of a strategy, a searcher, a creator or a logger whose parts are imported when they are first used.
 
     It has every attribute of :class:`~seu_bench.training.interfaces.StrategyFactory`,
-    :class:`~seu_bench.training.interfaces.SearcherFactory` and :class:`~seu_bench.training.interfaces.CreatorFactory`.
+    :class:`~seu_bench.training.components.SearcherFactory` and :class:`~seu_bench.training.components.CreatorFactory`.
     A class of your own with the attributes of one of them does as well.
 
     Args:

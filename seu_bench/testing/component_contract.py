@@ -21,8 +21,8 @@ from seu_bench.search_space import Genotype, SearchSpace
 from seu_bench.testing.components import ComponentTrial, alone, creation_tasks, fresh, search_task, stream_of
 from seu_bench.testing.contract import OneThread
 from seu_bench.testing.trial import drawn, from_file, require, same
+from seu_bench.training.components import CreationTask, SearchTask
 from seu_bench.training.guard import GuardedStage
-from seu_bench.training.interfaces import CreationTask, SearchTask
 from seu_bench.utils.seeding import RandomState
 
 #: Every space that SEU can be asked to search.

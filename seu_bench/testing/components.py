@@ -22,9 +22,9 @@ from seu_bench.results.record import Record
 from seu_bench.search_space import SearchSpace
 from seu_bench.testing.streams import TINY, TinyBenchmark, TinyData
 from seu_bench.testing.trial import Trial, installed
+from seu_bench.training.components import Component, CreationTask, CreatorFactory, SearchTask
 from seu_bench.training.costing import component_passes
 from seu_bench.training.guard import GuardedStage, guarded_stage
-from seu_bench.training.interfaces import Component, CreationTask, CreatorFactory, SearchTask
 from seu_bench.training.stage import EpochlessStage, Stage
 
 Found = TypeVar("Found")

@@ -1,7 +1,8 @@
 """Learning a task: stages, phases, the base of strategies, and the interfaces of what plugins bring.
 
 ======================  =================================================================
-:mod:`.interfaces`      what strategies, searchers, creators and backbones implement
+:mod:`.interfaces`      factory of a strategy, its context, and estimates of costs
+:mod:`.components`      factories of searchers, creators and backbones, and their inputs
 :mod:`.stage`           a loop over epochs that is timed, reported and resumed
 :mod:`.task`            a task's images, and a phase of learning it
 :mod:`.phases`          the phases of a task, one after another
@@ -30,6 +31,15 @@ from seu_bench.utils.lazy import attach
 if TYPE_CHECKING:
     from seu_bench.training.backbone import backbone_model, width_factor
     from seu_bench.training.callbacks import SilentLogger
+    from seu_bench.training.components import (
+        BackboneFactory,
+        Component,
+        CreationTask,
+        CreatorFactory,
+        GrowingModel,
+        SearcherFactory,
+        SearchTask,
+    )
     from seu_bench.training.costing import (
         evaluation_passes,
         fixed_cost,
@@ -42,20 +52,7 @@ if TYPE_CHECKING:
     )
     from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
     from seu_bench.training.guard import guarded_stage
-    from seu_bench.training.interfaces import (
-        BackboneFactory,
-        Component,
-        Cost,
-        CreationTask,
-        CreatorFactory,
-        GrowingModel,
-        SearcherFactory,
-        SearchTask,
-        StageCost,
-        StrategyContext,
-        StrategyFactory,
-        checked_options,
-    )
+    from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, StrategyFactory, checked_options
     from seu_bench.training.loops import Forward, evaluate, train_epoch
     from seu_bench.training.optim import BestWeights, clip_gradients, cosine_rate, make_sgd, set_rate
     from seu_bench.training.sampling import SampledStage, genotype_network, proxy_network
@@ -120,23 +117,23 @@ __getattr__ = attach(
     __name__,
     {
         "AccuracyMatrix": "evaluators",
-        "BackboneFactory": "interfaces",
+        "BackboneFactory": "components",
         "BestWeights": "optim",
-        "Component": "interfaces",
+        "Component": "components",
         "Cost": "interfaces",
-        "CreationTask": "interfaces",
-        "CreatorFactory": "interfaces",
+        "CreationTask": "components",
+        "CreatorFactory": "components",
         "EpochMeter": "training_stage",
         "EpochReport": "stage",
         "EpochlessStage": "stage",
         "Forward": "loops",
-        "GrowingModel": "interfaces",
+        "GrowingModel": "components",
         "ModelSizes": "evaluators",
         "Phase": "task",
         "ProgressCallback": "stage",
         "SampledStage": "sampling",
-        "SearchTask": "interfaces",
-        "SearcherFactory": "interfaces",
+        "SearchTask": "components",
+        "SearcherFactory": "components",
         "SilentLogger": "callbacks",
         "Stage": "stage",
         "StageCost": "interfaces",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from seu_bench.config.common_options import SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule, ScheduleOptions
 from seu_bench.errors import PluginError
-from seu_bench.training.interfaces import Component, Cost, StageCost, StrategyContext, checked_options
+from seu_bench.training.components import Component
+from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
 
 if TYPE_CHECKING:
     from seu_bench.data.planning import StreamPlan

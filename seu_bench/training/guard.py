@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from seu_bench.errors import RunError, SeuBenchError
+from seu_bench.training.components import Component, CreationTask, SearchTask
 from seu_bench.training.costing import component_passes
-from seu_bench.training.interfaces import Component, CreationTask, SearchTask
 from seu_bench.training.stage import EpochReport, Result, Stage, StageProgress
 
 

@@ -1,7 +1,7 @@
-"""A stage: a loop over epochs with a state that can be timed, watched, interrupted between epochs and resumed.
+"""Stage: a loop over epochs that is timed, reports its progress, and resumes between epochs.
 
-Searching, creating and training are stages. A stage owns its randomness, so that what it does depends on the seed and
-on its inputs alone.
+Searching, creating and training are stages. A stage owns its random state: its result depends on its seed and its
+inputs alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REPORT_EVERY = 0.5
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What an epoch measured: mean loss per image and accuracy in [0, 1]; ``None`` where not measured."""
+    """Measurements of an epoch: mean loss per image and accuracy in [0, 1]; ``None`` where not measured."""
 
     loss: float | None = None
     accuracy: float | None = None
@@ -35,16 +35,19 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class StageProgress:
-    """How far a stage is.
+    """Progress of a stage.
 
     Attributes:
-        task: 0-based.
+        stage: name of the stage.
+        task: 0-based index of the task.
         epoch: epochs done.
+        epochs: epochs in all.
+        report: measurements of the last epoch.
         image_passes: images passed forward so far in this stage.
         seconds: spent in this stage so far.
-        done: whether this is the stage's last report.
-        curve: with the last report, what every epoch measured; empty before.
-        cpu_seconds: with the last report, what all threads of the process computed meanwhile; ``None``: not measured.
+        done: whether this is the stage's last progress.
+        curve: measurements of every epoch, with the last progress; empty before.
+        cpu_seconds: CPU seconds of all threads in this stage, with the last progress; ``None``: not measured.
     """
 
     stage: str
@@ -64,14 +67,33 @@ Pause: TypeAlias = "Callable[[Stage[Any]], None]"
 
 
 class Stage(ABC, Generic[Result]):
-    """Base of all stages.
+    """Base class of all stages.
+
+    A subclass implements :meth:`run_epoch`, :meth:`result`, :meth:`get_extra_state` and :meth:`set_extra_state`.
 
     Args:
         name: ``search``, ``creation``, ``training``, ...
-        task: 0-based.
+        task: 0-based index of the task.
         epochs: length of the loop.
-        seed: of all randomness in the stage.
-        device: where it computes.
+        seed: seed of all randomness in the stage.
+        device: device to compute on.
+
+    Example:
+        ::
+
+            class Counting(Stage[int]):
+                def run_epoch(self) -> EpochReport:
+                    self.passed(100)
+                    return EpochReport(loss=0.5)
+
+                def result(self) -> int:
+                    return self.image_passes
+
+                def get_extra_state(self) -> dict[str, Any]:
+                    return {}
+
+                def set_extra_state(self, state: Mapping[str, Any]) -> None:
+                    pass
     """
 
     #: Whether units are worth compiling for it; not for networks that are sampled anew in every epoch.
@@ -96,22 +118,29 @@ class Stage(ABC, Generic[Result]):
 
     @abstractmethod
     def run_epoch(self) -> EpochReport:
-        """One epoch. Counts the images it passes forward with :meth:`passed`."""
+        """Run one epoch; the images it passes forward must be counted with :meth:`passed`."""
 
     @abstractmethod
     def result(self) -> Result:
-        """What the stage found; called once, after the last epoch."""
+        """Return the stage's result; called once, after the last epoch."""
 
     @abstractmethod
     def get_extra_state(self) -> dict[str, Any]:
-        """Everything else that decides how the stage goes on: tensors and plain values."""
+        """Return everything else that decides how the stage continues: tensors and plain values."""
 
     @abstractmethod
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`get_extra_state` returned."""
 
     def passed(self, images: int) -> None:
-        """Count ``images`` passed forward; tells the watcher now and then."""
+        """Count images passed forward, and report progress now and then.
+
+        Args:
+            images: number of images, e.g. of a batch.
+
+        Raises:
+            RunError: the stage exceeds the image passes that its factory announced.
+        """
         self.image_passes += images
         if self._on_passed is not None:
             self._on_passed(self.image_passes)
@@ -137,11 +166,14 @@ class Stage(ABC, Generic[Result]):
             )
 
     def run(self, on_progress: ProgressCallback | None = None, pause: Pause | None = None) -> Result:
-        """Run what is left of the loop and return the result.
+        """Run the remaining epochs and return the result.
 
         Args:
-            on_progress: told of the progress.
-            pause: called after every epoch, when :meth:`state_dict` is all that is needed to go on.
+            on_progress: called at the start, after every epoch, within long epochs, and at the end.
+            pause: called after every epoch, when :meth:`state_dict` is all that is needed to resume.
+
+        Raises:
+            RunError: a loss is not finite.
         """
         self._on_progress = on_progress
         self._notify()
@@ -159,7 +191,7 @@ class Stage(ABC, Generic[Result]):
         return result
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole state between two epochs: tensors and plain values only."""
+        """Return the whole state between two epochs: tensors and plain values only."""
         return {
             "stage": self.name,
             "task": self.task,
@@ -202,7 +234,7 @@ class Stage(ABC, Generic[Result]):
             self.cpu_seconds += time.process_time() - computed
 
     def _progress(self, seconds: float, done: bool = False) -> StageProgress:
-        """What the watcher is told; ``seconds`` holds those of an epoch that is not over."""
+        """The present progress; ``seconds`` includes those of an epoch that is not over."""
         return StageProgress(
             self.name,
             self.task,
@@ -223,10 +255,13 @@ class Stage(ABC, Generic[Result]):
 
 
 class EpochlessStage(Stage[Result]):
-    """Base of stages that compute nothing but their result. It may draw: that is the stage's own randomness.
+    """Base class of stages that compute nothing but their result, from the stage's own random state.
 
     Args:
-        name, task, seed, device: as for :class:`Stage`.
+        name: ``search``, ``creation``, ...
+        task: 0-based index of the task.
+        seed: seed of all randomness in the stage.
+        device: device to compute on.
     """
 
     def __init__(self, name: str, task: int, seed: int, device: torch.device) -> None:

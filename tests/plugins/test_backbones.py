@@ -22,7 +22,7 @@ from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register, Unavailable
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.backbone import backbone_model
-from seu_bench.training.interfaces import BackboneFactory
+from seu_bench.training.components import BackboneFactory
 
 
 def convolution(inputs: int, outputs: int, size: int = 3, *, bias: bool = True) -> int:

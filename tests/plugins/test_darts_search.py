@@ -14,7 +14,7 @@ from support.tiny import CPU, all_threads, disturb, one_thread, same, weights
 from torch import Tensor, nn
 
 from seu_bench.search_space import OPERATIONS, Genotype, SearchSpace
-from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.components import SearchTask
 from seu_bench_darts import DartsOptions, estimate_passes
 from seu_bench_darts.searcher import DartsSearch
 

@@ -17,7 +17,7 @@ from seu_bench.config.protocol import SearchSchedule
 from seu_bench.errors import RunError
 from seu_bench.models.cells import GenotypeNetwork
 from seu_bench.search_space import Genotype, SearchSpace, uniform_genotype
-from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.components import SearchTask
 from seu_bench.training.sampling import genotype_network
 from seu_bench_zero_cost import ZeroCostOptions, estimate_passes, searcher
 from seu_bench_zero_cost.scores import naswot, synflow

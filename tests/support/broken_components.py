@@ -13,7 +13,7 @@ import torch
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.search_space import Edge, Genotype, uniform_genotype
-from seu_bench.training.interfaces import CreationTask, SearchTask
+from seu_bench.training.components import CreationTask, SearchTask
 from seu_bench.training.stage import EpochReport, Stage
 
 GOOD = uniform_genotype("skip_connect")

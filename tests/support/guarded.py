@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from seu_bench.config.options import Options
+from seu_bench.training.components import Component
 from seu_bench.training.guard import GuardedStage
-from seu_bench.training.interfaces import Component
 from seu_bench.training.stage import EpochReport, Stage
 
 CPU = torch.device("cpu")

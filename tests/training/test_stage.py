@@ -31,7 +31,7 @@ from torch import nn
 from seu_bench.config.protocol import CreationSchedule, Schedule, SearchSchedule
 from seu_bench.errors import RunError
 from seu_bench.search_space import OPERATIONS, SearchSpace
-from seu_bench.training.interfaces import CreationTask, SearchTask
+from seu_bench.training.components import CreationTask, SearchTask
 from seu_bench.training.optim import BestWeights, clip_gradients, cosine_rate, make_sgd, set_rate
 from seu_bench.training.stage import EpochReport, Stage, StageProgress
 from seu_bench.training.task import TaskData

@@ -20,7 +20,8 @@ from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import find_run
-from seu_bench.training.interfaces import Component, StrategyContext
+from seu_bench.training.components import Component
+from seu_bench.training.interfaces import StrategyContext
 
 
 class LearnedModel(nn.Module):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seu_bench.config.protocol import SearchSchedule
 from seu_bench.search_space import SearchSpace
-from seu_bench.training.interfaces import SearchTask
+from seu_bench.training.components import SearchTask
 from seu_bench_darts import DartsOptions
 from seu_bench_darts.searcher import DartsSearch
 

@@ -1,0 +1,214 @@
+"""Interfaces of searchers, creators and backbones: light factories, and the values that they receive.
+
+A *factory* is any object with the attributes named here; :class:`seu_bench.LazyFactory` makes one from functions. It
+has a ``summary``, the class of its ``options``, an announcement of its image passes, and ``build``, which is where
+torch is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from seu_bench.config.options import Options
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from seu_bench.config.protocol import CreationSchedule, SearchSchedule
+    from seu_bench.data.images import TaskImages
+    from seu_bench.search_space import Genotype, SearchSpace
+    from seu_bench.training.stage import Stage
+
+
+@dataclass(frozen=True)
+class Component:
+    """A searcher or a creator that was chosen for a run, with its validated options.
+
+    Attributes:
+        kind: ``searcher`` or ``creator``.
+        name: name that it is registered under.
+        factory: its :class:`SearcherFactory` or :class:`CreatorFactory`.
+        options: validated options.
+        plugin: name of the plugin that registered it.
+        package: package of that plugin.
+    """
+
+    kind: str
+    name: str
+    factory: Any
+    options: Options
+    plugin: str
+    package: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r} (plugin {self.plugin!r} of package {self.package})"
+
+
+class BackboneFactory(Protocol):
+    """A network below the heads, for strategies that take one (``-o backbone=``)."""
+
+    summary: str
+
+    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+        """Build the network.
+
+        Args:
+            channels: channels of an image.
+            height: height of an image in pixels.
+            width: width of an image in pixels.
+            factor: multiplies the widths of hidden layers; 1 is the published network.
+
+        Returns:
+            A module from images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
+
+        Raises:
+            RequestError: the network does not fit such images.
+        """
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """Input of a searcher: the current task's training images, and nothing of any other task.
+
+    Attributes:
+        images: training images, already shuffled.
+        task: 0-based index of the task.
+        num_classes: outputs of the head.
+        space: the architectures to choose from.
+        schedule: the protocol's budget.
+        seed: seed of all randomness of the search.
+        device: device to compute on.
+    """
+
+    images: TaskImages
+    task: int
+    num_classes: int
+    space: SearchSpace
+    schedule: SearchSchedule
+    seed: int
+    device: torch.device
+
+
+class SearcherFactory(Protocol):
+    """An extension-unit searcher: finds the architecture of the new units of a task (paper, algorithm 2)."""
+
+    summary: str
+    options: type[Options]
+
+    def build(self, options: Any, task: SearchTask) -> Stage[Genotype]:
+        """Build the search of a task.
+
+        Args:
+            options: validated options of the searcher.
+            task: images, search space, budget and seed.
+
+        Returns:
+            A stage whose result is a genotype of ``task.space``.
+        """
+
+    def estimate_passes(self, options: Any, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
+        """Announce the image passes of one search, which the search may not exceed.
+
+        Args:
+            options: validated options of the searcher.
+            schedule: the protocol's.
+            train_images: number of training images of the task.
+
+        Returns:
+            Images passed forward to train, and to evaluate.
+        """
+
+
+class GrowingModel(Protocol):
+    """The super model as a creator sees it.
+
+    A *path* names a unit for each layer by its index in creation order; the newest candidate of a layer is the last.
+    """
+
+    @property
+    def candidates(self) -> Sequence[int]:
+        """Number of candidate units in each layer, old ones and the new one."""
+
+    @property
+    def has_new(self) -> Sequence[bool]:
+        """Whether the last candidate of each layer is new, i.e. trainable."""
+
+    @property
+    def paths(self) -> Mapping[int, tuple[int, ...]]:
+        """The path of each task that was learned."""
+
+    def set_path(self, task: int, path: Sequence[int]) -> None:
+        """Make ``path`` the one that ``task`` is computed by."""
+
+    def features(self, x: Tensor, path: Sequence[int]) -> Tensor:
+        """What a head sees of images ``[N, C, H, W]`` on ``path``: ``[N, F]``."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Everything stored, the new candidates and all heads included."""
+
+    def new_units(self, task: int) -> nn.ModuleList:
+        """All new units, in the order of their layers, and the task's head last, as one ``ModuleList``: what creation
+        trains."""
+
+    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
+        """Logits ``[N, num_classes]`` of the task's head on its path."""
+
+    def train(self, mode: bool = True) -> Any:
+        """Switch new units to training mode; old ones stay as they are."""
+
+    def eval(self) -> Any:
+        """Switch to evaluation mode."""
+
+
+@dataclass(frozen=True)
+class CreationTask:
+    """Input of a creator: the super model, and the current task's training images.
+
+    Attributes:
+        model: the super model, expanded by one new unit per layer.
+        images: training images, already shuffled.
+        task: 0-based index of the task.
+        schedule: the protocol's budget.
+        seed: seed of all randomness of the creation.
+        device: device to compute on.
+    """
+
+    model: GrowingModel
+    images: TaskImages
+    task: int
+    schedule: CreationSchedule
+    seed: int
+    device: torch.device
+
+
+class CreatorFactory(Protocol):
+    """A task-model creator: chooses an old or the new unit in each layer (paper, algorithm 4)."""
+
+    summary: str
+    options: type[Options]
+
+    def build(self, options: Any, task: CreationTask) -> Stage[tuple[int, ...]]:
+        """Build the creation of a task.
+
+        Args:
+            options: validated options of the creator.
+            task: model, images, budget and seed.
+
+        Returns:
+            A stage whose result is a path: for each layer the index of a unit.
+        """
+
+    def estimate_passes(self, options: Any, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
+        """Announce the image passes of one creation, which it may not exceed.
+
+        Args:
+            options: validated options of the creator.
+            schedule: the protocol's.
+            train_images: number of training images of the task.
+
+        Returns:
+            Images passed forward to train, and to evaluate.
+        """
