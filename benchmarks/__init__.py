@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seu_bench import hookimpl
-from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config import BenchmarkFile
 
 from .datasets import DATASETS
 
 if TYPE_CHECKING:
-    from seu_bench.config.benchmark import BenchmarkSource
-    from seu_bench.data.dataset import DatasetSource
-    from seu_bench.plugin.registration import Register
+    from seu_bench.config import BenchmarkSource
+    from seu_bench.data import DatasetSource
+    from seu_bench.plugin import Register
 
 
 @hookimpl

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from seu_bench.data.dataset import DatasetSource
+    from seu_bench.data import DatasetSource
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Official:
 
     def __call__(self) -> DatasetSource:
         """The source that reads it."""
-        from seu_bench.data.dataset import DatasetInfo
+        from seu_bench.data import DatasetInfo
         from seu_bench.data.sources.official import TorchvisionSource
 
         known = DatasetInfo(

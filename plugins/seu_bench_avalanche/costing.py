@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import Final
 
 from seu_bench.config import Schedule
-from seu_bench.data.images import batch_bounds
-from seu_bench.models.sizes import count_parameters
+from seu_bench.data import batch_bounds
+from seu_bench.models import count_parameters
 from seu_bench.training import (
     Cost,
     StageCost,

@@ -10,9 +10,9 @@ from avalanche.training.plugins.rwalk import RWalkPlugin
 from torch import nn
 from torch.utils.data import DataLoader
 
-from seu_bench.data.images import batch_bounds
+from seu_bench.data import batch_bounds
 from seu_bench.errors import RequestError
-from seu_bench.models.multihead import BackboneModel
+from seu_bench.models import BackboneModel
 from seu_bench.training import StrategyContext, backbone_model, checked_options
 from seu_bench_avalanche.buffers import (
     AgemMemory,

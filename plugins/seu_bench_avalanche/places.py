@@ -9,8 +9,7 @@ from avalanche.benchmarks.utils.flat_data import FlatData
 from avalanche.benchmarks.utils.utils import concat_datasets
 from torch import Tensor
 
-from seu_bench.data.avalanche import TaskDataset
-from seu_bench.data.images import TaskImages
+from seu_bench.data import TaskDataset, TaskImages
 from seu_bench.errors import RunError
 
 

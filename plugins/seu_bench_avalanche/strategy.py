@@ -19,11 +19,11 @@ from avalanche.training.supervised import Cumulative as StockCumulative
 from avalanche.training.supervised import JointTraining as StockJoint
 from torch import Tensor, nn
 
-from seu_bench.data.avalanche import MixedLoader
+from seu_bench.data import MixedLoader
 from seu_bench.errors import RunError
-from seu_bench.models.multihead import BackboneModel
+from seu_bench.models import BackboneModel
 from seu_bench.training import EpochReport, Phase, Stage, StagedStrategy, TaskData, TrainingStage, fitting
-from seu_bench.utils.seeding import RandomState, derive_seed
+from seu_bench.utils import RandomState, derive_seed
 from seu_bench_avalanche.memory import Memory
 
 

@@ -11,7 +11,7 @@ from seu_bench import hookimpl
 if TYPE_CHECKING:
     from torch import nn
 
-    from seu_bench.plugin.registration import Register
+    from seu_bench.plugin import Register
     from seu_bench.training import BackboneFactory
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from seu_bench.config import SearchSchedule
-from seu_bench.models.sizes import count_macs
+from seu_bench.models import count_macs
 from seu_bench.search_space import INPUTS, NODES, OPERATIONS, Genotype
 from seu_bench.training import SearchTask, genotype_network, on_meta
 from seu_bench_blockwise import BlockwiseOptions

@@ -10,7 +10,7 @@ import torch
 
 from seu_bench.search_space import Genotype
 from seu_bench.training import EpochReport, SearchTask, Stage, evaluate, genotype_network, set_rate, train_epoch
-from seu_bench.utils.seeding import RandomState
+from seu_bench.utils import RandomState
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.agent import Agent
 

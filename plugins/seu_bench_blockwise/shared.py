@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from seu_bench.models.cells import sample_of
+from seu_bench.models import sample_of
 from seu_bench.search_space import Genotype
 from seu_bench.training import Forward, SampledStage, SearchTask, proxy_network
 from seu_bench_blockwise import BlockwiseOptions

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seu_bench.data.images import TaskImages
+from seu_bench.data import TaskImages
 from seu_bench.metrics import mixed_score
 from seu_bench.training import CreationTask, EpochReport, Stage, cosine_rate, evaluate, make_sgd, set_rate, train_epoch
 from seu_bench_creators import FrugalOptions

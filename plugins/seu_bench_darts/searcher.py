@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seu_bench.data.images import batch_bounds
-from seu_bench.models.cells import Mixture, ProxyNetwork
+from seu_bench.data import batch_bounds
+from seu_bench.models import Mixture, ProxyNetwork
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype
 from seu_bench.training import (
     EpochReport,

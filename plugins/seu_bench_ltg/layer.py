@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.models.layers import channels_last, dropout
+from seu_bench.models import channels_last, dropout
 
 Position: TypeAlias = Literal["pre", "post"]
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models.sizes import count_parameters
+from seu_bench.models import count_parameters
 from seu_bench_ltg.layer import Decision, GrowingLayer, Stop
 from seu_bench_ltg.model import GrowingAlexNet
 

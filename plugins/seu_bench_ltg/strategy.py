@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seu_bench.config import Schedule
-from seu_bench.models.alexnet import AlexNetShape
+from seu_bench.models import AlexNetShape
 from seu_bench.training import (
     Phase,
     StagedStrategy,
@@ -16,7 +16,7 @@ from seu_bench.training import (
     checked_options,
     width_factor,
 )
-from seu_bench.utils.seeding import RandomState, derive_seed
+from seu_bench.utils import RandomState, derive_seed
 from seu_bench_ltg import LtgOptions
 from seu_bench_ltg.mixture import Mixture
 from seu_bench_ltg.model import GrowingAlexNet

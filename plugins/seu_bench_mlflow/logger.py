@@ -15,7 +15,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
-from seu_bench.plugin.loggers import LoggedRun, LoggedValues
+from seu_bench.plugin import LoggedRun, LoggedValues
 
 #: What MLflow calls the ends of a run.
 STATUS: Final = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.models.alexnet import AlexNetShape
-from seu_bench.models.layers import ChannelsLastConv2d, dropout
+from seu_bench.models import AlexNetShape, ChannelsLastConv2d, dropout
 
 #: Depth of the first linear layer, which is given the flattened output of the last convolution.
 FLAT = 3

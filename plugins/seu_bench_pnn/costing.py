@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from seu_bench.models.sizes import count_parameters
+from seu_bench.models import count_parameters
 from seu_bench.training import (
     Cost,
     StrategyContext,

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.errors import RunError
-from seu_bench.models.alexnet import AlexNetShape
-from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.models import AlexNetShape, MultiHeadModel
 from seu_bench_pnn.columns import HEAD, Column
 
 

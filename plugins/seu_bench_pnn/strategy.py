@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seu_bench.models.alexnet import AlexNetShape
+from seu_bench.models import AlexNetShape
 from seu_bench.training import (
     Phase,
     StagedStrategy,
@@ -14,7 +14,7 @@ from seu_bench.training import (
     checked_options,
     width_factor,
 )
-from seu_bench.utils.seeding import RandomState
+from seu_bench.utils import RandomState
 from seu_bench_pnn import PnnOptions
 from seu_bench_pnn.model import ProgressiveNetwork
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from seu_bench.errors import RequestError
 from seu_bench.search_space import Genotype, SearchSpace, named_genotype
 from seu_bench.training import CreationTask, SearchTask, Stage, StrategyContext, checked_options, guarded_stage
-from seu_bench.utils.seeding import RandomState, derive_seed
+from seu_bench.utils import RandomState, derive_seed
 from seu_bench_seu.options import SeuOptions
 from seu_bench_seu.strategy import Seu
 from seu_bench_seu.super_model import SuperModel

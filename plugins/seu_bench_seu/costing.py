@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from seu_bench.errors import RequestError
-from seu_bench.models.sizes import count_parameters
+from seu_bench.models import count_parameters
 from seu_bench.search_space import Genotype, named_genotype, stem_parameters, uniform_genotype
 from seu_bench.training import Cost, StageCost, StrategyContext, evaluation_passes, on_meta, task_macs, training_passes
 from seu_bench.training.costing import component_passes

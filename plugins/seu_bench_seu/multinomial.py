@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from seu_bench.config import Schedule
-from seu_bench.data.images import TaskImages
+from seu_bench.data import TaskImages
 from seu_bench.training import SampledStage
 from seu_bench.training.stage import Result
 from seu_bench_seu.mdl import MultinomialTables

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.errors import RunError
-from seu_bench.models.cells import ExtensionUnit, Stem, Unit
-from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.models import ExtensionUnit, MultiHeadModel, Stem, Unit
 from seu_bench.search_space import Genotype, SearchSpace, cell_plans
 from seu_bench_seu.statistics import TaskStatistics, UnitStatistics
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from seu_bench.plugin.executors import Event, Job, event_from_json
-from seu_bench.utils.files import write_atomic
-from seu_bench.utils.text import printable
+from seu_bench.plugin import Event, Job, event_from_json
+from seu_bench.utils import printable, write_atomic
 
 #: The folder in a results folder.
 FOLDER: Final = "slurm"

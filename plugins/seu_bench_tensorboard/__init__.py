@@ -8,11 +8,11 @@ from pydantic import Field
 
 from seu_bench import hookimpl
 from seu_bench.config import Options
-from seu_bench.plugin.loggers import LoggerFactory
+from seu_bench.plugin import LoggerFactory
 from seu_bench.plugin.registration import LazyFactory, offered
 
 if TYPE_CHECKING:
-    from seu_bench.plugin.registration import Register
+    from seu_bench.plugin import Register
 
 
 class TensorBoardOptions(Options):

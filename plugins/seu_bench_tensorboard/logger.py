@@ -9,8 +9,8 @@ from tensorboard.backend.event_processing.event_accumulator import SCALARS, Even
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
-from seu_bench.plugin.loggers import LoggedRun, LoggedValues
-from seu_bench.utils.text import escape_markdown
+from seu_bench.plugin import LoggedRun, LoggedValues
+from seu_bench.utils import escape_markdown
 from seu_bench_tensorboard import TensorBoardOptions
 
 #: What TensorBoard's table of hyper-parameters shows beside them.

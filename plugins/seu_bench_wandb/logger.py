@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 import wandb
 
-from seu_bench.plugin.loggers import LoggedRun, LoggedValues
-from seu_bench.utils.files import write_atomic
+from seu_bench.plugin import LoggedRun, LoggedValues
+from seu_bench.utils import write_atomic
 
 #: Seconds that the end of a run may wait for what was not sent yet; all of it is in the files.
 SEND_WITHIN: Final = 60.0
