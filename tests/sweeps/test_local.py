@@ -13,7 +13,6 @@ from seu_bench.engine.run_states import find_state
 from seu_bench.plugin.executors import Ended, Event, Noticed, Progressed, Started
 from seu_bench.results.record import read_record
 from seu_bench.sweeps.local import LocalExecutor, LocalFactory, LocalOptions, visible_gpus, with_share
-from seu_bench.sweeps.worker import run_job
 from seu_bench.utils.hardware import free_host_memory, usable_cores
 
 pytestmark = pytest.mark.usefixtures("gate")
@@ -62,25 +61,6 @@ def test_processes(tmp_path: Path) -> None:
     assert [job.run_id for job in tiny_jobs(tmp_path, "0-2")] == [long.run_id]
 
 
-def test_another_run_elsewhere(tmp_path: Path) -> None:
-    """A job that resolves to another run id is not made: its driver would wait for a record that never comes."""
-    (job,) = tiny_jobs(tmp_path, "0")
-    told: list[Event] = []
-    ended = run_job(job.model_copy(update={"run_id": "split_digits-smoke-tiny-seed0-0000000000"}), told.append)
-    assert (ended.status, told) == ("failed", [])
-    assert f"here this run is another one, {job.run_id}" in ended.message
-    assert not (tmp_path / "runs").exists()
-
-
-def test_refused_job(tmp_path: Path) -> None:
-    """What the run refuses is told as by ``run``, and so is a defect."""
-    (job,) = tiny_jobs(tmp_path, "0")
-    (tmp_path / "file").write_text("")
-    request = job.request.model_copy(update={"results": tmp_path / "file"})
-    ended = run_job(job.model_copy(update={"request": request}), lambda event: None)
-    assert (ended.status, "cannot write results" in ended.message) == ("failed", True)
-
-
 @pytest.mark.parametrize(
     ("named", "count", "gpus"),
     [("", 2, ["0", "1"]), ("3, 5", 2, ["3", "5"]), ("GPU-a,GPU-b", 1, ["GPU-a"]), ("", 0, []), ("-1", 0, [])],
@@ -109,21 +89,3 @@ def test_memory_is_shared_out(tmp_path: Path) -> None:
     assert 0 < share < free_host_memory() / 4
     mine = job.model_copy(update={"request": job.request.model_copy(update={"feature_cache": 5})})
     assert with_share(mine, 4) == mine
-
-
-@pytest.mark.parametrize(
-    ("text", "at_most"),
-    [
-        ("max 100000", 10**6),
-        ("100000 100000\n", 1),
-        ("50000 100000", 1),
-        ("150000 100000", 2),
-        ("x", 10**6),
-        ("1 0", 10**6),
-    ],
-)
-def test_cores_of_a_container(tmp_path: Path, text: str, at_most: int) -> None:
-    """Its share of the machine, rounded up, where it has one."""
-    (tmp_path / "cpu.max").write_text(text)
-    whole = usable_cores(tmp_path / "none")
-    assert usable_cores(tmp_path / "cpu.max") == min(whole, at_most)

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.commands import Command, Install
 
 from seu_bench.errors import OptionError, SpecError
-from seu_bench.sweeps.file import keep_spec, kept_spec, make_spec
+from seu_bench.sweeps.file import make_spec
 from seu_bench.sweeps.spec import SweepSpec, parse_axes, parse_seeds, parse_values, split_names
 
 quick = settings(max_examples=100, deadline=None)
@@ -115,96 +114,6 @@ def test_defaults() -> None:
     assert (spec.searcher, spec.axes, spec.executor_options, spec.results) == ((), {}, {}, Path("results"))
 
 
-def test_file(tmp_path: Path) -> None:
-    """Every key; paths start from the file's folder."""
-    file = tmp_path / "sweep.toml"
-    file.write_text(
-        """
-        strategy = ["seu", "naive"]
-        benchmark = "split_digits,own/mine.toml"
-        seeds = ["0-2", 7]
-        searcher = "mdl,darts"
-        creator = ["frugal"]
-        protocol = "quick"
-        limit = 8
-        synthetic = true
-        precision = "bf16"
-        executor = "local"
-        jobs = 2
-        device = "cpu"
-        data_root = "data"
-        results = "out"
-        feature_cache = "2K"
-        checkpoint_every = 5
-        keep_weights = false
-        retry_failed = true
-        log = "mlflow,tensorboard"
-        [log_options]
-        mlflow.experiment = "grid"
-        [options]
-        epochs = [1, 2]
-        widths = [[1, 2], [3]]
-        searcher.alpha = 0.5
-        executor.threads = 3
-        """
-    )
-    spec = make_spec({}, file)
-    assert spec.model_dump() == {
-        "strategy": ("seu", "naive"),
-        "benchmark": ("split_digits", str(tmp_path / "own/mine.toml")),
-        "seeds": (0, 1, 2, 7),
-        "searcher": ("mdl", "darts"),
-        "creator": ("frugal",),
-        "protocol": "quick",
-        "options": {"epochs": (1, 2), "widths": ([1, 2], [3]), "searcher.alpha": (0.5,), "executor.threads": (3,)},
-        "limit": 8,
-        "synthetic": True,
-        "precision": "bf16",
-        "executor": "local",
-        "jobs": 2,
-        "device": "cpu",
-        "data_root": tmp_path / "data",
-        "results": tmp_path / "out",
-        "feature_cache": 2048,
-        "checkpoint_every": 5,
-        "compile": False,
-        "keep_weights": False,
-        "retry_failed": True,
-        "log": ("mlflow", "tensorboard"),
-        "log_options": {"mlflow.experiment": "grid"},
-    }
-    assert set(spec.axes) == {"epochs", "widths", "searcher.alpha"}
-    assert spec.executor_options == {"jobs": 2, "threads": 3}
-
-
-def test_options_replace_those_of_the_file(tmp_path: Path) -> None:
-    """Each key that is given besides, and each option by itself; the rest stays."""
-    file = tmp_path / "sweep.toml"
-    file.write_text('strategy = "ewc"\nseeds = "0-4"\nprotocol = "quick"\n[options]\nepochs = 1\nsearcher.alpha = 2\n')
-    spec = make_spec({"seeds": "7", "options": {"epochs": [3, 4], "width": [0.5]}}, file)
-    assert (spec.strategy, spec.seeds, spec.protocol) == (("ewc",), (7,), "quick")
-    assert spec.options == {"epochs": (3, 4), "searcher.alpha": (2,), "width": (0.5,)}
-
-
-def test_every_fault_of_a_file(command: Command, tmp_path: Path) -> None:
-    """All at once, each with its key; nothing is written."""
-    file = tmp_path / "sweep.toml"
-    file.write_text(
-        'strategys = "seu"\nseeds = "3-1"\nlimit = 2\nsynthetic = "yes"\njobs = true\nfeature_cache = "lots"\n'
-        "benchmark = []\noptions = 3\n"
-    )
-    answer = command("sweep", file, "--results", tmp_path / "results")
-    assert (answer.status, answer.out) == (2, "")
-    assert answer.err.startswith("error: the sweep file has 8 faults\n")
-    for place in (
-        "strategys: no such key (did you mean 'strategy'?)", "seeds: Value error, the range 3-1 ends", "limit: ",
-        "synthetic: ", "jobs: ", "feature_cache: Value error, 'lots' is no number of bytes", "benchmark: ", "options: ",
-    ):  # fmt: skip
-        assert f"\n  - {place}" in answer.err, place
-    assert f"where: {file}" in answer.err
-    assert not (tmp_path / "results").exists()
-
-
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
@@ -226,99 +135,9 @@ def test_faults(given: dict[str, Any], fault: str) -> None:
         make_spec(given)
 
 
-@pytest.mark.parametrize("text", [None, "a = [", "a = 1\na = 2", b"\xff"])
-def test_unreadable_files(tmp_path: Path, text: str | bytes | None) -> None:
-    """Absent, no TOML, no text."""
-    file = tmp_path / "sweep.toml"
-    if text is not None:
-        file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(SpecError, match=r"does not exist|is not TOML|cannot be read"):
-        make_spec({}, file)
-
-
 def test_documented() -> None:
     """The guide has every key of a file."""
     import seu_bench
 
     text = (Path(seu_bench.__file__).parent.parent / "docs" / "reference" / "sweeps.md").read_text(encoding="utf-8")
     assert [key for key in SweepSpec.model_fields if f"`{key}`" not in text] == []
-
-
-def test_last_sweep_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked for again as it was, whatever the working folder; only what had failed is left alone this time."""
-    monkeypatch.chdir(tmp_path)
-    asked: dict[str, Any] = {
-        "strategy": "seu,naive", "benchmark": "split_digits,own.toml", "seeds": "0-2", "data_root": "data",
-        "options": {"epochs": [1, 2], "sizes": [[1, 2], [3]]}, "feature_cache": "2K", "log": "tensorboard",
-        "results": "out", "retry_failed": True,
-    }  # fmt: skip
-    spec = make_spec(asked)
-    keep_spec(spec)
-    kept = kept_spec(tmp_path / "out")
-    assert kept.benchmark == ("split_digits", str(tmp_path / "own.toml"))
-    assert (kept.results, kept.data_root, kept.retry_failed) == (tmp_path / "out", tmp_path / "data", False)
-    places = {"benchmark": spec.benchmark, "results": spec.results, "data_root": spec.data_root, "retry_failed": True}
-    assert kept.model_copy(update=places).model_dump() == spec.model_dump()
-
-
-def test_attaching_to_nothing(command: Command, tmp_path: Path) -> None:
-    """Refused: no sweep was begun there, what is kept of it is damaged, or more was asked for."""
-    none = command("sweep", "--attach", "--results", tmp_path)
-    assert (none.status, "no sweep was begun with this results folder" in none.err) == (2, True)
-    (tmp_path / "sweep.json").write_text('{"strategy": 3}')
-    damaged = command("sweep", "--attach", "--results", tmp_path)
-    assert (damaged.status, "what was asked of the last sweep cannot be read" in damaged.err) == (2, True)
-    more = command("sweep", "--attach", "--strategy", "naive", "--seeds", "0-1")
-    assert (more.status, "takes nothing but --results, and not: strategy, seeds" in more.err) == (2, True)
-
-
-def test_options_of_the_executor_by_name(command: Command, tmp_path: Path) -> None:
-    """They are options of the executor as any other; one that it has not, or that is given twice, is refused."""
-    asked = ("sweep", "--strategy", "naive", "--protocol", "smoke", "--results", tmp_path, "--dry-run")
-    unknown = command(*asked, "--partition", "debug")
-    assert (unknown.status, "'partition' is not an option" in unknown.err) == (2, True)
-    twice = command(*asked, "--gpus", 1, "-o", "executor.gpus=2")
-    assert (twice.status, "option 'executor.gpus' is given twice" in twice.err) == (2, True)
-
-
-#: An executor that refuses everything and says what it was given. The flag ``--device`` is the command's own.
-FLAGGED = """
-from typing import Annotated
-
-from seu_bench import hookimpl
-from seu_bench.config.options import Options
-from seu_bench.config.run import CommandLine
-from seu_bench.errors import RequestError
-
-
-class FlaggedOptions(Options):
-    queue: Annotated[str, CommandLine(("--queue",), "NAME")] = "short"
-    device: Annotated[str, CommandLine(("--device",))] = "none"
-
-
-class Flagged:
-    summary = "refuses"
-    options = FlaggedOptions
-    detaches = False
-
-    def build(self, options, device):
-        raise RequestError(f"{options.queue}, {options.device}, {device}")
-
-
-@hookimpl
-def register_executors(register):
-    register("flagged", Flagged())
-"""
-
-
-def test_flags_of_an_executor(command: Command, install: Install, tmp_path: Path) -> None:
-    """They come with it; the command's own come first, and ``-o`` reaches every option."""
-    unknown = command("sweep", "--queue", "long")
-    assert (unknown.status, "--queue" in unknown.err) == (2, True)
-    install("a-stranger", {"flagged": "flagged"}, {"flagged": FLAGGED})
-    asked = ("sweep", "--strategy", "naive", "--protocol", "smoke", "--results", tmp_path, "--executor", "flagged")
-    flag = command(*asked, "--queue", "long", "--device", "cpu")
-    assert (flag.status, "long, none, cpu" in flag.err) == (2, True)
-    option = command(*asked, "-o", "executor.queue=3", "-o", "executor.device=x")
-    assert (option.status, "queue: Input should be a valid string" in option.err) == (2, True)
-    assert "--queue NAME" in command("sweep", "--help").out

@@ -1,0 +1,140 @@
+"""Sweeps from files: every key, every fault at once, and the last sweep of a results folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import Command
+
+from seu_bench.errors import SpecError
+from seu_bench.sweeps.file import keep_spec, kept_spec, make_spec
+
+
+def test_file(tmp_path: Path) -> None:
+    """Every key; paths start from the file's folder."""
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        """
+        strategy = ["seu", "naive"]
+        benchmark = "split_digits,own/mine.toml"
+        seeds = ["0-2", 7]
+        searcher = "mdl,darts"
+        creator = ["frugal"]
+        protocol = "quick"
+        limit = 8
+        synthetic = true
+        precision = "bf16"
+        executor = "local"
+        jobs = 2
+        device = "cpu"
+        data_root = "data"
+        results = "out"
+        feature_cache = "2K"
+        checkpoint_every = 5
+        keep_weights = false
+        retry_failed = true
+        log = "mlflow,tensorboard"
+        [log_options]
+        mlflow.experiment = "grid"
+        [options]
+        epochs = [1, 2]
+        widths = [[1, 2], [3]]
+        searcher.alpha = 0.5
+        executor.threads = 3
+        """
+    )
+    spec = make_spec({}, file)
+    assert spec.model_dump() == {
+        "strategy": ("seu", "naive"),
+        "benchmark": ("split_digits", str(tmp_path / "own/mine.toml")),
+        "seeds": (0, 1, 2, 7),
+        "searcher": ("mdl", "darts"),
+        "creator": ("frugal",),
+        "protocol": "quick",
+        "options": {"epochs": (1, 2), "widths": ([1, 2], [3]), "searcher.alpha": (0.5,), "executor.threads": (3,)},
+        "limit": 8,
+        "synthetic": True,
+        "precision": "bf16",
+        "executor": "local",
+        "jobs": 2,
+        "device": "cpu",
+        "data_root": tmp_path / "data",
+        "results": tmp_path / "out",
+        "feature_cache": 2048,
+        "checkpoint_every": 5,
+        "compile": False,
+        "keep_weights": False,
+        "retry_failed": True,
+        "log": ("mlflow", "tensorboard"),
+        "log_options": {"mlflow.experiment": "grid"},
+    }
+    assert set(spec.axes) == {"epochs", "widths", "searcher.alpha"}
+    assert spec.executor_options == {"jobs": 2, "threads": 3}
+
+
+def test_options_replace_those_of_the_file(tmp_path: Path) -> None:
+    """Each key that is given besides, and each option by itself; the rest stays."""
+    file = tmp_path / "sweep.toml"
+    file.write_text('strategy = "ewc"\nseeds = "0-4"\nprotocol = "quick"\n[options]\nepochs = 1\nsearcher.alpha = 2\n')
+    spec = make_spec({"seeds": "7", "options": {"epochs": [3, 4], "width": [0.5]}}, file)
+    assert (spec.strategy, spec.seeds, spec.protocol) == (("ewc",), (7,), "quick")
+    assert spec.options == {"epochs": (3, 4), "searcher.alpha": (2,), "width": (0.5,)}
+
+
+def test_every_fault_of_a_file(command: Command, tmp_path: Path) -> None:
+    """All at once, each with its key; nothing is written."""
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        'strategys = "seu"\nseeds = "3-1"\nlimit = 2\nsynthetic = "yes"\njobs = true\nfeature_cache = "lots"\n'
+        "benchmark = []\noptions = 3\n"
+    )
+    answer = command("sweep", file, "--results", tmp_path / "results")
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err.startswith("error: the sweep file has 8 faults\n")
+    for place in (
+        "strategys: no such key (did you mean 'strategy'?)", "seeds: Value error, the range 3-1 ends", "limit: ",
+        "synthetic: ", "jobs: ", "feature_cache: Value error, 'lots' is no number of bytes", "benchmark: ", "options: ",
+    ):  # fmt: skip
+        assert f"\n  - {place}" in answer.err, place
+    assert f"where: {file}" in answer.err
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("text", [None, "a = [", "a = 1\na = 2", b"\xff"])
+def test_unreadable_files(tmp_path: Path, text: str | bytes | None) -> None:
+    """Absent, no TOML, no text."""
+    file = tmp_path / "sweep.toml"
+    if text is not None:
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(SpecError, match=r"does not exist|is not TOML|cannot be read"):
+        make_spec({}, file)
+
+
+def test_last_sweep_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for again as it was, whatever the working folder; only what had failed is left alone this time."""
+    monkeypatch.chdir(tmp_path)
+    asked: dict[str, Any] = {
+        "strategy": "seu,naive", "benchmark": "split_digits,own.toml", "seeds": "0-2", "data_root": "data",
+        "options": {"epochs": [1, 2], "sizes": [[1, 2], [3]]}, "feature_cache": "2K", "log": "tensorboard",
+        "results": "out", "retry_failed": True,
+    }  # fmt: skip
+    spec = make_spec(asked)
+    keep_spec(spec)
+    kept = kept_spec(tmp_path / "out")
+    assert kept.benchmark == ("split_digits", str(tmp_path / "own.toml"))
+    assert (kept.results, kept.data_root, kept.retry_failed) == (tmp_path / "out", tmp_path / "data", False)
+    places = {"benchmark": spec.benchmark, "results": spec.results, "data_root": spec.data_root, "retry_failed": True}
+    assert kept.model_copy(update=places).model_dump() == spec.model_dump()
+
+
+def test_attaching_to_nothing(command: Command, tmp_path: Path) -> None:
+    """Refused: no sweep was begun there, what is kept of it is damaged, or more was asked for."""
+    none = command("sweep", "--attach", "--results", tmp_path)
+    assert (none.status, "no sweep was begun with this results folder" in none.err) == (2, True)
+    (tmp_path / "sweep.json").write_text('{"strategy": 3}')
+    damaged = command("sweep", "--attach", "--results", tmp_path)
+    assert (damaged.status, "what was asked of the last sweep cannot be read" in damaged.err) == (2, True)
+    more = command("sweep", "--attach", "--strategy", "naive", "--seeds", "0-1")
+    assert (more.status, "takes nothing but --results, and not: strategy, seeds" in more.err) == (2, True)
