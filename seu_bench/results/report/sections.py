@@ -138,10 +138,9 @@ def choose(strategies: Sequence[str], most: int) -> list[int]:
     best: dict[str, int] = {}
     for place, strategy in enumerate(strategies):
         best.setdefault(strategy, place)
-    order = [best[strategy] for strategy in paper.strategies() if strategy in best]
-    for rows in (best.values(), range(len(strategies))):
-        order += [row for row in rows if row not in order]
-    return sorted(order[:most])
+    papers = [best[strategy] for strategy in paper.strategies() if strategy in best]
+    order = dict.fromkeys([*papers, *best.values(), *range(len(strategies))])
+    return sorted(list(order)[:most])
 
 
 def _records(results: Path, wanted: set[str]) -> dict[str, Record]:
@@ -169,18 +168,17 @@ def _section(board: Leaderboard, rows: Sequence[int] | None, records: dict[str, 
         runs = sorted((records[run_id] for run_id in row.run_ids.values()), key=lambda run: run.seed)
         section.drawn.append(Configuration(row.rank, printable(row.configuration), tuple(runs), style))
     tasks = {c.rank: max(number_of_tasks(run) for run in c.runs) for c in section.drawn}
-    if max(tasks.values(), default=0) > MOST_TASKS:
+    drawn, missing = [c for c in section.drawn if tasks[c.rank] <= MOST_TASKS], len(rows) - len(there)
+    if len(drawn) < len(there):
         section.notes.append(f"streams of more than {MOST_TASKS} tasks are not drawn")
-    if len(there) < len(rows):
-        section.notes.append(
-            f"{len(rows) - len(there)} configurations are not drawn: their records went while this was made"
-        )
+    if missing:
+        section.notes.append(f"{missing} configurations are not drawn: their records went while this was made")
     if len(board.rows) > len(rows):
         section.notes.append(
-            f"{len(there)} of {len(board.rows)} configurations are drawn: the best of each strategy, the paper's "
+            f"{len(drawn)} of {len(board.rows)} configurations are drawn: the best of each strategy, the paper's "
             "strategies first, then the next best (--top changes how many)"
         )
-    drawn = [c for c in section.drawn if 0 < tasks[c.rank] <= MOST_TASKS]
+    drawn = [c for c in drawn if tasks[c.rank]]
     if drawn:
         section.comparing = [
             average_curve(drawn),
