@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from seu_bench.plugin.registration import deferred
+
 if TYPE_CHECKING:
     from seu_bench.data import DatasetSource
 
@@ -46,13 +48,6 @@ class Official:
         )
 
 
-def digits() -> DatasetSource:
-    """scikit-learn's digits."""
-    from seu_bench.data.sources.digits import DigitsSource
-
-    return DigitsSource()
-
-
 class _LightSource:
     """A data set that builds its real source when it is used, and not to be listed."""
 
@@ -76,7 +71,10 @@ _TRAIN, _TEST = (6000,) * 10, (1000,) * 10
 
 #: Every named set.
 DATASETS: dict[str, DatasetSource] = {
-    "digits": light("1,797 handwritten digits, 8x8 grey, 10 classes; comes with scikit-learn", digits),
+    "digits": light(
+        "1,797 handwritten digits, 8x8 grey, 10 classes; comes with scikit-learn",
+        deferred("seu_bench.data.sources.digits:DigitsSource"),
+    ),
     "mnist": light(
         "MNIST: 70,000 handwritten digits, 28x28 grey, 10 classes",
         Official(

@@ -312,7 +312,7 @@ def test_unavailable_on_the_command_line(command: Command, install: Install) -> 
     """So it is where the plugin is installed and the name comes from an option."""
     source = (
         "from seu_bench import hookimpl\n"
-        "from seu_bench.training.interfaces import Unavailable\n"
+        "from seu_bench.plugin.registration import Unavailable\n"
         "@hookimpl\n"
         "def register_backbones(register):\n"
         "    register('huge', Unavailable('it needs the package timm'))\n"
