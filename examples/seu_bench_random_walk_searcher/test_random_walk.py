@@ -6,8 +6,7 @@ from random_walk import RandomWalkOptions
 from random_walk.searcher import RandomWalk
 
 from seu_bench.search_space import SearchSpace
-from seu_bench.testing import SearcherContract
-from seu_bench.testing.components import search_task, stream_of
+from seu_bench.testing import SearcherContract, search_task, stream_of
 
 
 class TestRandomWalk(SearcherContract):

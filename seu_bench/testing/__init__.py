@@ -3,7 +3,7 @@
 - ``contract``: :class:`StrategyContract`, and :class:`FrozenGrowthContract` for strategies that never forget
 - ``component_contract``: :class:`SearcherContract` and :class:`CreatorContract`
 - ``trial``: :class:`Trial` and :class:`Learner`, a strategy trained and evaluated as a run does it
-- ``components``: the same for searchers and creators
+- ``components``: the same for searchers and creators; their tasks on tiny streams
 - ``resuming``: checks of resuming and of rebuilding a model
 - ``streams``: synthetic textures and tiny streams
 - ``checking``: contracts on installed plugins without a test file (``seu-bench check-plugin NAME``)
@@ -26,6 +26,7 @@ except ImportError as error:
     raise ImportError("seu_bench.testing needs pytest, which seu-bench does not bring: pip install pytest") from error
 
 from seu_bench.testing.component_contract import CreatorContract, SearcherContract
+from seu_bench.testing.components import creation_tasks, search_task, stream_of
 from seu_bench.testing.contract import FrozenGrowthContract, StrategyContract
 from seu_bench.testing.trial import Learner, Trial
 
@@ -36,4 +37,7 @@ __all__ = [
     "SearcherContract",
     "StrategyContract",
     "Trial",
+    "creation_tasks",
+    "search_task",
+    "stream_of",
 ]

@@ -83,7 +83,14 @@ def host(kind: str) -> str:
 
 
 def stream_of(benchmark: str) -> TaskStream:
-    """Build one of :data:`~seu_bench.testing.streams.TINY`."""
+    """Build a tiny stream.
+
+    Args:
+        benchmark: one of :data:`~seu_bench.testing.streams.TINY`, e.g. ``tiny_two``.
+
+    Returns:
+        Its tasks, of made-up images; the same at every call.
+    """
     shape = TINY[benchmark]
     data = TinyData(benchmark, shape).load(None)
     return build_stream(TinyBenchmark(benchmark, shape).load(), lambda _: data, ImageLimits(), 0)
@@ -97,13 +104,34 @@ def alone(images: TaskImages) -> TaskImages:
 
 
 def search_task(stream: TaskStream, *, task: int = 0, space: SearchSpace | None = None, seed: int = 0) -> SearchTask:
-    """Return the search of a task of ``stream``."""
+    """Build the task of a searcher.
+
+    Args:
+        stream: where the images come from, e.g. ``stream_of("tiny_two")``.
+        task: index in the stream.
+        space: the default space if ``None``.
+
+    Returns:
+        What a searcher's ``build`` is given.
+
+    Example:
+        ``stage = MySearch(MyOptions(), search_task(stream_of("tiny_two")))``
+    """
     classes = stream.plan.classes_per_task[task]
     return SearchTask(stream.tasks[task].train, task, classes, space or SearchSpace(), SEARCH, seed, CPU)
 
 
 def creation_tasks(benchmark: str, *, stem: str = "selectable", tasks: int = 3) -> list[CreationTask]:
-    """Return the creations of tasks 1, 2, ..., each with its own model; earlier tasks took new units everywhere."""
+    """Build tasks of a creator, each with a model of its own; earlier tasks took new units everywhere.
+
+    Args:
+        benchmark: as of :func:`stream_of`.
+        stem: the option ``stem`` of the strategy.
+        tasks: how many tasks the strategy learns.
+
+    Returns:
+        What a creator's ``build`` is given, for tasks 1, 2, ..., ``tasks - 1``.
+    """
     capture = _Capture()
     trial = Trial(host("creator"), {"stem": stem, "genotype": "darts_v1"}, (capture,), creator="captured")
     learner = trial.learner(benchmark)
