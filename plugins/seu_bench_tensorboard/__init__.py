@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TensorBoardOptions(Options):
-    """Where the event files lie."""
+    """Folder of the event files."""
 
     folder: str | None = Field(None, description="where to write instead of logs/tensorboard in the results folder")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class WandbOptions(Options):
-    """Where runs go."""
+    """Mode and destination of runs."""
 
     mode: Literal["offline", "online"] = Field(
         "offline", description="offline: files, for wandb sync; online: sent as well, after wandb login"

@@ -78,7 +78,7 @@ def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.O
     given = next((mark for mark in field.metadata if isinstance(mark, CommandLine)), CommandLine())
     flags = given.flags or (f"--{name.replace('_', '-')}",)
     default, kind, text = field.get_default(call_default_factory=True), _plain_type(field.annotation), field.description
-    if unset and default not in (None, False, True, (), {}):
+    if unset and default not in (None, False, True, (), {}, ""):
         shown = ", ".join(map(str, default)) if isinstance(default, tuple) else default
         text = f"{text} [default: {shown}]"
     settings: dict[str, Any] = {"help": text, "metavar": given.metavar, "default": None if unset else default}

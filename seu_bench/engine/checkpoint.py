@@ -1,4 +1,4 @@
-"""Checkpoint files: whole, checksummed, and data only.
+"""Checkpoint files: written atomically, checksummed, and data only.
 
 A file is one line of JSON, the :class:`Header`, and behind it what ``torch.save`` makes of tensors and plain values. It
 is loaded with ``weights_only=True``, so that nothing in it is ever executed, whoever wrote it.
@@ -21,19 +21,19 @@ from seu_bench.errors import CheckpointError
 from seu_bench.utils.files import remove_parts, write_atomic
 
 SCHEMA_VERSION: Final = 2
-#: How many of a run's checkpoints are kept: the last, and one in case the last is damaged.
+#: How many of a run's checkpoints are kept: the last, and one in case the last is corrupt.
 KEPT: Final = 2
 #: A header is a line of a few hundred bytes; what has no line end by then is no checkpoint.
 _LONGEST_HEADER: Final = 10_000
 
 
 class Position(BaseModel):
-    """Where in a run a checkpoint stands.
+    """Position of a checkpoint in its run.
 
     Attributes:
         task: 0-based; the one being learned, or the next one.
         stage: the one being run; ``None`` between two tasks.
-        epoch, epochs: done, and of the whole stage.
+        epoch, epochs: epochs done, and of the stage.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -71,7 +71,7 @@ class Header(BaseModel):
 
 
 def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping[str, Any]) -> int:
-    """Write a checkpoint whole or not at all; returns its size in bytes.
+    """Write a checkpoint atomically; returns its size in bytes.
 
     Args:
         state: nested dictionaries, lists and tuples of tensors and plain values.
@@ -85,13 +85,13 @@ def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping
     torch.save(dict(state), buffer)
     content = buffer.getbuffer()
     header = Header(run_id=run_id, position=position, sha256=hashlib.sha256(content).hexdigest(), bytes=content.nbytes)
-    whole = b"".join((header.model_dump_json().encode(), b"\n", content))
-    write_atomic(path, whole)
-    return len(whole)
+    document = b"".join((header.model_dump_json().encode(), b"\n", content))
+    write_atomic(path, document)
+    return len(document)
 
 
 def read_header(path: Path) -> Header:
-    """The header of a checkpoint, without what follows.
+    """Read the header of a checkpoint, without the state.
 
     Raises:
         CheckpointError: the file cannot be read or is no checkpoint.
@@ -105,7 +105,7 @@ def read_header(path: Path) -> Header:
 
 
 def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, Any]:
-    """What a checkpoint holds: on ``device`` what was on an accelerator, on the CPU what was there.
+    """Read the state in a checkpoint; tensors of an accelerator go to ``device``, the others to the CPU.
 
     Raises:
         CheckpointError: the file cannot be read, is cut or changed, is another run's, or of another version.
@@ -138,7 +138,7 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
 
 
 def _onto(device: str) -> Callable[[Any, str], Any]:
-    """Where ``torch.load`` puts a tensor: random states and tables belong to the CPU wherever a run is resumed."""
+    """Return a ``map_location``: random states and tables belong to the CPU wherever a run is resumed."""
     from torch.serialization import default_restore_location
 
     return lambda storage, location: storage if location == "cpu" else default_restore_location(storage, device)
@@ -194,7 +194,7 @@ class CheckpointFolder:
             path.replace(path.with_suffix(".refused"))
 
     def position(self) -> Position | None:
-        """Where the newest one whose header can be read stands; ``None``: there is none."""
+        """Return the position of the newest one whose header can be read; ``None``: there is none."""
         for path in self.newest_first():
             with contextlib.suppress(CheckpointError):
                 return read_header(path).position

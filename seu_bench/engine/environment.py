@@ -1,4 +1,4 @@
-"""Where a run is made: versions, device, revision; and which device was meant."""
+"""Environment of a run: versions, device, revision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ PACKAGES = ("seu-bench", "torch", "torchvision", "avalanche-lib", "numpy")
 
 
 def describe_environment(device: str) -> Environment:
-    """Versions, device, platform and the git revision of the code where it runs from a checkout."""
+    """Return versions, device, platform and the git revision of the code where it runs from a checkout.
+
+    Args:
+        device: e.g. ``cpu`` or ``cuda:0``.
+    """
     import torch
 
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else _processor()
@@ -50,7 +54,7 @@ def _processor() -> str:
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide what a run computes."""
+    """Return versions of Python and of the packages that a run's results depend on."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):

@@ -170,7 +170,7 @@ class RunRecorder:
 
 
 def _curve(values: Sequence[float | None]) -> tuple[float | None, ...]:
-    """What the epochs measured, to six digits: more would make records long and no curve clearer. Empty: none did."""
+    """Values of the epochs to six digits: more would make records long and no curve clearer. Empty: none measured."""
     measured = tuple(None if value is None or not math.isfinite(value) else float(f"{value:.6g}") for value in values)
     return measured if any(value is not None for value in measured) else ()
 

@@ -1,4 +1,4 @@
-"""A request, as somebody typed it -> a validated run: names looked up, options layered, data sets found."""
+"""Requests resolved to validated runs: names looked up, options layered, data sets found."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ResolvedRun:
         return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed)
 
     def _asked(self, name: str, question: Callable[[Path | None], Answer]) -> Answer:
-        """What a data set's source answers; whatever it raises that is no error of ours names the data set."""
+        """Ask a data set's source; an exception that is no error of ours becomes one that names the data set."""
         try:
             return question(self.request.data_root)
         except SeuBenchError:
@@ -85,7 +85,7 @@ class ResolvedRun:
             ) from error
 
     def context(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> StrategyContext:
-        """What the strategy's factory is given; ``more`` are further fields of it."""
+        """Return the context that the strategy's factory is given; ``more`` are further fields of it."""
         return StrategyContext(
             plan=plan,
             protocol=self.spec.protocol,

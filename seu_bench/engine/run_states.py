@@ -1,4 +1,4 @@
-"""The runs of a results folder: which are finished, running, interrupted or failed, and where they stand."""
+"""States of the runs of a results folder, and their positions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ State: TypeAlias = Literal["finished", "running", "interrupted", "failed", "unre
 
 @dataclass(frozen=True)
 class RunState:
-    """One run's folder as it is now.
+    """State of one run's folder.
 
     Attributes:
         run_id: the folder's name.
@@ -54,7 +54,7 @@ class RunState:
 
 
 def list_runs(results: Path) -> Iterator[RunState]:
-    """Every run below a results folder, in the order of run ids. Nothing is changed."""
+    """Yield every run below a results folder, in the order of run ids. Nothing is changed."""
     try:
         folders = sorted(path for path in runs_folder(results).iterdir() if path.is_dir())
     except OSError:
@@ -65,7 +65,7 @@ def list_runs(results: Path) -> Iterator[RunState]:
 
 
 def find_state(results: Path, run_id: str) -> RunState | None:
-    """One run below a results folder; ``None``: there is nothing of it. Nothing is changed."""
+    """Return one run below a results folder; ``None``: there is nothing of it. Nothing is changed."""
     return _state_of(runs_folder(results) / run_id)
 
 
@@ -84,5 +84,5 @@ def _state_of(folder: Path) -> RunState | None:
     killed = record.status == "running" and holder is None
     state = "interrupted" if killed else record.status
     evaluated = sum(stage.name == "evaluation" for stage in record.stages)
-    detail = "the process ended without a word" if killed else record.error
+    detail = "the process ended without a message" if killed else record.error
     return RunState(folder.name, state, record, position, evaluated, holder, detail)

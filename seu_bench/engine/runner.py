@@ -75,7 +75,7 @@ def _finished(path: Path, *, restart: bool) -> Record | None:
     except NewerRecordError:
         raise
     except ResultsError:
-        return None  # there is none, or a damaged one, which is made again
+        return None  # there is none, or a corrupt one, which is made again
     if restart:
         return None
     is_it = known.status == "finished" and known.run_id == path.parent.name

@@ -1,4 +1,4 @@
-"""Files that are whole at every moment: written to a temporary file beside them, flushed to disk, renamed."""
+"""Atomic writes: to a temporary file beside the target, flushed to disk, renamed; and checks of paths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CANNOT_FLUSH = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
 
 def write_atomic(path: Path, content: str | bytes, *, durable: bool = True) -> None:
-    """Write ``content`` to ``path``, whole or not at all; text as UTF-8. Folders are made.
+    """Write ``content`` to ``path`` completely or not at all; text as UTF-8. Folders are made.
 
     Args:
         path: the file.

@@ -104,7 +104,7 @@ class _FolderLock:
             raise
 
     def look(self) -> Holder | None:
-        """Who holds the marker; sets :attr:`refreshed`."""
+        """Return the holder of the marker; sets :attr:`refreshed`."""
         state = _state(self.path)
         self.refreshed = None not in (state, self._seen[0]) and state != self._seen[0]
         if state != self._seen[0]:
@@ -229,7 +229,7 @@ class RunLock(_FolderLock):
 
 
 def holder_of(folder: Path) -> Holder | None:
-    """Who holds the lock of a run's folder, without taking it; ``None``: nobody."""
+    """Return the holder of a run folder's lock, without taking it; ``None``: there is none."""
     return _holder(folder / LOCK_NAME)
 
 
@@ -265,7 +265,7 @@ def alone_in(folder: Path, wait: float = 60.0, *, lease: float = LEASE) -> Itera
 
 
 def _holder(marker: Path) -> Holder | None:
-    """Who holds a marker; ``None``: nobody, or it is no marker."""
+    """Return the holder of a marker; ``None``: there is none, or it is no marker."""
     owner = SoftFileLease(marker).owner
     return None if owner is None else Holder(owner.pid, owner.hostname, _lives(owner))
 

@@ -16,7 +16,6 @@ from support.locks import locked
 
 from seu_bench.engine.checkpoint import Position
 from seu_bench.engine.run_states import list_runs
-from seu_bench.engine.stopping import GRACE
 from seu_bench.results.record import Record, StageRecord, write_record
 from seu_bench.utils.text import format_seconds
 
@@ -52,7 +51,7 @@ def test_states(tmp_path: Path, command: Command) -> None:
         "f": "unreadable",
     }
     assert (found["a"].evaluated, found["b"].evaluated) == (2, 1)
-    assert found["b"].detail == "the process ended without a word"
+    assert found["b"].detail == "the process ended without a message"
     for words in (
         "2/2",
         format_seconds(75.0),
@@ -76,18 +75,14 @@ def test_an_epoch_that_takes_too_long(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "seu_bench.cli.main", "run", "--strategy", "naive", "--results", str(tmp_path)]
     asked = ["--benchmark", "pmnist", "--protocol", "paper", "--synthetic", "--device", "cpu"]
     with subprocess.Popen([*command, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        until = time.monotonic() + 120
-        while not list(tmp_path.glob("runs/*/record.json")) and time.monotonic() < until:
+        while not list(tmp_path.glob("runs/*/record.json")):
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
         time.sleep(1)
-        began = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
-        seconds = time.monotonic() - began
+        _, err = process.communicate()
     assert process.returncode == 143
     assert err.endswith("interrupted by SIGTERM; run the same command again to resume\n")
-    assert seconds >= GRACE
     (run,) = list_runs(tmp_path)
     assert (run.state, run.detail, run.position) == ("interrupted", "interrupted by SIGTERM", None)
 

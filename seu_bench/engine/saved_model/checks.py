@@ -1,4 +1,4 @@
-"""What is compared when a run is verified, and how differences are told."""
+"""Checks of a verification, and how differences are reported."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _ROUNDING: Final = 1e-12
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was compared.
+    """Result of one check.
 
     Attributes:
-        passed: ``None``: it could not be compared, for the reason that ``detail`` has.
-        detail: what was found, or every difference.
+        passed: ``None``: it could not be compared, for the reason in ``detail``.
+        detail: the values found, or every difference.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """What came out, check by check."""
+    """Result of a verification, check by check."""
 
     record: Record
     folder: Path
@@ -38,11 +38,11 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing failed."""
+        """Whether no check failed."""
         return all(check.passed is not False for check in self.checks)
 
     def document(self) -> dict[str, Any]:
-        """The same for other programs: plain values."""
+        """Return plain values for other programs."""
         return {
             "run_id": self.record.run_id,
             "folder": str(self.folder),

@@ -1,4 +1,4 @@
-"""The path of one task as an ONNX file, for programs that know nothing of seu-bench."""
+"""Export of one task's network as ONNX, for programs that know nothing of seu-bench."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TaskNetwork(nn.Module):
 def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), output: Path | None = None) -> Path:
     """Write the network of one learned task of a run.
 
-    The batch is of any size. The file is whole by itself; its metadata names the run, the task and its classes.
+    The batch is of any size. The file needs no other; its metadata names the run, the task and its classes.
 
     Args:
         run: a run id, a unique beginning of one, or a run's folder.

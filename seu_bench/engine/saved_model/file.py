@@ -70,7 +70,7 @@ class Seal(BaseModel):
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A file that was read: its SHA-256, metadata, and tensors by the names that the model has for them."""
+    """Content of a model file: SHA-256, metadata, and tensors by their names in the model."""
 
     path: Path
     sha256: str
@@ -79,7 +79,7 @@ class ModelFile:
 
 
 def save_model(path: Path, model: MultiHeadModel, record: Record) -> str:
-    """Write a model whole or not at all.
+    """Write a model atomically.
 
     Args:
         path: of the file.
@@ -115,7 +115,7 @@ def save_model(path: Path, model: MultiHeadModel, record: Record) -> str:
 
 
 def read_weights(folder: Path, record: Record) -> bytes:
-    """The file of a run's folder, unchecked.
+    """Read the file of a run's folder, unchecked.
 
     Raises:
         ResultsError: no weights were kept, or they cannot be read.
@@ -137,13 +137,13 @@ def read_weights(folder: Path, record: Record) -> bytes:
 
 
 def parse_weights(content: bytes, path: Path) -> ModelFile:
-    """What a file says.
+    """Read the content of a model file.
 
     Args:
         path: for messages.
 
     Raises:
-        ResultsError: it is no file of ours, or a damaged one.
+        ResultsError: it is no file of ours, or a corrupt one.
     """
     try:
         stored = load(content)

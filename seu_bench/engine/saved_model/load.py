@@ -1,4 +1,4 @@
-"""The model of a run that is over, built anew from record and weights; no data set is needed."""
+"""Models of finished runs, built from record and weights; no data set is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from seu_bench.training.interfaces import StrategyContext
 
 
 class LearnedModel(nn.Module):
-    """What a run learned: ``model(images, task)`` gives the logits ``[N, classes_per_task[task]]`` of a learned task.
+    """Model of a finished run: ``model(images, task)`` gives logits ``[N, classes_per_task[task]]`` of a learned task.
 
     Attributes:
         run_id: whose model it is.
@@ -80,17 +80,24 @@ def learned_tasks(record: Record) -> tuple[int, ...]:
 
 
 def load_model(run: str | Path, results: str | Path = "results") -> LearnedModel:
-    """The model that a finished run left, on the CPU, in evaluation mode and without gradients.
+    """Load the model of a finished run, on the CPU, in evaluation mode and without gradients.
 
     It is built by the run's strategy from the record alone; no data set is needed. The file is read as data: nothing in
     it is executed.
 
     Args:
         run: a run id, a unique beginning of one, or a run's folder.
+        results: folder of records, for a run id.
+
+    Returns:
+        The model; its attributes describe the tasks.
 
     Raises:
         ResultsError: there is no such run, it kept no weights, or file and record do not belong together or are
-            damaged.
+            corrupt.
+
+    Example:
+        ``load_model(record.run_id)(images, task=0).argmax(dim=1)``
     """
     folder = find_run(Path(results), str(run))
     record = read_record(folder)

@@ -1,4 +1,4 @@
-"""Whether a record is what its weights say: the model is built from disk, and what can be measured anew is."""
+"""Verification of a record: the model is built from its file, and measured again where that is possible."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def verify(
     Raises:
         ResultsError: there is no such run, or it kept no weights.
         RequestError: what the record asks for is not installed, or is no valid request.
-        DataError: a data set is absent or damaged.
+        DataError: a data set is missing or corrupt.
     """
     import torch
 
@@ -84,7 +84,7 @@ def verify(
 
 
 def request_of(record: Record, benchmark: Path | None = None, data_root: Path | None = None) -> Request:
-    """The request that a record answers.
+    """Return the request that a record answers.
 
     Args:
         benchmark: its TOML file, where its name is not registered.
@@ -192,7 +192,7 @@ def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_siz
 
 
 def count_correct(model: LearnedModel, images: TaskImages, task: int, batch_size: int) -> int:
-    """How many images of a task the model answers correctly."""
+    """Count the images of a task that the model classifies correctly."""
     import torch
 
     correct = 0
