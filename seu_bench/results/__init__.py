@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from seu_bench.results.leaderboard.frames import load_records
     from seu_bench.results.metric import Metric
     from seu_bench.results.record import Record, StageRecord, read_record
-    from seu_bench.results.record_files import find_record, read_records
+    from seu_bench.results.record_files import find_record, pack_records, read_records, unpack_records
     from seu_bench.results.record_metrics import METRICS, compute_metrics, without_times
+    from seu_bench.results.report.writing import write_report
 
 __all__ = [
     "METRICS",
@@ -43,10 +44,13 @@ __all__ = [
     "find_record",
     "load_records",
     "make_leaderboards",
+    "pack_records",
     "read_leaderboards",
     "read_record",
     "read_records",
+    "unpack_records",
     "without_times",
+    "write_report",
 ]
 
 __getattr__ = attach(
@@ -64,9 +68,12 @@ __getattr__ = attach(
         "find_record": "record_files",
         "load_records": "leaderboard.frames",
         "make_leaderboards": "leaderboard.building",
+        "pack_records": "record_files",
         "read_leaderboards": "leaderboard.building",
         "read_record": "record",
         "read_records": "record_files",
+        "unpack_records": "record_files",
         "without_times": "record_metrics",
+        "write_report": "report.writing",
     },
 )
