@@ -34,12 +34,12 @@ hookimpl = pluggy.HookimplMarker(GROUP)
 
 @hookspec
 def register_strategies(register: Register[StrategyFactory]) -> None:
-    """Offer strategies: who learns a stream (:class:`~seu_bench.training.interfaces.StrategyFactory`)."""
+    """Offer strategies, which learn a stream (:class:`~seu_bench.training.interfaces.StrategyFactory`)."""
 
 
 @hookspec
 def register_backbones(register: Register[BackboneFactory]) -> None:
-    """Offer networks for strategies that take any (:class:`~seu_bench.training.components.BackboneFactory`)."""
+    """Offer networks for strategies that take any backbone (:class:`~seu_bench.training.components.BackboneFactory`)."""
 
 
 @hookspec
@@ -69,39 +69,39 @@ def register_metrics(register: Register[Metric | MetricFunction]) -> None:
 
 @hookspec
 def register_executors(register: Register[ExecutorFactory]) -> None:
-    """Offer executors: what makes the cells of sweeps (:class:`~seu_bench.plugin.executors.ExecutorFactory`)."""
+    """Offer executors, which run the jobs of sweeps (:class:`~seu_bench.plugin.executors.ExecutorFactory`)."""
 
 
 @hookspec
 def register_loggers(register: Register[LoggerFactory]) -> None:
-    """Offer loggers: who writes a run down for another program (:class:`~seu_bench.plugin.loggers.LoggerFactory`)."""
+    """Offer loggers, which write a run down for another program (:class:`~seu_bench.plugin.loggers.LoggerFactory`)."""
 
 
 @hookspec
 def register_commands(register: Register[CommandFactory]) -> None:
-    """Offer commands: ``seu-bench NAME ...`` (:class:`~seu_bench.plugin.commands.CommandFactory`)."""
+    """Offer commands of the command line, ``seu-bench NAME ...`` (:class:`~seu_bench.plugin.commands.CommandFactory`)."""
 
 
 @hookspec
 def run_started(record: Record, cost: Cost) -> None:
-    """A run is about to train; ``record`` holds what was decided before, ``cost`` what it is expected to take."""
+    """Called before a run trains, with its initial record and its estimated cost."""
 
 
 @hookspec
 def stage_progress(progress: StageProgress) -> None:
-    """A stage moved on: called when it starts, during and after each epoch, at most every half second between."""
+    """Called when a stage starts, after each epoch, and at most every half second in between."""
 
 
 @hookspec
 def task_learned(record: Record, task: int) -> None:
-    """Task ``task`` (0-based) was learned and every task up to it evaluated."""
+    """Called when task ``task`` (0-based) was learned and every task up to it evaluated."""
 
 
 @hookspec
 def run_finished(record: Record) -> None:
-    """A run ended; ``record.status`` says how."""
+    """Called when a run ended; ``record.status`` says how."""
 
 
 @hookspec
 def run_notice(message: str) -> None:
-    """Receive a message for the user, e.g. that the run is resumed from a checkpoint."""
+    """Called with a message for the user, e.g. that the run is resumed from a checkpoint."""

@@ -88,7 +88,7 @@ def result_table(result: SweepResult) -> Table | None:
             _metric(record, "acc"),
             _metric(record, "mixed_score"),
             format_seconds(record.seconds) if record is not None and record.seconds is not None else "-",
-            literal(job.message.partition("\n")[0]),  # the rest was told when it happened
+            literal(job.message.partition("\n")[0]),  # the rest was printed when it happened
         )
     return table
 

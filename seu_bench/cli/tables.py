@@ -38,7 +38,7 @@ def matrix_table(record: Record) -> RenderableType:
     """Accuracy matrix in percent: a row after each task learned, a column per task tested; ``-``: not measured.
 
     On a terminal with colours cells are shaded, the lighter the better. More than :data:`TASKS_ABREAST` tasks are
-    several tables, one below the other. Rows without a measurement are left out: those of an interrupted run's
+    several tables, one below the other. Rows without a measurement are omitted: those of an interrupted run's
     pending tasks, and all but the last of a strategy that is trained on the whole stream at once.
     """
     from rich.console import Group
@@ -99,10 +99,10 @@ def leaderboard_table(board: Leaderboard, most: int | None = None) -> Renderable
     from rich.console import Group
     from rich.text import Text
 
-    told = [LEGEND, *board.views, f"data {board.data_fingerprint}", f"records: {board.records}"]
+    notes = [LEGEND, *board.views, f"data {board.data_fingerprint}", f"records: {board.records}"]
     if most is not None and len(board.rows) > most:
-        told.insert(0, f"the best {most:,} of {len(board.rows):,} rows; the leaderboard's files and --format have all")
-    caption = Text("\n").join(literal(line) for line in [*told, *board.excluded])
+        notes.insert(0, f"the best {most:,} of {len(board.rows):,} rows; the leaderboard's files and --format have all")
+    caption = Text("\n").join(literal(line) for line in [*notes, *board.excluded])
     if not board.rows:
         return Group(literal(board.title), "no row is left", caption)
     first = [name for name in ("mixed_score", "acc", "forgetting", "params_total") if name in board.columns]

@@ -53,7 +53,7 @@ class RunLogger(Protocol):
     def last_step(self, name: str) -> int | None:
         """The last step that an earlier process logged under ``name`` for this attempt; ``None``: there is none.
 
-        Asked once for each name. What is not beyond it was logged before and does not come again.
+        Called once for each name; steps up to it are not logged again.
         """
 
     def log(self, measured: LoggedValues) -> None:

@@ -36,7 +36,7 @@ Factory_contra = TypeVar("Factory_contra", contravariant=True)
 
 
 class Register(Protocol[Factory_contra]):
-    """What a registering hook is given."""
+    """The function that a registering hook is called with."""
 
     def __call__(self, name: str, factory: Factory_contra | Unavailable) -> None:
         """Offer ``factory`` under ``name``, or say why it is not there."""
@@ -44,7 +44,7 @@ class Register(Protocol[Factory_contra]):
 
 @dataclass(frozen=True)
 class Unavailable:
-    """Registered in place of a factory: why this name cannot be used. ``list`` tells it, and so does asking for it.
+    """Registered in place of a factory: why this name cannot be used, for ``list`` and for errors.
 
     Attributes:
         remedy: what to do about it; empty: choose another name.

@@ -26,7 +26,7 @@ class Registry:
     """Everything that installed plugins offer.
 
     Args:
-        manager: the plugins; those of this installation where it is left out.
+        manager: the plugins; those installed by default.
 
     Raises:
         PluginError: a plugin cannot be loaded, or two register the same name.

@@ -62,7 +62,7 @@ class _ComponentContract(OneThread):
         """
 
     def test_uses_the_current_task_only(self, trial: ComponentTrial, asked: Any) -> None:
-        """All other images may be NaN: validation, tests, other tasks. What is found is the same."""
+        """With NaN in all other images (validation, tests, other tasks) the result is the same."""
         results = [self.make(trial, asked, clean=clean).run() for clean in (True, False)]
         require(
             results[0] == results[1],
@@ -120,7 +120,7 @@ class _ComponentContract(OneThread):
                 found == expected and second.image_passes == whole.image_passes,
                 f"stopped after epoch {epochs} of {whole.epochs} and resumed, it gave {found} after "
                 f"{second.image_passes} images; uninterrupted {expected} after {whole.image_passes}. get_extra_state() "
-                "must hold everything that decides how it goes on",
+                "must hold everything that decides how it resumes",
             )
 
 

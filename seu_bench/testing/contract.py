@@ -72,7 +72,7 @@ class StrategyContract(OneThread):
         return Trial(self.strategy, self.options, self.plugins, self.exact_passes)
 
     def test_learns(self, trial: Trial) -> None:
-        """Right after a task was learned, its test images are told apart far better than by guessing."""
+        """Right after learning a task, its test images are classified far better than by guessing."""
         learner = trial.learner("tiny_pairs", brief=False).learn_all()
         rows = learner.matrix.result()
         for index, task in enumerate(learner.stream.plan.tasks):
@@ -173,7 +173,7 @@ class StrategyContract(OneThread):
         require(not same(found[0], found[2]), "another seed gives the same weights: use context.seed")
 
     def test_counts_its_parameters(self, trial: Trial) -> None:
-        """What is measured after each task is what the model stores, and lies in the range that ``cost`` gave."""
+        """Sizes measured after each task match the model's state, and lie in the range that ``cost`` gave."""
         learner = trial.learner("tiny_three")
         for task in range(learner.tasks):
             learner.learn(task)

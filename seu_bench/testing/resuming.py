@@ -52,7 +52,7 @@ def check_made_again(trial: Trial, benchmark: str) -> None:
         first = next(iter(str(error).splitlines()), "")
         require(
             False,
-            "the model cannot be made again from architecture() and its weights: no run could go on with it, and "
+            "the model cannot be made again from architecture() and its weights: no run could be resumed, and "
             f"load_model() would fail: {type(error).__name__}: {first}",
         )
     for task in range(learner.tasks):

@@ -17,7 +17,7 @@ def derive_seed(seed: int, *purpose: str | int) -> int:
 
     Args:
         seed: the run's.
-        purpose: names and numbers that tell purposes apart.
+        purpose: names and numbers that identify it.
 
     Returns:
         A number in [0, 2**63).
