@@ -2,7 +2,7 @@
 
 A plugin is an installed package with an entry point in the group ``seu_bench`` whose target (a module or an object)
 implements some of these hooks. ``register`` is called as ``register(name, factory)``; what a factory must offer is the
-protocol of :mod:`seu_bench.training.interfaces` named in each hook. Factories are light: they
+protocol named in each hook. Factories are light: they
 import torch when they build.
 """
 
@@ -39,7 +39,7 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
 
 @hookspec
 def register_backbones(register: Register[BackboneFactory]) -> None:
-    """Offer networks for strategies that take any backbone (:class:`~seu_bench.training.components.BackboneFactory`)."""
+    """Offer networks for strategies that take any (:class:`~seu_bench.training.components.BackboneFactory`)."""
 
 
 @hookspec
@@ -79,7 +79,7 @@ def register_loggers(register: Register[LoggerFactory]) -> None:
 
 @hookspec
 def register_commands(register: Register[CommandFactory]) -> None:
-    """Offer commands of the command line, ``seu-bench NAME ...`` (:class:`~seu_bench.plugin.commands.CommandFactory`)."""
+    """Offer commands, ``seu-bench NAME ...`` (:class:`~seu_bench.plugin.commands.CommandFactory`)."""
 
 
 @hookspec
