@@ -157,7 +157,7 @@ def test_stopped(command: Command, gate: Path, tmp_path: Path) -> None:
     answer = command(*here)
     interrupting.join()
     assert answer.status == 130, answer.err
-    assert "interrupted by SIGINT: jobs that run write their checkpoints; once more stops at once\n" in answer.err
+    assert "interrupted by SIGINT: running jobs write their checkpoints; once more stops at once\n" in answer.err
     assert answer.err.endswith("interrupted by SIGINT; the same command resumes the sweep\n")
     assert answer.out.endswith("1 interrupted, 1 not started\n")
     assert "2 jobs: 0 finished, 1 interrupted (will be resumed), 2 pending\n" in answer.out
