@@ -122,17 +122,9 @@ def _mir(context: StrategyContext, _: BackboneModel) -> Methods:
     return [MultiHeadMir(batch, options.mem_size, max(options.subsample, batch))]
 
 
-def _gdumb(context: StrategyContext, _: BackboneModel) -> Methods:
-    return [stock.GDumbPlugin(checked_options(context, MemoryOptions).mem_size)]
-
-
 def _cwr(_: StrategyContext, model: BackboneModel) -> Methods:
     plugin = stock.CWRStarPlugin(model, cwr_layer_name="heads.0")
     return [HeadOfTheTask(plugin), plugin]
-
-
-def _from_scratch(_: StrategyContext, __: BackboneModel) -> Methods:
-    return [stock.FromScratchTrainingPlugin()]
 
 
 #: Strategies that are plugins of Avalanche.
@@ -145,9 +137,9 @@ PLUGINS: Final[dict[str, Callable[[StrategyContext, BackboneModel], Methods]]] =
     "agem": _agem,
     "replay": _replay,
     "mir": _mir,
-    "gdumb": _gdumb,
+    "gdumb": lambda context, _: [stock.GDumbPlugin(checked_options(context, MemoryOptions).mem_size)],
     "cwr": _cwr,
-    "from_scratch": _from_scratch,
+    "from_scratch": lambda *_: [stock.FromScratchTrainingPlugin()],
 }
 
 

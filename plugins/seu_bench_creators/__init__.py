@@ -40,7 +40,7 @@ def register_creators(register: Register[CreatorFactory]) -> None:
         LazyFactory(
             "every task takes the new unit in every layer: nothing is reused, nothing is trained before training",
             options=AllNewOptions,
-            build="seu_bench_creators.all_new:AllNewCreation",
+            build="seu_bench_creators.paths:AllNewCreation",
         ),
     )
     register(

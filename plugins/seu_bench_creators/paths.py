@@ -1,10 +1,11 @@
-"""Paths through a super model, as creators compare them."""
+"""Paths through a super model, as creators compare them; and the creation that takes all new units."""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-from seu_bench.training import GrowingModel
+from seu_bench.training import CreationTask, EpochlessStage, GrowingModel
+from seu_bench_creators import AllNewOptions
 
 Path: TypeAlias = tuple[int, ...]
 
@@ -18,3 +19,15 @@ def earlier_paths(model: GrowingModel, task: int) -> list[Path]:
 def newest_path(model: GrowingModel) -> Path:
     """The last candidate of each layer: the new unit; where all tasks share a stem, the shared one."""
     return tuple(count - 1 for count in model.candidates)
+
+
+class AllNewCreation(EpochlessStage[Path]):
+    """Nothing is tried and nothing trained."""
+
+    def __init__(self, options: AllNewOptions, task: CreationTask) -> None:
+        super().__init__("creation", task.task, task.seed, task.device)
+        self.model = task.model
+
+    def result(self) -> Path:
+        """The newest unit of each layer."""
+        return newest_path(self.model)

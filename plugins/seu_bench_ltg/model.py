@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seu_bench.errors import RunError
 from seu_bench.models import AlexNetShape, MultiHeadModel
+from seu_bench.models.multihead import not_learned
 from seu_bench_ltg.layer import Choice, Decision, GrowingLayer, Position, Stop
 
 
@@ -126,10 +126,7 @@ class GrowingAlexNet(MultiHeadModel):
             RunError: the task was not learned yet.
         """
         if task_label not in self.paths:
-            raise RunError(
-                f"task {task_label} has no path yet: it was not learned",
-                remedy="evaluate learned tasks only, e.g. strategy.eval(benchmark.test_stream[: task + 1])",
-            )
+            raise not_learned(task_label)
         path = self.paths[task_label]
         frozen = self._frozen_layers(path)
         if frozen:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from seu_bench.errors import RunError
 from seu_bench.models import AlexNetShape, MultiHeadModel
+from seu_bench.models.multihead import not_learned
 from seu_bench_pnn.columns import HEAD, Column
 
 
@@ -93,10 +94,7 @@ class ProgressiveNetwork(MultiHeadModel):
             RunError: the task was not learned yet.
         """
         if not 0 <= task_label < len(self.columns):
-            raise RunError(
-                f"task {task_label} has no column yet: it was not learned",
-                remedy="evaluate learned tasks only, e.g. strategy.eval(benchmark.test_stream[: task + 1])",
-            )
+            raise not_learned(task_label, "column")
         return self.column(task_label).logits(x, self._earlier(x, task_label), head_lateral=self.proper)
 
     def _earlier(self, x: Tensor, columns: int) -> list[list[Tensor]]:

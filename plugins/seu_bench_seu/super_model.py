@@ -10,8 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from seu_bench.errors import RunError
 from seu_bench.models import ExtensionUnit, MultiHeadModel, Stem, Unit
+from seu_bench.models.multihead import not_learned
 from seu_bench.search_space import Genotype, SearchSpace, cell_plans
 from seu_bench_seu.statistics import TaskStatistics, UnitStatistics
 
@@ -151,10 +151,7 @@ class SuperModel(MultiHeadModel):
             RunError: the task was not learned yet.
         """
         if task_label not in self.paths:
-            raise RunError(
-                f"task {task_label} has no path yet: it was not learned",
-                remedy="evaluate learned tasks only, e.g. strategy.eval(benchmark.test_stream[: task + 1])",
-            )
+            raise not_learned(task_label)
         logits: Tensor = self.heads[task_label](self.features(x, self.paths[task_label], task_label))
         return logits
 

@@ -9,6 +9,8 @@ import torch
 from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 
+from seu_bench.errors import RunError
+
 if TYPE_CHECKING:
     from seu_bench.models.compiling import CompiledUnits
     from seu_bench.models.feature_cache import FeatureCache
@@ -185,3 +187,11 @@ class BackboneModel(MultiHeadModel):
     def task_module(self, task: int) -> nn.Module:
         """The backbone and the task's head."""
         return nn.ModuleList([self.backbone, self.heads[task]])
+
+
+def not_learned(task: int, part: str = "path") -> RunError:
+    """The error of a model that is asked for a task it did not learn."""
+    return RunError(
+        f"task {task} has no {part} yet: it was not learned",
+        remedy="evaluate learned tasks only, e.g. strategy.eval(benchmark.test_stream[: task + 1])",
+    )

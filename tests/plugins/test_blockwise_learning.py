@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from seu_bench.search_space import EDGES, OPERATIONS, SearchSpace
 from seu_bench.training.sampling import genotype_network
 from seu_bench_blockwise import BlockwiseOptions
-from seu_bench_blockwise.agent import Agent
+from seu_bench_blockwise.agent import Agent, density, reward, unit_macs
 from seu_bench_blockwise.decisions import decision_sizes, decoded
 from seu_bench_blockwise.qlearning import EpsilonSchedule, QLearner
-from seu_bench_blockwise.reward import density, reward, unit_macs
 
 setup_module, teardown_module = one_thread, all_threads
 
