@@ -15,8 +15,8 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from seu_bench.errors import RequestError
 from seu_bench.plugin.executors import Ended, Event, Job, Noticed, Started
 from seu_bench.utils.text import printable
-from seu_bench_slurm import SlurmOptions
 from seu_bench_slurm.notes import Note, jobs_folder, last_words, new_events, read_events, read_note, write_note
+from seu_bench_slurm.options import SlurmOptions
 from seu_bench_slurm.queue import JOB_NAME, cancel, living_jobs
 from seu_bench_slurm.work import JobTask
 

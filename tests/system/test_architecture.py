@@ -106,7 +106,7 @@ def test_plugins_import_core_alone(folder: Path) -> None:
     assert "seu_bench" in tops
 
 
-@pytest.mark.parametrize("folder", pending(PLUGINS, "slurm"), ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
 def test_no_circle_in_plugins(folder: Path) -> None:
     """As in core."""
     assert circles_of(arrows_of(read_package(folder))) == []
