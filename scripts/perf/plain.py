@@ -17,7 +17,7 @@ from torch.nn import functional
 import seu_bench.models.kernels
 import seu_bench.models.layers
 import seu_bench.models.operations
-import seu_bench_ltg.model
+import seu_bench_ltg.layer
 from seu_bench_ltg.model import GrowingAlexNet
 from seu_bench_pnn.model import ProgressiveNetwork
 from seu_bench_seu.super_model import SuperModel
@@ -39,7 +39,7 @@ def without_cache() -> Iterator[None]:
 def default_format() -> Iterator[None]:
     """Networks compute in PyTorch's default memory format."""
     with ExitStack() as stack:
-        for module in (seu_bench.models.layers, seu_bench_ltg.model):
+        for module in (seu_bench.models.layers, seu_bench_ltg.layer):
             stack.enter_context(mock.patch.object(module, "channels_last", torch.Tensor.contiguous))
         yield
 

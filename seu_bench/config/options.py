@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic_core import ErrorDetails
 
 from seu_bench.errors import OptionError
 from seu_bench.utils.text import printable
@@ -106,8 +107,13 @@ def fault_lines(error: ValidationError) -> list[str]:
         place = ".".join(str(part) for part in fault["loc"])
         given = f" (given: {fault['input']!r})"
         shown = "" if fault["type"] == "missing" or fault["input"] is None or len(given) > 100 else given
-        lines.append(f"{place}: {fault['msg']}{shown}" if place else fault["msg"])
+        lines.append(f"{place}: {fault_text(fault)}{shown}" if place else fault_text(fault))
     return lines
+
+
+def fault_text(fault: ErrorDetails) -> str:
+    """The message of one fault, without the name of the exception that a validator of ours raised."""
+    return fault["msg"].removeprefix("Value error, ")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

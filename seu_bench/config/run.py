@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, StrictBool, ValidationError, model_
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.options import Frozen, fault_lines, flattened
+from seu_bench.config.options import Frozen, fault_lines, fault_text, flattened
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.errors import OptionError
 from seu_bench.utils.text import parse_bytes
@@ -155,7 +155,7 @@ class Request(ResultFields, ExecutionFields):
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
             name = str(faults[0]["loc"][0]) if faults[0]["loc"] else "run"
-            what = f"the {name} is {faults[0]['input']!r}: {faults[0]['msg']}"
+            what = f"the {name} is {faults[0]['input']!r}: {fault_text(faults[0])}"
             field = cls.model_fields.get(name)
             raise OptionError(
                 "; ".join([what, *fault_lines(error)[1:]]),

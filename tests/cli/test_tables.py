@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.board_records import leaderboards
@@ -16,9 +16,6 @@ from seu_bench.results.labels import configuration_labels, why_not_ranked
 from seu_bench.results.record import Record, StageRecord, write_record
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.utils.text import escape_markdown, printable
-
-if TYPE_CHECKING:
-    pass
 
 
 class TestMatrix:

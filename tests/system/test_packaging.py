@@ -72,7 +72,7 @@ def test_every_plugin_has_an_entry_point(setup: configparser.ConfigParser) -> No
     points = pairs(setup["options.entry_points"]["seu_bench"])
     plugins = {name for name in packages() if name.startswith("seu_bench_") and "." not in name}
     ours = {value for value in points.values() if value.startswith("seu_bench.")}
-    assert ours == {"seu_bench.sweeps.local"}  # core's own executor is registered as everybody's are
+    assert ours == {"seu_bench.cli.main", "seu_bench.sweeps.local"}  # core registers as everybody does
     assert sorted(set(points.values()) - ours) == sorted(plugins)
     installed = {point.name: point.value for point in entry_points(group="seu_bench") if point.dist is not None}
     assert points.items() <= installed.items()

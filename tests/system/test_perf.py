@@ -117,13 +117,13 @@ def patched() -> list[object]:
     import seu_bench.models.kernels
     import seu_bench.models.layers
     import seu_bench.models.operations
-    import seu_bench_ltg.model
+    import seu_bench_ltg.layer
 
     operations = seu_bench.models.operations
     return [
         *(model.has_frozen_layers for model in plain.MODELS),
         seu_bench.models.layers.channels_last,
-        seu_bench_ltg.model.channels_last,
+        seu_bench_ltg.layer.channels_last,
         seu_bench.models.kernels.trains_on_cpu,
         operations.State.rectified,
         operations.separable,
