@@ -183,6 +183,9 @@ def test_names_and_paths_exist(page: Path) -> None:
                 value = getattr(value, attribute)
         if re.fullmatch(r"(?:seu_bench|plugins|tests|scripts|examples|benchmarks|docs)/[\w./-]+", code):
             assert (ROOT / code).exists(), code
+        elif re.fullmatch(r"(?:\w+/)+\w+\.py", code):
+            tops = (ROOT, ROOT / "seu_bench", *(ROOT / "examples").iterdir())
+            assert any((top / code).exists() for top in tops), code
 
 
 def test_table_of_contents_has_every_page() -> None:
