@@ -57,13 +57,9 @@ class StagedStrategy(LeanCallbacks, WholeBatches, SupervisedTemplate):  # type: 
 
             class Anchored(StagedStrategy):
                 state_attributes = ("anchor",)
-                anchor: Tensor | None = None
 
                 def phases(self, task: TaskData) -> Sequence[Phase]:
                     return [Phase(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
-
-            def build(context: StrategyContext) -> Anchored:
-                return Anchored.of(context, model=backbone_model(context))
     """
 
     model: MultiHeadModel
@@ -271,19 +267,15 @@ class StagedStrategy(LeanCallbacks, WholeBatches, SupervisedTemplate):  # type: 
         super()._after_training_iteration(**kwargs)
 
     def _train_exp(self, experience: Any, eval_streams: Any = None, **kwargs: Any) -> None:
-        index = self._task_of(experience)
-        loader = self.dataloader
+        index, loader = self._task_of(experience), self.dataloader
         # A plugin may have put a loader of its own there, e.g. one that mixes in a memory.
-        train = (
-            loader.images
-            if isinstance(loader, BatchLoader)
-            else task_images(experience.dataset.train(), index, self.device)
-        )
+        is_ours = isinstance(loader, BatchLoader)
+        train = loader.images if is_ours else task_images(experience.dataset.train(), index, self.device)
         valid = self._validation_of(experience, eval_streams)
         with features_kept(self.model, self.compute, self.train_mb_size, self.device) as cache:
             if cache is not None:
                 train, valid = cache.number(train), None if valid is None else cache.number(valid)
-                if isinstance(loader, BatchLoader):
+                if is_ours:
                     self.dataloader = BatchLoader(train, loader.batch_size, shuffle=loader.shuffle)
             try:
                 task = TaskData(index, train, valid)
