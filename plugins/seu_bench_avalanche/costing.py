@@ -1,5 +1,4 @@
-"""What one of Avalanche's strategies will cost. Sizes are exact. So are image passes where no memory is involved; with
-one they are those of a memory that is full and of batches that all have their full number of images."""
+"""Cost estimates of Avalanche's strategies: exact, but passes with a memory assume a full one and full batches."""
 
 from __future__ import annotations
 

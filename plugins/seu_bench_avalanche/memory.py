@@ -1,9 +1,8 @@
-"""What Avalanche's strategies remember of earlier tasks, as tensors and plain values, and how it is put back.
+"""State of Avalanche's strategies between tasks, saved as tensors and plain values, and restored.
 
 One class for each kind of memory; those that hold images are in :mod:`seu_bench_avalanche.buffers`, the table of all
-is in :mod:`seu_bench_avalanche.methods`. Only what the next task reads is kept: what a plugin sets anew when a task,
-an epoch or a batch begins is not. Anchors and teachers are not kept either: between two tasks they are the model's
-own weights.
+is in :mod:`seu_bench_avalanche.methods`. Only what the next task reads is saved: what a plugin sets anew when a task,
+an epoch or a batch begins is not, nor are anchors and teachers: between two tasks they are the model's own weights.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from seu_bench_avalanche.places import task_dataset
 
 
 class Rememberer(Protocol):
-    """What a memory needs of its strategy."""
+    """The part of a strategy that a memory uses."""
 
     methods: list[Any]
     model: Any
@@ -29,7 +28,7 @@ class Rememberer(Protocol):
 
 
 class Memory(ABC):
-    """What a strategy remembers between two tasks.
+    """State of a strategy between two tasks.
 
     Args:
         strategy: whose memory it is.

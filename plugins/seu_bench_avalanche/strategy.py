@@ -89,7 +89,7 @@ class AvalancheStrategy(StagedStrategy):
             return super().train(experiences, eval_streams, **kwargs)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What is remembered between two tasks, beside the model's weights and the clock: tensors and plain values.
+        """Return the state between two tasks, beside the model's weights and the clock: tensors and plain values.
 
         Raises:
             RunError: it was made without a ``memory``.
@@ -205,7 +205,7 @@ class CountedTraining(TrainingStage):
 
 
 class Consolidation(Stage[None]):
-    """What the methods do after a task: importances, teachers, memories."""
+    """Updates of the methods after a task: importances, teachers, memories."""
 
     def __init__(self, strategy: AvalancheStrategy, arguments: Mapping[str, Any]) -> None:
         task = int(strategy.experience.current_experience)

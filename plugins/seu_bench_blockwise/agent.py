@@ -37,7 +37,7 @@ class Agent:
         return self.learner.decide(self.epsilon.at(progress))
 
     def genotype(self, decisions: Sequence[int]) -> Genotype:
-        """What decisions stand for."""
+        """Decode decisions."""
         return decoded(self.task.space, decisions)
 
     def learn(self, decisions: Sequence[int], accuracy: float) -> None:

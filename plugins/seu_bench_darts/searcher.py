@@ -164,7 +164,7 @@ class DartsSearch(Stage[Genotype]):
         return loss
 
     def _momentum(self) -> list[Tensor]:
-        """What momentum will add to each weight's gradient."""
+        """Momentum's share of the next update, for each weight."""
         kept = [self.optimizer.state.get(weight, {}).get("momentum_buffer") for weight in self.weights]
         return [
             torch.zeros_like(weight) if buffer is None else self.schedule.momentum * buffer

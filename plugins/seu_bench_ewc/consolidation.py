@@ -1,4 +1,4 @@
-"""What elastic weight consolidation remembers of the tasks so far: which weights mattered, and where they were."""
+"""Importances and anchors of elastic weight consolidation: which weights mattered so far, and their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of Learn to Grow will cost, as a range: how much is reused is not known before."""
+"""Cost estimate of Learn to Grow, as a range: how much is reused is not known before."""
 
 from __future__ import annotations
 

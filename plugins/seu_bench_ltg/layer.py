@@ -15,7 +15,7 @@ Position: TypeAlias = Literal["pre", "post"]
 
 @dataclass(frozen=True)
 class Choice:
-    """What a task does in a layer. ``unit`` is an index in creation order; with ``new``, that of the new unit."""
+    """A task's choice in a layer. ``unit`` is an index in creation order; with ``new``, that of the new unit."""
 
     kind: Literal["reuse", "adapt", "new"]
     unit: int
@@ -76,10 +76,7 @@ class GrowingLayer(nn.Module):
         return nn.Conv2d(self.inputs, self.outputs, 1)
 
     def candidates(self) -> tuple[Choice, ...]:
-        """What a new task may do: reuse each unit, adapt each (convolutions), or take a new one, in this order.
-
-        An existing unit is meant with all adapters that it has by now.
-        """
+        """Choices of a new task, in order: reuse each unit with its adapters, adapt each convolution, add a unit."""
         count = len(self.units)
         reuse = [Choice("reuse", unit) for unit in range(count)]
         adapt = [] if self.linear else [Choice("adapt", unit) for unit in range(count)]
@@ -126,7 +123,7 @@ class GrowingLayer(nn.Module):
         return total
 
     def term(self, module: nn.Module, x: Tensor) -> Tensor:
-        """What a unit or an adapter adds to the sum."""
+        """Contribution of a unit or an adapter to the sum."""
         # Max pooling, of which there is one per candidate, is several times faster so on a CPU; images of one channel
         # have no such layout, so it is the outputs that get it.
         out: Tensor = module(x.flatten(1)) if self.linear else channels_last(module(x))

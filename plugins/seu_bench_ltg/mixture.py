@@ -21,7 +21,7 @@ Body: TypeAlias = Callable[[Tensor, Stop], Tensor]
 
 
 class MixedLayer(nn.Module):
-    """What one layer may gain, and a weight for each of its candidates.
+    """Candidates of one layer, with an architecture weight for each.
 
     Drawn by torch's global generator: adapters, unit, then the architecture weights from U(0, 1).
     """

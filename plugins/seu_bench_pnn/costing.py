@@ -1,4 +1,4 @@
-"""What a run of progressive networks will cost: exactly, since a column's size depends on its place alone."""
+"""Cost estimate of progressive networks: exact, since a column's size depends on its place alone."""
 
 from __future__ import annotations
 

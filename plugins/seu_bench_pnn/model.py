@@ -116,10 +116,10 @@ class ProgressiveNetwork(MultiHeadModel):
         return [[x, *hidden[index * depth : (index + 1) * depth]] for index in range(columns)]
 
     def task_module(self, task: int) -> nn.Module:
-        """What the task's logits depend on: its own column, and of earlier ones what laterals read.
+        """Modules that the task's logits depend on: its own column, and of earlier ones what laterals read.
 
-        That leaves out earlier heads, and in ``compat`` also earlier columns' laterals and second linear layer, and
-        the lateral into the head.
+        Earlier heads are excluded, and in ``compat`` also earlier columns' laterals and second linear layer, and the
+        lateral into the head.
         """
         shared = [
             self.column(index).body() if self.proper else self.column(index).layers[: self._shared_depth]

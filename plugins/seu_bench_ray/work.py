@@ -43,7 +43,7 @@ class Mailbox:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a worker is given.
+    """Arguments of a worker.
 
     Attributes:
         job: as JSON.

@@ -1,4 +1,4 @@
-"""What an SEU run will cost, as a range: what a search finds and how much is reused is not known before."""
+"""Cost estimate of SEU, as a range: what a search finds and how much is reused is not known before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the MDL searcher and the MDL creator share: the sample is drawn from probabilities, which learn from it."""
+"""Multinomial distribution learning, shared by the MDL searcher and creator: samples update the probabilities."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Statistics: TypeAlias = Literal["frozen", "per_task"]
 
 
 class MdlOptions(ScheduleOptions):
-    """What the MDL searcher and the MDL creator have in common."""
+    """Options shared by the MDL searcher and the MDL creator."""
 
     alpha: PositiveFloat = Field(0.01, description="step of the probabilities per reward or penalty")
     update: Literal["sampled", "all"] = Field(

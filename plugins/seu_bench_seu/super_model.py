@@ -156,7 +156,7 @@ class SuperModel(MultiHeadModel):
         return logits
 
     def features(self, x: Tensor, path: Sequence[int], task: int | None = None) -> Tensor:
-        """What a head sees of images ``[N, C, H, W]`` on ``path``: the last layer's output averaged, ``[N, F]``.
+        """Extract features ``[N, F]`` of images ``[N, C, H, W]`` on ``path``: the last layer's output, averaged.
 
         Args:
             task: whose own statistics are taken for units that it reuses; ``None``: those of the units.

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure_in_process(name: str, size: Size) -> dict[str, Any]:
-    """What a comparison measured, by a process of this interpreter; where that fails, its last line under ``error``."""
+    """Run a comparison in a process of its own; where that fails, its last line stands under ``error``."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "result.json"
         command = [sys.executable, "-m", "scripts.perf.worker", name, str(file), str(size.scale)]

@@ -71,7 +71,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Result:
-    """What a comparison measured.
+    """Measurements of a comparison.
 
     Attributes:
         settings: what was computed, by name.

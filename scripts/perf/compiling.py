@@ -1,4 +1,4 @@
-"""What torch.compile gives a network of SEU's units, and what it takes."""
+"""Speed-up of torch.compile on a network of SEU's units, and its cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SEU decides in its first run, taken over by later ones: runs that round otherwise do the same work."""
+"""Decisions of SEU's first run, reused by later ones: runs that round otherwise do the same work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Decisions:
 
     @contextmanager
     def followed(self) -> Iterator[None]:
-        """What the first run finds is noted, and what others find is replaced by it."""
+        """Record the first run's decisions, and replace those of later runs by them."""
         expand, keep = Seu._expand, Seu._keep
 
         def expand_as_before(strategy: Seu, task: TaskData, genotype: Genotype) -> None:

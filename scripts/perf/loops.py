@@ -1,4 +1,4 @@
-"""What our training loop costs: naive against a plain PyTorch loop, and against Avalanche's stock Naive."""
+"""Overhead of the training loop: naive against a plain PyTorch loop, and against Avalanche's stock Naive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the feature cache gives Learn to Grow."""
+"""Speed-up of Learn to Grow by the feature cache."""
 
 from __future__ import annotations
 

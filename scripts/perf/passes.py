@@ -1,4 +1,4 @@
-"""What ``seu-bench cost`` predicts against what a run counts."""
+"""Predictions of ``seu-bench cost`` against the counts of a run."""
 
 from __future__ import annotations
 

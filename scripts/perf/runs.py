@@ -128,7 +128,7 @@ def stage_table(rounds: Sequence[Mapping[str, Timed]], ours: str, others: Sequen
 
 
 def accuracy_table(rounds: Sequence[Mapping[str, Timed]]) -> Table:
-    """What each way learned, in the first round."""
+    """Accuracy of each variant in the first round."""
     rows = [
         [way, run.record.metrics["acc"], run.record.metrics["learning_acc"], run.record.metrics["params_total"]]
         for way, run in rounds[0].items()

@@ -1,4 +1,4 @@
-"""What a search takes, as a multiple of the MDL searcher's."""
+"""Duration of each search, as a multiple of the MDL searcher's."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _KINDS = ("searcher", "creator")
 
 @dataclass(frozen=True)
 class Configuration:
-    """What the jobs of several seeds share.
+    """Configuration shared by the jobs of several seeds.
 
     Attributes:
         request, run: for one of the seeds.

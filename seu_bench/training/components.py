@@ -144,7 +144,7 @@ class GrowingModel(Protocol):
         """Make ``path`` the one that ``task`` is computed by."""
 
     def features(self, x: Tensor, path: Sequence[int]) -> Tensor:
-        """What a head sees of images ``[N, C, H, W]`` on ``path``: ``[N, F]``."""
+        """Extract the features ``[N, F]`` that a head gets for images ``[N, C, H, W]`` on ``path``."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Everything stored, the new candidates and all heads included."""

@@ -1,4 +1,4 @@
-"""What surrounds a task and its stages while they compute: kept features, precision, compiled units."""
+"""Context of a task and its stages while they compute: cached features, precision, compiled units."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What strategies' cost estimates have in common: image passes of training and of evaluation, sizes on the meta
-device."""
+"""Parts of cost estimates: image passes of training and of evaluation, sizes on the meta device."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class GuardedStage(Stage[Result]):
             _check_report(self.report)
 
     def result(self) -> Result:
-        """What the plugin's stage found.
+        """Return the checked result of the plugin's stage.
 
         Raises:
             RunError: it cannot be used.

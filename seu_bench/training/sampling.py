@@ -67,7 +67,7 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
 
     @abstractmethod
     def sample(self) -> Sampled:
-        """What the coming epoch tries."""
+        """Sample that the coming epoch tries."""
 
     @abstractmethod
     def forward_of(self, sampled: Sampled) -> Forward:

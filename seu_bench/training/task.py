@@ -12,7 +12,7 @@ from seu_bench.training.stage import Stage
 
 @dataclass(frozen=True)
 class TaskData:
-    """What may be used to learn a task: its training and validation images. Its test images are not here."""
+    """Data to learn a task from: its training and validation images. Its test images are not here."""
 
     index: int
     train: TaskImages

@@ -38,7 +38,7 @@ class EpochMeter:
 
 
 class TrainingLearner(Protocol):
-    """What :class:`TrainingStage` needs of a strategy: an epoch with its callbacks, a validation, and what trains."""
+    """Methods of a strategy that :class:`TrainingStage` calls: an epoch with its callbacks, a validation."""
 
     device: Any
     schedule: Schedule
