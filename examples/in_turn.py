@@ -43,7 +43,7 @@ class InTurn:
         self.jobs.clear()
 
     def close(self) -> None:
-        """Nothing is running."""
+        """Do nothing: no job is running."""
 
 
 class InTurnFactory:

@@ -116,7 +116,7 @@ class RunError(SeuBenchError):
 
 
 class Interruption(KeyboardInterrupt):
-    """A run was told to stop, by a signal or by its time limit. No ``except Exception`` of a plugin can swallow it.
+    """A run was asked to stop, by a signal or by its time limit. No ``except Exception`` of a plugin can swallow it.
 
     Args:
         reason: for the record and for the user.

@@ -51,11 +51,7 @@ def _training(
     per_image: Sequence[int] | None = None,
     per_batch: Sequence[int] | None = None,
 ) -> list[StageCost]:
-    """Training on so many ``images`` per task.
-
-    Args:
-        per_image, per_batch: passes beside these for each image and for each batch, per task.
-    """
+    """Passes of training; ``per_image`` and ``per_batch`` are additional ones, per task."""
     schedule = _schedule(context)
     stages = []
     for task, count in enumerate(images):
@@ -70,7 +66,6 @@ def _images(context: StrategyContext) -> list[int]:
 
 
 def _later(context: StrategyContext, passes: int) -> list[int]:
-    """So many passes for each task but the first."""
     return [passes if task else 0 for task in range(len(context.plan.tasks))]
 
 

@@ -60,14 +60,14 @@ class Memory(ABC):
 
 
 class NoMemory(Memory):
-    """Nothing: there is one task only, or each begins with an empty memory."""
+    """Empty memory: for a single task, or where each starts with an empty one."""
 
     def state(self) -> dict[str, Any]:
-        """Nothing."""
+        """Return an empty state."""
         return {}
 
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
-        """Nothing."""
+        """Ignore ``state``, which is empty."""
 
 
 class LwfMemory(Memory):

@@ -203,7 +203,7 @@ def _copy(kept: Mapping[str, Any]) -> None:
 
 
 class MultiHeadMir(stock.MIRPlugin):
-    """MIR whose memory offers every class. Avalanche's leaves out those whose number occurs in the last batch; where
+    """MIR whose memory offers every class. Avalanche's excludes those whose number occurs in the last batch; where
     each task counts its classes from 0, that is nearly all of them, and nothing would be replayed."""
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:

@@ -28,29 +28,29 @@ from seu_bench_avalanche.memory import Memory
 
 
 class PassCounter:
-    """Images that pass through a backbone or any copy of it, told to the stage that is running.
+    """Images that pass through a backbone or any copy of it, counted by the running stage.
 
     Teachers and look-ahead models are copies made by ``deepcopy``; the hook is a plain function, which such a copy
     shares, so their passes are counted too.
     """
 
     def __init__(self, backbone: nn.Module) -> None:
-        self.told: Callable[[int], None] | None = None
+        self.on_images: Callable[[int], None] | None = None
 
         def count(_module: nn.Module, arguments: tuple[Tensor, ...], _output: object) -> None:
-            if self.told is not None:
-                self.told(len(arguments[0]))
+            if self.on_images is not None:
+                self.on_images(len(arguments[0]))
 
         backbone.register_forward_hook(count)
 
     @contextmanager
-    def telling(self, told: Callable[[int], None]) -> Iterator[None]:
-        """Tell ``told`` for the length of a ``with`` block."""
-        self.told = told
+    def reporting_to(self, on_images: Callable[[int], None]) -> Iterator[None]:
+        """Report to ``on_images`` within a ``with`` block."""
+        self.on_images = on_images
         try:
             yield
         finally:
-            self.told = None
+            self.on_images = None
 
 
 class AvalancheStrategy(StagedStrategy):
@@ -64,7 +64,7 @@ class AvalancheStrategy(StagedStrategy):
 
     model: BackboneModel
 
-    #: Its plugins keep what they like while a task is learned, so that only tasks that are done can be gone on from.
+    #: Its plugins keep what they like while a task is learned, so that a run resumes after completed tasks only.
     resumes_within_tasks = False
 
     def __init__(
@@ -200,7 +200,7 @@ class CountedTraining(TrainingStage):
         strategy = self.strategy
         if not isinstance(strategy, AvalancheStrategy):
             raise TypeError("only an AvalancheStrategy counts its passes")
-        with strategy.passes.telling(self.passed):
+        with strategy.passes.reporting_to(self.passed):
             return super().run_epoch()
 
 
@@ -215,21 +215,21 @@ class Consolidation(Stage[None]):
 
     def run_epoch(self) -> EpochReport:
         """Each method's callback once."""
-        with self.strategy.passes.telling(self.passed):
+        with self.strategy.passes.reporting_to(self.passed):
             for method in self.strategy.methods:
                 if hasattr(method, "after_training_exp"):
                     method.after_training_exp(self.strategy, **self.arguments)
         return EpochReport()
 
     def result(self) -> None:
-        """Nothing: the methods keep what they need."""
+        """Return nothing: the methods hold the result."""
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Nothing: there is no state between two epochs of one."""
+        """Return no state: there is a single epoch."""
         return {}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Nothing to load."""
+        """Ignore ``state``, which is empty."""
 
 
 @contextmanager

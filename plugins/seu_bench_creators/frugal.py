@@ -29,7 +29,7 @@ class FrugalCreation(Stage[Path]):
       other neighbours. Here the only paths are *prefixes*: the first k layers of one earlier path, new units after
       them. Early layers are the general ones, where reuse costs least (Yosinski et al., NeurIPS 2014), and L + 2 paths
       can be compared where there are thousands. All share the new units, and every second batch trains the path that
-      is all new, so that new units are well trained when they are judged, and when training goes on from them.
+      is all new, so that new units are well trained when they are judged, and when training starts from them.
     - Which earlier path is worth beginning with, and how good it is as it stands, is measured without training: by
       ridge regression on its features.
 
@@ -59,7 +59,7 @@ class FrugalCreation(Stage[Path]):
             self.contenders = self._prefixes(self._best_earlier())
         set_rate(self.optimizer, cosine_rate(self.schedule, self.epoch))
         self.model.train()
-        batches = self.epoch  # turns go on where an epoch has a single batch
+        batches = self.epoch  # turns continue where an epoch has a single batch
 
         def forward(images: Tensor) -> Tensor:
             nonlocal batches
@@ -108,7 +108,7 @@ class FrugalCreation(Stage[Path]):
         return paths if len(paths) + 1 <= self._evaluations // 2 else paths[:1]
 
     def _best_earlier(self) -> Path:
-        """The earlier path whose features tell this task's classes apart best; of equal ones the latest."""
+        """Earlier path whose features separate this task's classes best; of equal ones the latest."""
         half = self._evaluations // 2 // len(self.earlier) // 2
         count = min(half, self.options.probe_images // 2, len(self.train_images), len(self.score_images))
         if len(self.earlier) == 1 or count < 1:
@@ -134,10 +134,7 @@ class FrugalCreation(Stage[Path]):
         return torch.cat(rows), torch.cat(labels)
 
     def _measured(self) -> list[float]:
-        """Accuracy of every contender on the same images of the second half.
-
-        The path that is all old is probed like the earlier paths: the head was trained on the features of others.
-        """
+        """Accuracy of every contender on the same images; the all-old path is probed: its head saw other features."""
         has_old = len(self.contenders) > 1
         growing = self.contenders[:-1] if has_old else self.contenders
         shares = len(growing) + 2 * has_old  # a probe looks at twice as many images
@@ -162,7 +159,7 @@ class FrugalCreation(Stage[Path]):
         return self.epochs * len(self.score_images)
 
     def _stored(self, path: Path) -> int:
-        """Parameters of the super model if ``path`` is kept."""
+        """Parameters of the super model with ``path`` in it."""
         stored = sum(parameter.numel() for parameter in self.model.parameters())
         layers = [layer for layer, is_new in enumerate(self.model.has_new) if is_new]
         for layer, unit in zip(layers, list(self.trained)[: len(layers)], strict=True):

@@ -22,7 +22,7 @@ def newest_path(model: GrowingModel) -> Path:
 
 
 class AllNewCreation(EpochlessStage[Path]):
-    """Nothing is tried and nothing trained."""
+    """Take the new unit of each layer, without any trial or training."""
 
     def __init__(self, options: AllNewOptions, task: CreationTask) -> None:
         super().__init__("creation", task.task, task.seed, task.device)

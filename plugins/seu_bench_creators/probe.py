@@ -1,4 +1,4 @@
-"""How well features tell classes apart, without training anything."""
+"""Training-free probe of how well features separate classes."""
 
 from __future__ import annotations
 

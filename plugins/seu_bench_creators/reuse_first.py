@@ -73,7 +73,7 @@ class ReuseFirstCreation(SampledStage[Path, Path]):
 
     def learn(self, sampled: Path, accuracy: float, loss: float) -> None:
         """Keep path and weights where they gain."""
-        # A unit that was taken goes on training in its later epochs: only what is new must gain.
+        # A unit that was taken continues to train in its later epochs: only what is new must gain.
         is_rival = self.epoch >= self.old_epochs and sampled != self.path
         if accuracy > self.accuracy + self.options.min_gain * is_rival:
             self.path, self.accuracy = sampled, accuracy

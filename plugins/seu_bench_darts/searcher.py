@@ -180,5 +180,4 @@ class _Mixing(nn.Module):
         self.network = network
 
     def forward(self, images: Tensor, weights: Mixture) -> Tensor:
-        """Logits ``[N, num_classes]``."""
         return self.network.mixture(images, weights)

@@ -27,7 +27,7 @@ class MlflowOptions(Options):
 
 
 def _build(options: MlflowOptions, folder: Path) -> RunLogger:
-    # MLflow reports its use to its makers unless it was told not to before it is imported.
+    # MLflow reports its use to its makers unless disabled before it is imported.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     from seu_bench_mlflow.logger import MlflowLogger
 

@@ -85,7 +85,7 @@ class MlflowLogger:
             return MlflowClient(f"sqlite:///{(self._folder / 'mlflow.db').resolve()}")
 
     def _experiment_id(self) -> str:
-        """The experiment's id; it is made where there is none."""
+        """Find or create the experiment."""
         if (known := self._client.get_experiment_by_name(self._experiment)) is None:
             # Artifacts, which we have none of, would otherwise be due in the folder that the run was called in.
             place = (self._folder / "artifacts").resolve().as_uri() if self._uri is None else None
@@ -100,7 +100,7 @@ class MlflowLogger:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep MLflow's own words off the terminal while it makes a database."""
+    """Silence MLflow's own messages while it creates a database."""
     loggers = [logging.getLogger(name) for name in ("mlflow", "mlflow.store.db.utils", "alembic")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

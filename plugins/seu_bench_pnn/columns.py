@@ -92,7 +92,7 @@ class Column(nn.Module):
 
         Args:
             images: ``[N, C, H, W]``, the input at depth 0.
-            earlier: this same list of each earlier column; empty: laterals are left out.
+            earlier: this same list of each earlier column; empty: no laterals.
 
         Returns:
             ``depth + 1`` tensors: images, two pooled maps, one that is flattened too, then ``[N, linear]`` each.

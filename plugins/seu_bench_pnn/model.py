@@ -98,8 +98,7 @@ class ProgressiveNetwork(MultiHeadModel):
         return self.column(task_label).logits(x, self._earlier(x, task_label), head_lateral=self.proper)
 
     def _earlier(self, x: Tensor, columns: int) -> list[list[Tensor]]:
-        """The layers' inputs of the first ``columns`` columns. They are frozen, and computed once for each image,
-        unless the dropout of ``compat`` is drawn anew for every batch."""
+        """Layer inputs of earlier, frozen columns; cached, unless the dropout of ``compat`` is drawn per batch."""
         depth = self._shared_depth
 
         def compute(x: Tensor) -> tuple[Tensor, ...]:

@@ -94,11 +94,7 @@ class Connection:
 
 
 def _ask(address: str) -> None:
-    """Whether somebody listens there. Ray itself would wait for a minute.
-
-    Raises:
-        RequestError: nobody does, or it is no address.
-    """
+    """Check that the address is valid and answers; Ray itself would wait for a minute."""
     try:
         parts = urlsplit(address if "://" in address else f"ray://{address}")
         host, port = parts.hostname, parts.port

@@ -10,7 +10,7 @@ from seu_bench.utils.files import write_atomic
 
 
 class Marks:
-    """One file in each results folder, for as long as a sweep goes on."""
+    """Marker file in each results folder while a sweep runs."""
 
     def __init__(self) -> None:
         self._name = f".sweep-{uuid4().hex}"

@@ -95,7 +95,7 @@ def _run(assignment: Assignment, job: Job, notify: Any, mailbox: Any) -> Ended:
 
 
 def _watch(mailbox: Any, stop: StopRequest, over: threading.Event) -> None:
-    """Ask whether to stop until the job is over."""
+    """Poll for a request to stop until the job is over."""
     import ray
     from ray.exceptions import RayError
 

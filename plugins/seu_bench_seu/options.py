@@ -24,7 +24,7 @@ class MdlOptions(ScheduleOptions):
         "sum", description="how probabilities are normalised: by their sum (paper's formula) or softmax (code)"
     )
     unsampled: Literal["still", "drift"] = Field(
-        "still", description="whether momentum goes on moving parameters that an epoch does not use"
+        "still", description="whether momentum continues to move parameters that an epoch does not use"
     )
     tie_break: Literal["first", "random"] = Field("first", description="which of equal candidates is chosen")
 
@@ -58,7 +58,7 @@ class SeuOptions(SelectingOptions):
         "selectable", description="whether the first layer grows and is chosen like the others"
     )
     factorized_reduce_norm: bool = Field(True, description="whether FactorizedReduce applies its BatchNorm")
-    warm_start: bool = Field(True, description="whether training goes on from the weights of the creation stage")
+    warm_start: bool = Field(True, description="whether training starts from the weights of the creation stage")
     statistics: Statistics = Field(
         "frozen",
         description="running statistics of reused units' BatchNorm: those they were frozen with (code), or each "

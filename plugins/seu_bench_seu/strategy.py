@@ -26,7 +26,7 @@ class Seu(StagedStrategy):
         creator: makes the creation stage of a task.
         search_schedule, creation_schedule: the protocol's budgets, handed to searcher and creator.
         genotype: for every task, in place of a search.
-        warm_start: whether training goes on from the weights of the creation stage.
+        warm_start: whether training starts from the weights of the creation stage.
         statistics: whether a task keeps the running statistics of units that it reuses, or has its own.
         options: those of :class:`~seu_bench.training.strategy.StagedStrategy`.
     """

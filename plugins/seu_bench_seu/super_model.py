@@ -181,13 +181,7 @@ class SuperModel(MultiHeadModel):
     def _frozen_outputs(
         self, x: Tensor, prefix: tuple[int, ...], task: int | None, *, keep: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """The outputs of the last two layers of a path's beginning, whose units are all frozen.
-
-        It is kept for the beginnings that are asked for; those of them begin with the longest that is there.
-
-        Args:
-            task: as in :meth:`features`, and ``None`` where it has no statistics: what is kept is kept for all such.
-        """
+        """Outputs of the last two layers of a frozen prefix; ``task`` is ``None`` where it has no statistics."""
 
         def compute(x: Tensor) -> tuple[Tensor, ...]:
             layer, index = len(prefix) - 1, prefix[-1]

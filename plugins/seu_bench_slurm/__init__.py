@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class SlurmFactory:
     """Jobs of Slurm, in arrays."""
 
-    summary = "job arrays of Slurm; they go on when the sweep's own process leaves"
+    summary = "job arrays of Slurm; they continue when the sweep's own process ends"
     options: type[Options] = SlurmOptions
     detaches = True
 

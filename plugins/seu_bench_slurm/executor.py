@@ -25,19 +25,13 @@ _LOOK: Final = 0.5
 _ASK: Final = 5.0
 #: Seconds that a shared file system may keep the last lines of a job that is gone to itself.
 _LATE: Final = 15.0
-#: Elements of an array at most; clusters allow a thousand unless they were told otherwise.
+#: Elements of an array at most; clusters allow a thousand by default.
 _ARRAY: Final = 1000
 
 
 @dataclass
 class _Submitted:
-    """The Slurm job of a job of the sweep.
-
-    Attributes:
-        attempts: submissions by this driver.
-        read: bytes of its events that were read.
-        missed: when Slurm did not know it any more for the first time.
-    """
+    """A job's Slurm job: submissions by this driver, bytes of events read, and when Slurm first did not know it."""
 
     job: Job
     note: Note
@@ -101,13 +95,12 @@ class SlurmExecutor:
         cancel([sent.note.slurm_job for sent in self._sent.values()])
 
     def close(self) -> None:
-        """Jobs go on; the next driver takes them up."""
+        """Detach from the jobs, which continue; the next driver takes them up."""
         self._sent.clear()
 
     # ------------------------------------------------------------------ to Slurm
 
     def _submit(self, asked: Sequence[tuple[Job, int]]) -> None:
-        """Submit jobs, with the number of the attempt."""
         by_results: dict[Path, list[tuple[Job, int]]] = {}
         for job, attempt in asked:
             by_results.setdefault(job.request.results, []).append((job, attempt))

@@ -21,7 +21,7 @@ class Note:
 
     Attributes:
         slurm_job: its id, ``12_3`` for an element of an array.
-        events: the file of what it tells.
+        events: file of its events.
     """
 
     slurm_job: str
@@ -29,7 +29,7 @@ class Note:
 
 
 def jobs_folder(results: Path) -> Path:
-    """Where submitit keeps what it gives to jobs, and what they print."""
+    """Folder of submitit's files: job inputs and logs."""
     return results / FOLDER / "jobs"
 
 
@@ -41,7 +41,7 @@ def new_events(job: Job) -> Path:
 
 
 def write_note(job: Job, note: Note) -> None:
-    """Keep it for the next driver."""
+    """Save it for the next driver."""
     text = json.dumps({"job": note.slurm_job, "events": note.events.name})
     write_atomic(_place(job), text + "\n")
 

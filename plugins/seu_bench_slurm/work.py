@@ -18,7 +18,7 @@ from seu_bench.plugin.executors import Event, Job, Noticed, Started
 
 #: What submitit has Slurm send before a job's time is over.
 WARNING: Final = signal.SIGUSR2
-#: Seconds that Slurm takes to end a job that it was told to queue again.
+#: Seconds that Slurm takes to end a job that is to be queued again.
 _TO_BE_ENDED: Final = 300.0
 
 

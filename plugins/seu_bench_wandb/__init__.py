@@ -29,7 +29,7 @@ class WandbOptions(Options):
 
 
 def _build(options: WandbOptions, folder: Path) -> RunLogger:
-    # Weights & Biases reports errors to its makers unless it was told not to before it is imported.
+    # Weights & Biases reports errors to its makers unless disabled before it is imported.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     from seu_bench_wandb.logger import WandbLogger
 

@@ -84,7 +84,7 @@ class WandbLogger:
 
 
 def _settings() -> wandb.Settings:
-    """Nothing but what we log: no output, no code, nothing of the machine."""
+    """Log only what is passed: no console output, no code, no machine statistics."""
     return wandb.Settings(
         silent=True,
         console="off",

@@ -36,7 +36,7 @@ def beside_each_other(here: pandas.DataFrame, there: pandas.DataFrame) -> str:
 
 
 def significant(here: pandas.DataFrame, there: pandas.DataFrame) -> str:
-    """The same strategies, there against here: in how many the seeds tell a difference, which there is none of."""
+    """The same strategies, there against here: in how many the seeds show a difference, though there is none."""
     return counted([(other, one) for one, other in _twice(here, there)], "mixed_score")
 
 
@@ -49,7 +49,7 @@ def equal_runs(one: pandas.DataFrame, other: pandas.DataFrame) -> int:
 
 
 def seu_against_others(runs: pandas.DataFrame) -> str:
-    """SEU's mixed score against that of every other strategy on every benchmark, counted by what the seeds tell."""
+    """SEU's mixed score against that of every other strategy on every benchmark, counted by significance."""
     return counted(_pairs(runs), "mixed_score")
 
 

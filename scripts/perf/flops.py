@@ -72,7 +72,6 @@ def _backward(
     needed: Sequence[bool],
     **_: Any,
 ) -> int:
-    """Each of the two gradients has as many products as the convolution; of the second, torch's own count is that times
-    the number of groups."""
+    """Products of the two gradients, each as many as the convolution's; torch counts the second's groups times over."""
     forward = 2 * gradient[0] * math.prod(gradient[2:]) * math.prod(weight)
     return forward * (bool(needed[0]) + bool(needed[1]))

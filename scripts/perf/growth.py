@@ -27,7 +27,7 @@ def measure(_: str, size: Size) -> Result:
     for name, (strategy, creator) in CASES.items():
         run = timed(_request(strategy, creator, tasks, limit, size))
         seconds = [_learning(run, task) for task in range(tasks)]
-        # The first task has nothing to go on from: no creation, no penalty.
+        # The first task has nothing to start from: no creation, no penalty.
         middle = tasks // 2
         values[name] = statistics.fmean(seconds[middle:]) / statistics.fmean(seconds[1:middle])
         slope = statistics.linear_regression(range(1, tasks), seconds[1:]).slope

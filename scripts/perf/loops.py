@@ -115,7 +115,7 @@ def measure(name: str, size: Size) -> Result:
         schedule = Schedule(epochs=1, batch_size=BATCH)
     else:
         make, count, rounds = small_network, size.whole(10_240, 256, BATCH), size.count(9, 1)
-        # Avalanche's Naive does not clip, and decays no weights unless told so.
+        # Avalanche's Naive does not clip, and decays no weights by default.
         schedule = Schedule(epochs=1, batch_size=BATCH, clip_norm=None, weight_decay=0.0)
         ways["avalanche"] = stock
     images = TaskImages(

@@ -91,8 +91,7 @@ def measure(name: str, size: Size) -> Result:
 
 
 def _steady(run: Timed) -> float:
-    """Seconds of all epochs of training, if each but the first, which fills the cache, had taken as long as its
-    column's fastest: what somebody else did on the machine meanwhile is not in it."""
+    """Training seconds if each epoch but the first, which fills the cache, took as long as its column's fastest."""
     later = [(epochs[0], epochs[1:]) for place, epochs in run.epochs.items() if place[0] == "training"]
     return sum(first + len(others) * min(others, default=0) for first, others in later)
 

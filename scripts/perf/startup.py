@@ -57,11 +57,7 @@ def _whole(command: list[str]) -> float:
 
 
 def _until_begun(command: list[str]) -> float:
-    """Until there is a record, which is written when training is about to begin; the run is left to end.
-
-    Raises:
-        RuntimeError: the run failed.
-    """
+    """Wait for the record, which is written when training is about to begin, then let the run end."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         with subprocess.Popen([*command, "--results", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:

@@ -74,7 +74,7 @@ def _percent(value: float | None, signed: bool) -> str:
 
 
 def _plain(value: float | None, signed: bool) -> str:
-    """Whole numbers as such, others (seconds) with two decimals."""
+    """Format whole numbers as such, others (seconds) with two decimals."""
     if value is None:
         return "-"
     value = value if isinstance(value, int) else round(value, 2) + 0.0

@@ -96,7 +96,7 @@ def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.O
 
 
 class _CheckedText(click.ParamType):  # type: ignore[type-arg]  # no generic in older clicks
-    """Text that the field itself reads, so that a fault is told with the option's name."""
+    """Text that the field itself parses, so that errors name the option."""
 
     name = "text"
 
@@ -116,7 +116,7 @@ class _CheckedText(click.ParamType):  # type: ignore[type-arg]  # no generic in 
 
 
 def _plain_type(annotation: Any) -> Any:
-    """The type without ``None`` and without what is annotated to it."""
+    """Strip ``None`` and annotations from a type."""
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     parts = [part for part in get_args(annotation) if part is not type(None)]
@@ -139,7 +139,7 @@ def _click_type(kind: Any, limits: Sequence[Any]) -> Any:
 
 
 def _assignments(_context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
-    """A callback for an option: ``KEY=VALUE`` of each."""
+    """Callback of an option that parses each ``KEY=VALUE``."""
     from seu_bench.config.options import parse_assignments
 
     return parse_assignments(values, option.opts[0])

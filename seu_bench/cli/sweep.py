@@ -125,11 +125,7 @@ def sweep(
 
 
 def _executor_options(given: dict[str, Any], assignments: tuple[str, ...]) -> dict[str, list[Any]]:
-    """Take out of what was given the options of the executor that have a flag.
-
-    Raises:
-        OptionError: one of them is also given as an assignment.
-    """
+    """Take executor options that have a flag out of ``given``; refuse those that are also assigned."""
     from seu_bench.errors import OptionError
     from seu_bench.sweeps.spec import EXECUTOR
 
@@ -142,11 +138,7 @@ def _executor_options(given: dict[str, Any], assignments: tuple[str, ...]) -> di
 
 
 def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
-    """Read the last sweep of the results folder that was given, or of the default one.
-
-    Raises:
-        OptionError: something else was given, too.
-    """
+    """Read the last sweep of the results folder; ``--attach`` takes no other parameter."""
     from seu_bench.errors import OptionError
     from seu_bench.sweeps.file import kept_spec
     from seu_bench.sweeps.spec import SweepSpec
@@ -154,7 +146,7 @@ def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
     results = given.pop("results", SweepSpec.model_fields["results"].default)
     if given or file is not None:
         names = ", ".join([*([str(file)] if file is not None else []), *given])
-        raise OptionError(f"--attach takes nothing but --results, and not: {names}", remedy="leave them out")
+        raise OptionError(f"--attach takes only --results, not: {names}", remedy="remove them")
     return kept_spec(results)
 
 

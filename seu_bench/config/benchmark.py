@@ -1,7 +1,7 @@
 """Benchmarks as validated values: which data sets, cut into which tasks, in which order, under which protocols.
 
 :mod:`seu_bench.config.benchmark_file` reads one from a TOML file. Rules between keys are validators of the last key
-that they concern, so that pydantic lists their faults beside all others; they are left out where an earlier key of
+that they concern, so that pydantic lists their faults beside all others; they are omitted where an earlier key of
 theirs is itself at fault.
 """
 

@@ -43,7 +43,7 @@ class CommandLine:
 
 
 def _whole(value: Any) -> Any:
-    """NumPy's whole numbers as Python's; ``True`` is left to be refused."""
+    """Convert NumPy's integers to Python's; ``True`` is passed on, to be refused."""
     try:
         return value if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -51,7 +51,7 @@ def _whole(value: Any) -> Any:
 
 
 def _names(value: Any) -> Any:
-    """Names of a list or a text, which may be divided by commas, each once."""
+    """Unique names of a list or of comma-separated text."""
     given = [value] if isinstance(value, str) else value
     if not isinstance(given, list | tuple) or not all(isinstance(part, str) for part in given):
         return value
@@ -214,7 +214,7 @@ class RunSpec(ResultFields):
     def run_id(self) -> str:
         """A readable slug and a hash of what determines the result (not of the device, folders or versions)."""
         settings = {name: getattr(self, name) for name in ResultFields.model_fields}
-        # Left out at their defaults, like options: a later version's new field does not make an old run another one.
+        # Omitted at their defaults, like options: a later version's new field does not make an old run another one.
         at_default = {
             name
             for name, value in settings.items()
@@ -232,7 +232,7 @@ class RunSpec(ResultFields):
         parts += [f"limit{self.limit}"] if self.limit else []
         parts += ["synthetic"] if self.synthetic else []
         parts += [self.precision] if self.precision != "float32" else []
-        slug = "-".join(parts)[:150]  # the name of a folder; the hash tells apart what is cut off
+        slug = "-".join(parts)[:150]  # the name of a folder; the hash distinguishes what is cut off
         return f"{slug}-seed{self.seed}-{digest}"
 
 

@@ -172,7 +172,6 @@ class _Store:
     def images(
         self, piece: _Piece, split: Literal["train", "valid", "test"], task: int, channels: int, permutation: Any
     ) -> TaskImages:
-        """One split of a task."""
         wanted: Rows = getattr(piece, split)
         if split == "test":
             rows, labels = np.searchsorted(self._test, wanted) + len(self._train), self._data.test.labels

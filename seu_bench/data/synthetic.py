@@ -59,7 +59,7 @@ def synthetic_dataset(info: DatasetInfo, seed: int, scale: float = 0.02) -> RawD
 def _sizes(
     known: Sequence[int] | None, total: int, occurs: Sequence[bool], scale: float, least: int
 ) -> NDArray[np.int64]:
-    """Images to make of each class."""
+    """Number of images of each class."""
     each = total / max(1, sum(occurs))
     real = known if known is not None else [each if there else 0 for there in occurs]
     pairs = zip(real, occurs, strict=True)
@@ -67,10 +67,7 @@ def _sizes(
 
 
 def _smooth(count: int, channels: int, height: int, width: int, generator: np.random.Generator) -> NDArray[np.float32]:
-    """Smooth random pictures ``[count, channels, height, width]`` of mean 0 and standard deviation about 1.
-
-    The channels share most of their variance, as those of photographs do.
-    """
+    """Smooth, standardised pictures ``[count, channels, height, width]``; channels share most of their variance."""
     coarse = generator.standard_normal((count, channels, GRID, GRID), dtype=np.float32)
     shared = generator.standard_normal((count, 1, GRID, GRID), dtype=np.float32)
     coarse = np.float32(np.sqrt(0.15)) * coarse + np.float32(np.sqrt(0.85)) * shared

@@ -13,7 +13,7 @@ from typing import Final
 from seu_bench.errors import RequestError
 from seu_bench.results.record import Environment
 
-#: A variable of the environment: the revision of the code, where the code's own folder cannot tell it, or not any more.
+#: A variable of the environment: the revision of the code, where the code's own folder does not have it, or no longer.
 REVISION: Final = "SEU_BENCH_REVISION"
 
 PACKAGES = ("seu-bench", "torch", "torchvision", "avalanche-lib", "numpy")
@@ -89,8 +89,8 @@ def code_revision() -> str | None:
     Returns:
         The commit, with ``-dirty`` behind it where tracked files differ from it; ``None`` outside of a checkout.
     """
-    if told := os.environ.get(REVISION, "").strip():
-        return told
+    if given := os.environ.get(REVISION, "").strip():
+        return given
     folder = Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():
         return None

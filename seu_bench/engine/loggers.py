@@ -255,7 +255,7 @@ def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def _parameters(record: Record) -> Iterator[tuple[str, str | int | float | bool]]:
-    """The configuration as plain values, each of a table's by ``name.key``; what is not set is left out."""
+    """The configuration as plain values, each of a table's by ``name.key``; unset values are omitted."""
     single = ("strategy", "searcher", "creator", "benchmark", "benchmark_version", "protocol", "seed")
     tables = ("options", "searcher_options", "creator_options", "benchmark_overrides", "protocol_settings")
     document = {name: getattr(record, name) for name in (*single, *ResultFields.model_fields, *tables)}

@@ -113,7 +113,7 @@ class RunRecorder:
         return self._measured({}).model_dump(mode="json")
 
     def load_state_dict(self, state: object) -> None:
-        """Go on from what :meth:`state_dict` gave. What it was made in is remembered where it is not what is here.
+        """Resume from what :meth:`state_dict` returned; environments other than the present one are recorded.
 
         Raises:
             CheckpointError: it is no record of this stream.
@@ -182,7 +182,7 @@ def _metric(entry: Entry[Metric], record: Record) -> Value:
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
     warnings.warn(
-        f"metric {entry.name!r} of package {entry.package} is left out: {problem}", RuntimeWarning, stacklevel=2
+        f"metric {entry.name!r} of package {entry.package} is excluded: {problem}", RuntimeWarning, stacklevel=2
     )
     return None
 

@@ -81,7 +81,7 @@ class ResolvedRun:
             raise DataError(
                 f"data set {name!r} cannot be used: {type(error).__name__}: {error}",
                 where=f"package {self.packages[name]}" if name in self.packages else "the benchmark file",
-                remedy="check its files with seu-bench data; otherwise tell the package's author",
+                remedy="check its files with seu-bench data; otherwise report it to the package's author",
             ) from error
 
     def context(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> StrategyContext:

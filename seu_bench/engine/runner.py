@@ -1,5 +1,5 @@
 """One run: data, strategy, tasks one after another, and a record and checkpoints that are complete at every moment, so
-that the run can be resumed wherever it stopped."""
+that the run can be resumed from any point."""
 
 from __future__ import annotations
 
@@ -65,11 +65,7 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
 
 
 def _finished(path: Path, *, restart: bool) -> Record | None:
-    """The record of this run if it is finished and may be taken as it is.
-
-    Raises:
-        NewerRecordError: there is one that only a later version can read; it must not be written over.
-    """
+    """Record of this run if it is finished and usable; a newer version's record is refused, never overwritten."""
     try:
         known = read_record(path)
     except NewerRecordError:
@@ -178,7 +174,6 @@ class _Run:
         return self.run.context(self.stream.plan, self.device, on_progress=recorder.watch, evaluator=evaluator)
 
     def _build(self) -> Any:
-        """An untrained strategy."""
         strategy = self.run.strategy.build(self._context())
         precision = self.run.spec.precision
         if precision != getattr(strategy, "compute", ComputeConfig()).precision:

@@ -13,7 +13,7 @@ from typing import Final
 
 from seu_bench.errors import Interruption
 
-#: Seconds from a signal until a run is stopped wherever it is; leaves time to write its record within five.
+#: Seconds from a signal until a run is stopped at any point; leaves time to write its record within five.
 GRACE: Final = 2.0
 
 #: Exit status of a run that came to its time limit: EX_TEMPFAIL, "try again later".
@@ -27,7 +27,7 @@ class StopRequest:
 
     Args:
         max_seconds: the run's time limit, from now on; ``None``: it has none.
-        grace: seconds from a signal until the run is stopped wherever it is.
+        grace: seconds from a signal until the run is stopped at any point.
     """
 
     def __init__(self, max_seconds: float | None = None, grace: float = GRACE) -> None:
@@ -39,7 +39,7 @@ class StopRequest:
         self._settled = False
 
     def ask(self, interruption: Interruption) -> None:
-        """Stop at the next point where nothing is lost."""
+        """Stop at the next checkpoint."""
         if self._asked is None:
             self._asked = interruption
 
@@ -68,7 +68,7 @@ class StopRequest:
     def on_signals(self) -> Iterator[None]:
         """SIGINT and SIGTERM ask to stop; a second one, or ``grace`` seconds, stop at once.
 
-        Only a process's main thread is told of signals; elsewhere this does nothing.
+        Only a process's main thread receives signals; elsewhere this has no effect.
         """
         if threading.current_thread() is not threading.main_thread():
             yield

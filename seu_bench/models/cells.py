@@ -82,7 +82,7 @@ class _Inputs(nn.Module):
         self.newer = relu_conv_norm(plan.newer, plan.channels, affine=affine)
 
     def forward(self, older: Tensor, newer: Tensor) -> list[State]:
-        """Both as ``[N, C, H, W]``."""
+        """Return both as ``[N, C, H, W]``."""
         return [State(self.older(older)), State(self.newer(newer))]
 
 
@@ -96,7 +96,7 @@ def _cell(states: list[State], edges: Sequence[tuple[int, int]], edge: Callable[
 
 
 def _sum(values: Sequence[Tensor]) -> Tensor:
-    """Summed from the left."""
+    """Sum from the left."""
     total = values[0]
     for value in values[1:]:
         total = total + value

@@ -119,8 +119,7 @@ class FeatureCache:
         )
 
     def _computed(self, split: _Split, compute: Compute, x: Tensor, numbers: Tensor) -> Values:
-        """``compute(x)`` in as many images at once as a chunk has, the last image repeated where there are fewer: what
-        is not kept is rounded as what is."""
+        """Compute in the chunk's size, the last image repeated: uncached outputs are rounded as cached ones."""
         size, count = split.size(self.chunk), len(x)
         if count == size:
             return self._nested(compute, tag_batch(x, SampleIds(split, numbers)))
@@ -133,7 +132,7 @@ class FeatureCache:
         return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
 
     def _open(self, split: _Split, key: Hashable, compute: Compute) -> Table:
-        """A table with as many rows as there is memory for."""
+        """Create a table with as many rows as memory allows."""
         values = self._nested(compute, split.chunk(0, self.chunk))
         forms = [Form.of(value, self.dtype) for value in values]
         self._make_room(len(split.images) * sum(form.bytes for form in forms))
@@ -154,7 +153,7 @@ class FeatureCache:
             self._tables.pop(key).free()
 
     def _is_idle(self, table: Table) -> bool:
-        """Whether all images went by without it."""
+        """Whether a whole pass over the images did not use the table."""
         return self._asked - table.asked > sum(len(split.images) for split in self._splits)
 
     def _fill(self, split: _Split, table: Table, numbers: Tensor, compute: Compute) -> None:
@@ -165,8 +164,7 @@ class FeatureCache:
             table.write(chunk, tuple(value[beyond:] for value in values))
 
     def _nested(self, compute: Compute, x: Tensor) -> Values:
-        """``compute(x)`` as a table gives it back: rounding and layout must not depend on whether there was room.
-        Requests nested in it are not the run's."""
+        """Compute as a table would return it; requests nested in ``compute`` are not counted as the run's."""
         self._depth += 1
         try:
             values = compute(x)
@@ -184,12 +182,10 @@ class _Split:
     images: TaskImages = field(init=False, repr=False)
 
     def size(self, chunk: int) -> int:
-        """Images that are computed at once."""
         return min(chunk, len(self.images))
 
     def first(self, chunk: int, size: int) -> int:
-        """Position of the first image that is computed with a chunk: the last chunk begins earlier rather than being
-        shorter than the others."""
+        """First image of a chunk; the last chunk begins earlier, so that all have one size."""
         return max(0, min((chunk + 1) * size, len(self.images)) - size)
 
     def chunk(self, chunk: int, size: int) -> Tensor:

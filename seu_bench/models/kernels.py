@@ -136,10 +136,7 @@ def _gradient_of_strided_weight(gradient: Tensor, x: Tensor, size: int) -> Tenso
 
 
 def _fold(x: Tensor, f: int, rows: int) -> Tensor:
-    """``[N, C, H, W] -> [N, f C, max(H, rows), ceil(W / f)]``: ``f`` neighbouring columns as one, zeros beyond.
-
-    oneDNN wants images at least as high as the kernel; zeros change no sum.
-    """
+    """``[N, C, H, W] -> [N, f C, max(H, rows), ceil(W / f)]``, zero-padded: oneDNN needs H >= the kernel's."""
     missing_columns, missing_rows = -x.shape[3] % f, max(0, rows - x.shape[2])
     if missing_columns or missing_rows:
         x = functional.pad(x, (0, missing_columns, 0, missing_rows))

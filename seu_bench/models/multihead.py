@@ -59,7 +59,7 @@ class MultiHeadModel(MultiTaskModule):
         self.classes_per_task = tuple(classes)
 
     def adaptation(self, experience: object) -> None:
-        """Nothing grows here behind a strategy's back."""
+        """Do not adapt: the strategy alone grows the model."""
 
     def forward(self, images: Tensor, task_labels: Tensor | int | None) -> Any:
         """Logits ``[N, num_classes]``; of the widest head present where a batch mixes tasks.

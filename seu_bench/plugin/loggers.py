@@ -12,7 +12,7 @@ from seu_bench.config.options import Options
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """A run that begins or is resumed, as loggers are told of it.
+    """A run that starts or is resumed, as passed to loggers.
 
     Attributes:
         attempt: ``<run id>/<when it was begun from nothing>``. A resumed run has the same one; one that starts

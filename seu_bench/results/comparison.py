@@ -132,7 +132,7 @@ def _incomparable(one: Record, other: Record) -> list[str]:
 
 
 def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
-    """Every measure of every task, by the benchmark's own index."""
+    """Metrics of each task, by the benchmark's own index."""
     matrix = complete_matrix(record)
     falls = task_forgetting(matrix)
     last = len(record.task_order) - 1

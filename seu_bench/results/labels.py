@@ -60,7 +60,7 @@ def protocol_settings(record: Record) -> dict[str, Any]:
 
 
 def configuration_labels(records: Sequence[Record]) -> list[str]:
-    """Label each record: strategy, searcher and creator, then the options that tell it from the others.
+    """Label each record: strategy, searcher and creator, then the options in which it differs from the others.
 
     Args:
         records: of one leaderboard; an option is named where those of the same choice differ in it, and not where it
@@ -88,7 +88,7 @@ def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
 
 
 def _telling(options: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The keys that not all have with the same value."""
+    """Keys whose values differ."""
     values: dict[str, list[str]] = defaultdict(list)
     text = CanonicalTexts()
     for own in options:
@@ -105,7 +105,7 @@ def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: M
         for key, value in sorted(own.items())
         if key in telling[group] and value is not None
     ]
-    # What was changed in the benchmark is told always: it is not what the leaderboard's heading says.
+    # What was changed in the benchmark is always shown: it is not what the leaderboard's heading says.
     shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(record.benchmark_overrides.items())]
     shown += [f"precision={record.precision}"] if record.precision != "float32" else []
     name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)

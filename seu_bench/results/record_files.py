@@ -242,7 +242,7 @@ def _run_names(results: Path) -> list[str]:
 
 
 def _match(results: Path, name: str, known: Collection[str]) -> str:
-    """The run id that ``name`` is, or is the beginning of."""
+    """Run id that ``name`` is, or is a unique beginning of."""
     fitting = [name] if name in known else sorted(run_id for run_id in known if run_id.startswith(name))
     if len(fitting) == 1:
         return fitting[0]
@@ -260,18 +260,14 @@ def _match(results: Path, name: str, known: Collection[str]) -> str:
 
 
 def _checked(results: Path, run_id: str) -> Path:
-    """The folder of a run of a results folder, which is no link."""
+    """Folder of a run in a results folder; links are refused."""
     folder = runs_folder(results) / run_id
     _refuse_links(folder)
     return folder
 
 
 def _refuse_links(folder: Path) -> None:
-    """A run's folder may come from a stranger: what is read and written there must lie there.
-
-    Raises:
-        ResultsError: the folder or its record is a link.
-    """
+    """Refuse a run folder or record that is a link: a stranger's could point elsewhere."""
     for path in (folder, folder / RECORD_NAME):
         refuse_link(path, "put the run's folder itself there, or name the folder that it leads to")
 

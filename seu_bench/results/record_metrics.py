@@ -50,7 +50,7 @@ def _last(field: str) -> Callable[[Record], Value]:
 
 
 def _undefined(record: Record) -> None:
-    """A record alone does not tell."""
+    """Not defined by a record alone."""
 
 
 def _mixed_score(record: Record) -> float | None:
@@ -172,7 +172,7 @@ def compute_metrics(record: Record) -> dict[str, Value]:
         record: its matrix may be incomplete, e.g. because the run was interrupted.
 
     Returns:
-        Values by id; ``None`` where not defined or not measured, or where no record alone can tell.
+        Values by id; ``None`` where not measured or not defined, or not by a record alone.
     """
     return {name: metric(record) for name, metric in METRICS.items()}
 
@@ -182,7 +182,7 @@ def without_times(record: Record, metrics: Mapping[str, Metric] = METRICS) -> di
 
     Args:
         record: of any status.
-        metrics: those known; values of the machine-dependent ones are left out.
+        metrics: those known; machine-dependent ones are excluded.
     """
     document = record.model_dump(mode="json", exclude={"started", "seconds"})
     for stage in document["stages"]:

@@ -64,12 +64,12 @@ def _value(name: str, metric: Metric, record: Record, reference: Record) -> floa
     try:
         return metric.beside(record, reference)
     except Exception as error:
-        warnings.warn(f"metric {name!r} is left out: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"metric {name!r} is excluded: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
         return None
 
 
 def _references(records: Sequence[Record], text: CanonicalTexts) -> dict[str, _Runs]:
-    """The runs to compare with, by what :func:`_circumstances` says."""
+    """Reference runs by :func:`_circumstances`."""
     fitting: dict[str, dict[str, dict[int, Record]]] = defaultdict(lambda: defaultdict(dict))
     for record in sorted(records, key=lambda record: (record.started, record.run_id)):
         if why_not_ranked(record) is None and trained_jointly(record):
@@ -79,7 +79,7 @@ def _references(records: Sequence[Record], text: CanonicalTexts) -> dict[str, _R
 
 
 def _plain(configurations: Sequence[_Runs]) -> _Runs | None:
-    """The only configuration, or the only one at its defaults."""
+    """The only configuration, or the only one with default options."""
     plain = [runs for runs in configurations if _at_defaults(next(iter(runs.values())))]
     found = configurations if len(configurations) == 1 else plain
     return found[0] if len(found) == 1 else None
@@ -108,5 +108,5 @@ def _circumstances(record: Record) -> list[Any]:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    """``value``, or nothing: a record may hold anything in its settings."""
+    """``value`` if it is a mapping, else an empty one: a record may hold anything in its settings."""
     return value if isinstance(value, dict) else {}

@@ -228,7 +228,6 @@ class _Driver:
         return due
 
     def result(self, interruption: Interruption | None) -> SweepResult:
-        """The result of all jobs."""
         return SweepResult(tuple(map(self._result_of, self.plan.jobs)), interruption)
 
     def _handle(self, job: PlannedJob, event: Event) -> None:

@@ -109,7 +109,7 @@ def estimate_plan(plan: SweepPlan) -> SweepEstimate:
 
 
 def _device_type(device: str) -> str:
-    """``cpu``, ``cuda``, ... of an option ``--device``."""
+    """Device type (``cpu``, ``cuda``, ...) of an option ``--device``."""
     if device == "auto":
         from seu_bench.engine.environment import choose_device
 
@@ -118,7 +118,7 @@ def _device_type(device: str) -> str:
 
 
 def _made_on(record: Record) -> str:
-    """The same of a record, which has ``cuda:1 (name of the GPU)``."""
+    """Device type of a record, whose device reads ``cuda:1 (name of the GPU)``."""
     return record.environment.device.partition(" ")[0].partition(":")[0]
 
 
@@ -139,11 +139,7 @@ def _others(results: Path, configuration: Configuration) -> list[Record]:
 
 
 def _planned_passes(configuration: Configuration) -> int | None:
-    """Image passes as by ``seu-bench cost``; ``None`` where a plugin fails, which its run will report.
-
-    Raises:
-        RequestError: the strategy refuses the request.
-    """
+    """Image passes as by ``seu-bench cost``; ``None`` where a plugin fails, which its run will report."""
     run = configuration.run
     try:
         return run.strategy.cost(run.context(run.plan())).all_passes

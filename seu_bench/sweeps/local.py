@@ -181,7 +181,7 @@ class LocalExecutor:
             self._running.clear()
 
     def _receive(self, seconds: float) -> None:
-        """Take the events that have arrived; wait so long for the first one."""
+        """Receive pending events, waiting up to the timeout for the first."""
         by_connection = {worker.connection: worker for worker in self._running.values()}
         for ready in connection.wait(list(by_connection), seconds):
             worker = by_connection[ready]
@@ -256,7 +256,7 @@ class _Worker:
         return events
 
     def kill(self) -> None:
-        """End the process, and wait for that."""
+        """Kill the process and join it."""
         self._process.kill()
         self._process.join()
         self._close()
@@ -266,7 +266,7 @@ class _Worker:
         self._resources.close()
 
     def _lost(self, status: int) -> Ended:
-        """Describe the end of a process that did not say how its job ended."""
+        """Describe the end of a process that did not report how its job ended."""
         if status < 0:
             name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
             message = f"its process was killed by {name}"
@@ -282,11 +282,7 @@ class _Worker:
 
 @contextlib.contextmanager
 def _seen_by_children(environment: Mapping[str, str]) -> Iterator[None]:
-    """Set what processes inherit that begin within, among them the fork server, if there is none yet.
-
-    They see no ``__main__``: multiprocessing would import the caller's script there, and a script that calls
-    :func:`seu_bench.sweep` at its top level would begin its sweep again in each job.
-    """
+    """Hide ``__main__`` from child processes: multiprocessing would import the caller's script, and sweep again."""
     main, before = sys.modules["__main__"], dict(os.environ)
     sys.modules["__main__"] = ModuleType("__main__")
     os.environ |= {**environment, "PYTHONSAFEPATH": "1"}  # a file in the working folder is no module of ours

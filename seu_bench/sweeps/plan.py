@@ -139,7 +139,7 @@ def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
 
 
 def _planned(results: Path, run_id: str, configuration: Configuration, seed: int) -> PlannedJob:
-    """A job as a run of its own would find it."""
+    """Plan one job from the state of its run."""
     found = find_state(results, run_id)
     if found is None or found.state == "unreadable":
         return PlannedJob(run_id, configuration, seed, "new")
@@ -151,11 +151,7 @@ def _planned(results: Path, run_id: str, configuration: Configuration, seed: int
 
 
 def _requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator[Request]:
-    """Every configuration as a request; what a strategy does not take is excluded from its own.
-
-    Raises:
-        RequestError: an unknown strategy, searcher or creator, or an option or component that no strategy takes.
-    """
+    """Expand every configuration into a request, and exclude from each what its strategy does not take."""
     shared = spec.model_dump(include={*ResultFields.model_fields, *ExecutionFields.model_fields, "protocol"})
     shared["seed"] = spec.seeds[0]
     taken: set[str] = set()
@@ -213,11 +209,7 @@ def _label(request: Request) -> str:
 
 
 def _resolved(registry: Registry, requests: Iterable[Request]) -> list[Configuration]:
-    """Resolve the configurations.
-
-    Raises:
-        RequestError: some cannot be run; each reason is given once, with those that it concerns.
-    """
+    """Resolve the configurations; refuse those that cannot be run, each reason once."""
     configurations: list[Configuration] = []
     refused: dict[str, list[str]] = {}
     for request in requests:
@@ -241,11 +233,7 @@ def _refusal(jobs: Sequence[str], reason: str) -> str:
 
 
 def _refuse_missing_data(plan: SweepPlan) -> None:
-    """Look for the data sets of pending jobs, once each.
-
-    Raises:
-        DataError: some are missing or corrupt; all are named.
-    """
+    """Check the data sets of pending jobs, once each; refuse missing or corrupt ones, all by name."""
     faults: dict[str, str] = {}
     for job in plan.pending:
         run = job.configuration.run
@@ -261,7 +249,7 @@ def _refuse_missing_data(plan: SweepPlan) -> None:
 
 
 def _fault_of_data(name: str, state: Callable[[Path | None], Any], root: Path | None, job: PlannedJob) -> str:
-    """Why a data set cannot be used; empty where it can."""
+    """Reason why a data set is unusable; empty if it is usable."""
     try:
         found = state(root)
     except Exception as error:  # of a stranger's source: the run says more

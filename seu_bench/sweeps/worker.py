@@ -160,7 +160,7 @@ def run_in_child(connection: Connection, output: str, environment: Mapping[str, 
 
 
 def _listen(connection: Connection) -> None:
-    """Ask the run to stop for each message, and when the driver is gone."""
+    """Stop the run on each message, and when the driver is gone."""
     is_open = True
     while is_open:
         try:

@@ -115,22 +115,19 @@ class _Collector:
         self._bar = drawn
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Set the total of the bar."""
         self._bar.expect(len(session.items))
 
     def pytest_runtest_logfinish(self) -> None:
-        """Advance the bar."""
         self._bar.advance()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the result of a test that ran, or whose fixtures failed."""
+        """Collect the result of a test that ran, or whose fixtures failed."""
         if report.when == "call" or report.failed:
             name = report.nodeid.rpartition("::")[2].removeprefix("test_")
             self.checks.append(Check(name, report.passed, "" if report.passed else _message(report)))
 
 
 def _message(report: pytest.TestReport) -> str:
-    """Return the message of a failure without its traceback."""
     crash = getattr(report.longrepr, "reprcrash", None)
     text = str(crash.message if crash is not None else report.longrepr)
     return re.sub(r"^(Failed|seu_bench\.errors\.\w+): ", "", text).strip()

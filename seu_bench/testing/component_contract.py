@@ -55,11 +55,7 @@ class _ComponentContract(OneThread):
 
     @abstractmethod
     def make(self, trial: ComponentTrial, asked: Any, *, seed: int = 0, clean: bool = True) -> GuardedStage[Any]:
-        """A fresh stage that does what is asked.
-
-        Args:
-            clean: whether images of other tasks, of validation and of tests are as they should be, and not NaN.
-        """
+        """Build a fresh stage; unless ``clean``, images of other tasks, of validation and of tests are NaN."""
 
     def test_uses_the_current_task_only(self, trial: ComponentTrial, asked: Any) -> None:
         """With NaN in all other images (validation, tests, other tasks) the result is the same."""

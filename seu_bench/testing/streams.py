@@ -128,7 +128,7 @@ class TinyData:
         return raw_dataset(self.shape.train, [self.shape.test] * len(self.shape.train), name=self.name)
 
     def fetch(self, root: Path) -> None:
-        """Nothing to do."""
+        """Do nothing: the images are generated."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class TinyBenchmark:
         if overrides:
             raise SpecError(
                 f"benchmark {self.name!r} is fixed: {', '.join(overrides)} cannot be replaced",
-                remedy="leave out what begins with benchmark.",
+                remedy="remove the options that begin with benchmark.",
             )
         return benchmark(class_split(self.shape.groups, self.name), self.name, PROTOCOL)
 

@@ -37,10 +37,10 @@ class WholeBatches:
         self.dataloader = BatchLoader(images, self.eval_mb_size, shuffle=False)
 
     def check_model_and_optimizer(self, *arguments: Any, **kwargs: Any) -> None:
-        """Nothing: stages grow the model and make their optimisers."""
+        """Do not adapt here: stages grow the model and make their optimisers."""
 
     def model_adaptation(self, model: Any = None) -> Any:
-        """Nothing: evaluating must not change the model."""
+        """Return the model unchanged: evaluation must not adapt it."""
         return self.model if model is None else model
 
     def _unpack_minibatch(self) -> None:

@@ -94,7 +94,7 @@ class ModelSizes(PluginMetric[dict[str, list[int]]]):
         self.params_active.append(count_parameters(model.task_module(task)))
         modes = {module: module.training for module in model.modules()}
         model.eval()
-        # Not of the last batch: a run that goes on behind the last epoch has seen none.
+        # Not of the last batch: a run resumed behind the last epoch has seen none.
         shape = strategy.experience.dataset[0][0].shape
         self.macs.append(count_macs(lambda x: model.forward_single_task(x, task), shape, strategy.device))
         for module, mode in modes.items():

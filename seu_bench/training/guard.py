@@ -120,7 +120,6 @@ class GuardedStage(Stage[Result]):
         self.inner._on_passed = self._check_passes
 
     def _report_progress(self, progress: StageProgress) -> None:
-        """Called from within the plugin's epoch."""
         if self._on_progress is not None:
             try:
                 self._on_progress(

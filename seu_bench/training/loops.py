@@ -14,7 +14,7 @@ from seu_bench.training.optim import clip_gradients
 
 Forward: TypeAlias = Callable[[Tensor], Tensor]
 #: What happens to parameters that an epoch's sample does not use. ``still``: nothing. ``drift``: momentum and weight
-#: decay go on moving those that were used before, as with PyTorch 1.1's zero-filled gradients (published code).
+#: decay continue to move those that were used before, as with PyTorch 1.1's zero-filled gradients (published code).
 Unsampled: TypeAlias = Literal["still", "drift"]
 
 

@@ -79,7 +79,7 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
 
     @abstractmethod
     def learn(self, sampled: Sampled, accuracy: float, loss: float) -> None:
-        """Told of accuracy in [0, 1] and mean loss on the second half."""
+        """Update from the accuracy in [0, 1] and the mean loss on the second half."""
 
     def run_epoch(self) -> EpochReport:
         """Sample, train one epoch, measure, learn."""

@@ -272,8 +272,8 @@ class EpochlessStage(Stage[Result]):
         return EpochReport()
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Nothing beside the stage's randomness."""
+        """Return no state beside the random state."""
         return {}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Nothing."""
+        """Ignore ``state``, which is empty."""

@@ -134,6 +134,5 @@ class _CountingMeter(EpochMeter):
         self._stage = stage
 
     def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
-        """Count a batch."""
         super().add(loss, logits, labels)
         self._stage.passed(len(labels))

@@ -103,7 +103,7 @@ def _write_new(path: Path, data: bytes, *, durable: bool) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename outlast a loss of power, where folders can be flushed."""
+    """Flush a rename to disk, where folders can be flushed."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     with contextlib.suppress(OSError):

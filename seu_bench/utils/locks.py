@@ -65,11 +65,7 @@ class _FolderLock:
         self._seen: tuple[tuple[int, ...] | None, float] = (None, 0.0)
 
     def attempt(self) -> bool:
-        """Try once to take the marker; a holder that is known to be dead is followed.
-
-        Raises:
-            ResultsError: the folder cannot be made or written to.
-        """
+        """Try once to take the marker, also from a holder that is known to be dead."""
         try:
             missing = [path for path in (self.folder, *self.folder.parents) if not os.path.lexists(path)]
             self._made += [folder for folder in missing if folder not in self._made]
@@ -96,7 +92,7 @@ class _FolderLock:
 
     @contextlib.contextmanager
     def undone_on_failure(self) -> Iterator[None]:
-        """Give back what was taken and made if the block fails or is interrupted."""
+        """Release the lock and remove its folders if the block fails or is interrupted."""
         try:
             yield
         except BaseException:
@@ -112,10 +108,7 @@ class _FolderLock:
         return _holder(self.path)
 
     def clear_abandoned(self, holder: Holder | None) -> None:
-        """Remove a marker that nobody can hold any more, where the lease could not take it over.
-
-        It needs an exchange of two names, a dead process that was asked how it ended, and a complete marker.
-        """
+        """Remove a marker that nobody can hold any more, where the lease cannot take it over."""
         state, since = self._seen
         # A little longer than the lease, which does it better: it takes a marker over in one step.
         still = time.monotonic() - since >= self.lease * 1.1
@@ -169,13 +162,13 @@ class RunLock(_FolderLock):
             ResultsError: the folder cannot be made or written to.
         """
         refuse_link(self.folder, "remove it, or give another folder with --results")
-        told, began = False, time.monotonic()
+        notified, began = False, time.monotonic()
         with self.undone_on_failure():
             while not self.attempt():
                 holder = self.look()
                 waited = time.monotonic() - began
                 who = holder or "an unknown process"
-                if holder is not None and (holder.alive or (told and self.refreshed)):
+                if holder is not None and (holder.alive or (notified and self.refreshed)):
                     raise RunLockedError(
                         f"{self._name} is held by {holder}",
                         where=str(self.folder),
@@ -188,8 +181,8 @@ class RunLock(_FolderLock):
                         remedy="delete that file if nobody makes this run",
                     )
                 # A mark that cannot be read is mostly one that is just being made, or removed.
-                if not told and (waited > 2 if holder is None else holder.alive is None):
-                    told = True
+                if not notified and (waited > 2 if holder is None else holder.alive is None):
+                    notified = True
                     seconds = f"{self.lease:.0f} seconds"
                     notice(f"{self._name} is marked as held by {who}: watching for up to {seconds} whether it lives")
                 self.clear_abandoned(holder)
@@ -211,7 +204,7 @@ class RunLock(_FolderLock):
             except FileNotFoundError:
                 pass
             except OSError:
-                return  # a network file system that is away; the heartbeat tells when that takes too long
+                return  # a network file system that is away; the heartbeat reports when that takes too long
             if lost is not None or not self.folder.is_dir():
                 break
             time.sleep(0.05)  # one who looks whether a marker is stale may move it aside for a moment
@@ -287,12 +280,12 @@ def _lives(owner: OwnerRecord) -> bool | None:
     except psutil.NoSuchProcess:
         return False
     except (psutil.Error, OSError, ValueError, IndexError):
-        return True  # the system tells no more
+        return True  # the system knows no more
     return owner.start is None or began == owner.start % 2**64  # otherwise another process of the same number
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """Change with every refresh of a file; the first two parts tell one file from another."""
+    """Change with every refresh of a file; the first two parts identify the file."""
     try:
         state = path.lstat()
     except (OSError, ValueError):

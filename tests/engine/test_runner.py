@@ -222,10 +222,10 @@ def test_metrics_of_plugins(tiny: Path, install: Install, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("answer", "problem"), [("1 / 0", "ZeroDivisionError"), ("'many'", "'many'")])
 def test_broken_metric(tiny: Path, install: Install, tmp_path: Path, answer: str, problem: str) -> None:
-    """A metric that fails is named in a warning and left out; the run is not lost."""
+    """A metric that fails is named in a warning and excluded; the run is not lost."""
     source = METRICS.replace("len(record.task_order)", answer)
     install("more-metrics", {"more": "more_metrics"}, {"more_metrics": source})
-    with pytest.warns(RuntimeWarning, match=f"metric 'tasks' of package more-metrics is left out: .*{problem}"):
+    with pytest.warns(RuntimeWarning, match=f"metric 'tasks' of package more-metrics is excluded: .*{problem}"):
         record = make(tmp_path).record
     assert (record.status, record.metrics["tasks"]) == ("finished", None)
     assert record.metrics["best"] is not None

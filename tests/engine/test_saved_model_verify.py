@@ -207,7 +207,7 @@ def test_changed_size(command: Command, copy: Path, name: str, place: int) -> No
     [
         ({"weights_sha256": "0" * 64}, "weights", "the record names 0000"),
         ({"data_fingerprint": "f" * 64}, "data", "the record names ffff"),
-        ({"seed": 1}, "run id", "what the record asks for is run split_digits-smoke-seu-limit12-seed1-"),
+        ({"seed": 1}, "run id", "the record's settings give run split_digits-smoke-seu-limit12-seed1-"),
         ({"limit": 13}, "run id", "-limit13-"),
         ({"task_order": (0, 1, 2, 3, 4)}, "tasks", "task_order[0]: recorded 0, made 2"),
         ({"task_classes": (2, 2, 2, 2, 3)}, "tasks", "task_classes[4]: recorded 3, made 2"),

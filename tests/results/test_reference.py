@@ -251,7 +251,7 @@ class TestOfPlugins:
 
     @pytest.mark.parametrize("relative", [lambda record, other: 1 / 0, lambda record, other: "much"])
     def test_one_that_fails_costs_its_own_value(self, relative: Callable[[Record, Record], Any]) -> None:
-        with pytest.warns(RuntimeWarning, match="metric 'gap' is left out: (ZeroDivisionError|TypeError)"):
+        with pytest.warns(RuntimeWarning, match="metric 'gap' is excluded: (ZeroDivisionError|TypeError)"):
             assert self.found(relative) is None
 
 

@@ -137,4 +137,4 @@ def test_attaching_to_nothing(command: Command, tmp_path: Path) -> None:
     damaged = command("sweep", "--attach", "--results", tmp_path)
     assert (damaged.status, "what was asked of the last sweep cannot be read" in damaged.err) == (2, True)
     more = command("sweep", "--attach", "--strategy", "naive", "--seeds", "0-1")
-    assert (more.status, "takes nothing but --results, and not: strategy, seeds" in more.err) == (2, True)
+    assert (more.status, "takes only --results, not: strategy, seeds" in more.err) == (2, True)

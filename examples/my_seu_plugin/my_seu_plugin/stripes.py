@@ -32,7 +32,7 @@ class Stripes:
         return RawDataset(self.info(root), _split(generator, TRAIN), _split(generator, TEST))
 
     def fetch(self, root: Path) -> None:
-        """Nothing to do."""
+        """Do nothing: the images are generated."""
 
 
 def _split(generator: np.random.Generator, each: int) -> RawSplit:

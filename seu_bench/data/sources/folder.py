@@ -90,7 +90,7 @@ class FolderSource(OwnFiles):
         return counted(blank, train.labels, test.labels), train, test
 
     def _class_files(self, folder: Path) -> tuple[_Files, list[str]]:
-        """The image files of ``folder`` by class, and the classes."""
+        """Image files of ``folder`` by class, and the classes."""
         names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
         files = {name: _files_below(folder / name) for name in names}
         if not any(files.values()):

@@ -69,7 +69,7 @@ class NpzSource(OwnFiles):
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        """The four arrays, or the two: whichever the file has, complete."""
+        """Read the four arrays, or the two, that the file has."""
         if not self.path.is_file():
             raise self.missing()
         try:
@@ -93,7 +93,7 @@ class NpzSource(OwnFiles):
 
 
 def _names(found: Sequence[str]) -> tuple[str, ...]:
-    """Which arrays to read of those that the file has."""
+    """Names of the file's arrays to read."""
     begun = [names for names in (_WHOLE, _SPLIT) if set(names) & set(found)]
     if len(begun) != 1:
         given = ", ".join(found) or "nothing"
@@ -105,7 +105,7 @@ def _names(found: Sequence[str]) -> tuple[str, ...]:
 
 
 def _checked(arrays: Mapping[str, NDArray[Any]], x: str, y: str, faults: list[str]) -> RawSplit | None:
-    """One split, its faults appended to ``faults``; ``None`` where it has any."""
+    """Check one split and append its faults to ``faults``; ``None`` where it has any."""
     images, labels = arrays[x], arrays[y]
     before = len(faults)
     if images.dtype != np.uint8 and not np.issubdtype(images.dtype, np.floating):

@@ -188,8 +188,7 @@ class TorchvisionSource:
             self._idx_splits(folder)
 
     def _idx_splits(self, folder: Path) -> list[RawSplit]:
-        """Both splits of a set of the MNIST family, checked; not by its class, which prefers a folder ``processed``
-        of an old torchvision to the files that were checked."""
+        """Both splits of the MNIST family; its class would prefer an old ``processed`` folder to the checked files."""
         splits = [self._idx_split(folder / images, folder / labels) for images, labels in self._idx_pairs()]
         train, test = map(len, splits)
         editions = [(self.known.num_train, self.known.num_test), *self.other_sizes]
@@ -224,7 +223,7 @@ class TorchvisionSource:
         return cls(str(folder), download=download, **which, **self.arguments)
 
     def _split(self, folder: Path, training: bool) -> RawSplit:
-        """A split of SVHN or CIFAR."""
+        """Read a split of SVHN or CIFAR."""
         split = array_split(self._construct(folder, training, download=False))
         if split is None or split.images.shape[1:] != (self.known.channels, self.known.height, self.known.width):
             raise ValueError(f"its images are {None if split is None else split.images.shape}")
@@ -234,11 +233,7 @@ class TorchvisionSource:
 
 
 def _read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
-    """The array of an idx file of the MNIST family, as torchvision reads it.
-
-    Raises:
-        ValueError: it is no idx file of unsigned bytes with so many axes, or is too short or too long.
-    """
+    """Array of an idx file of the MNIST family, as torchvision reads it; ValueError where the format differs."""
     from torchvision.datasets.mnist import read_sn3_pascalvincent_tensor
 
     try:

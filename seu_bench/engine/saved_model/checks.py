@@ -81,7 +81,7 @@ def near(recorded: float | None, found: float | None) -> bool:
 
 
 def compared(name: str, faults: Sequence[str], passed: str) -> Check:
-    """A check that failed if there are ``faults``, which it then tells; otherwise it tells ``passed``."""
+    """Return a check that failed with its ``faults`` if there are any, else one with the note ``passed``."""
     return Check(name, False, tuple(faults)) if faults else Check(name, True, (passed,))
 
 

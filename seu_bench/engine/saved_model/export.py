@@ -88,7 +88,7 @@ def onnx_bytes(model: LearnedModel, task: int) -> bytes:
         first = next(iter(str(error).splitlines()), "")
         raise ResultsError(
             f"task {task} of run {model.run_id} cannot be written as ONNX: {type(error).__name__}: {first}",
-            remedy="tell the author of the strategy or of the backbone",
+            remedy="report it to the author of the strategy or of the backbone",
         ) from error
 
 
@@ -120,7 +120,7 @@ def _exported(model: LearnedModel, task: int) -> bytes:
 
 
 def _forget_origins(document: Any) -> None:
-    """Leave out stack traces and names of modules: they tell folders of this machine, and are most of a small file."""
+    """Strip stack traces and module names: they reveal folders of this machine, and are most of a small file."""
     graph = document.graph
     for part in (document, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
         part.ClearField("metadata_props")

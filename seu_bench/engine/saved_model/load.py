@@ -197,11 +197,7 @@ def _component(registry: Registry, kind: str, name: str | None, given: Mapping[s
 
 
 def _fill(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Load weights, all of them and no others.
-
-    Raises:
-        ValueError: names, shapes or types differ.
-    """
+    """Load weights, all of them and no others; ValueError where names, shapes or types differ."""
     wanted = network.state_dict()
     faults = [f"{name} is missing" for name in wanted if name not in tensors]
     faults += [f"{name} is not in the model" for name in tensors if name not in wanted]

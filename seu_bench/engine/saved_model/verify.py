@@ -114,21 +114,21 @@ def _run_id(record: Record, resolved: ResolvedRun) -> Check:
     found = resolved.spec.run_id
     if found == record.run_id:
         return Check("run id", True, ("what the record asks for has its run id",))
-    told = f"what the record asks for is run {found}, not {record.run_id}"
+    fault = f"the record's settings give run {found}, not {record.run_id}"
     why = "the record's settings or the benchmark were changed since, or it was made with a file (--benchmark)"
-    return Check("run id", False, (told, why))
+    return Check("run id", False, (fault, why))
 
 
 def _sha256(record: Record, content: bytes, folder: Path) -> Check:
     found = hashlib.sha256(content).hexdigest()
     if found == record.weights_sha256:
         return Check("weights", True, (f"SHA-256 {found}",))
-    told = f"{folder / MODEL_NAME}: SHA-256 {found}, and the record names {record.weights_sha256}"
-    return Check("weights", False, (told,))
+    fault = f"{folder / MODEL_NAME}: SHA-256 {found}, and the record names {record.weights_sha256}"
+    return Check("weights", False, (fault,))
 
 
 def _sealed(record: Record, file: ModelFile) -> Check:
-    """The record beside the copy that lies with the weights."""
+    """Compare the record with the copy saved beside the weights."""
     recorded = record.model_dump(mode="json", include=set(SEALED))
     found = []
     for name in SEALED:

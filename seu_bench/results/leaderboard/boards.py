@@ -31,7 +31,7 @@ class Row:
 
     Attributes:
         rank: from 1, in the whole leaderboard.
-        configuration: the label that tells it from the other rows.
+        configuration: the label, unique among the rows.
         runs: the records by seed, in the order of seeds.
     """
 

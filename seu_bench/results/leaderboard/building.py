@@ -117,7 +117,7 @@ def _free_name(place: Place, fingerprint: str, taken: set[str]) -> str:
 
 
 def _rows(records: Sequence[Record]) -> tuple[tuple[Row, ...], list[str]]:
-    """The rows of one leaderboard, best first, and the runs that do not count."""
+    """Rows of one leaderboard, best first, and the excluded runs."""
     chosen, repeated = configurations(records)
     labels = configuration_labels([next(iter(runs.values())) for runs in chosen])
     rows = [Row(0, label, runs) for label, runs in zip(labels, chosen, strict=True)]

@@ -18,7 +18,7 @@ from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.reference import compare_with_reference
 from seu_bench.utils.text import printable
 
-#: Keys of a record that tell configurations of one strategy, searcher and creator apart.
+#: Keys of a record that distinguish configurations of one strategy, searcher and creator.
 CHOICES: Final = ("options", "searcher_options", "creator_options", "benchmark_overrides")
 
 #: Most of a record's memory; no leaderboard shows it.
@@ -155,7 +155,7 @@ def _place(record: Record) -> Place:
 
 
 def _choice(record: Record) -> list[Any]:
-    """The choices of a record, as plain values that are equal where they are."""
+    """Choices of a record as comparable plain values."""
     names = [record.strategy, record.searcher, record.creator]
     options = [getattr(record, part) for part in CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.

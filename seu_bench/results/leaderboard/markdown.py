@@ -59,11 +59,11 @@ def to_markdown(board: Leaderboard) -> str:
         f"{count(board.records, 'record')}, {count(len(board.rows), 'configuration')}",
         *board.views,
     ]
-    told = [*[escape_markdown(fact) for fact in facts]]
-    told += ["mean ± standard deviation (n - 1) over seeds; `-` where it was not measured for every seed"]
-    told += [escape_markdown(LEGEND)]
+    lines = [*[escape_markdown(fact) for fact in facts]]
+    lines += ["mean ± standard deviation (n - 1) over seeds; `-` where it was not measured for every seed"]
+    lines += [escape_markdown(LEGEND)]
     if board.fingerprints > 1:
-        told.append(
+        lines.append(
             f"there are records of this benchmark, version and protocol on {board.fingerprints} different data "
             "fingerprints: they are not comparable, so each has a leaderboard of its own; the one with the most "
             "records has the plain file name, the others have the beginning of the fingerprint appended"
@@ -71,7 +71,7 @@ def to_markdown(board: Leaderboard) -> str:
     headings = [escape_markdown(board.heading(name)) for name in board.columns]
     sections = [
         f"# {escape_markdown(board.title)}",
-        _items(told),
+        _items(lines),
         _table(["#", "configuration", "seeds", *headings], cells(board)),
         "## Confidence intervals",
         "95 % confidence interval of the mean by Student's t with n - 1 degrees of freedom; `-` for one seed.",

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-#: Of confidence intervals; a difference is told from none at ``1 - CONFIDENCE``.
+#: Of confidence intervals; differences are tested at level ``1 - CONFIDENCE``.
 CONFIDENCE: Final = 0.95
-#: With fewer seeds in common nothing is said of a difference: two of them have one degree of freedom.
+#: With fewer common seeds differences are not tested: two of them have one degree of freedom.
 SEEDS_TO_COMPARE: Final = 3
 
 #: Whether the difference of two samples is significant by their common seeds.

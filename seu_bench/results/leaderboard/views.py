@@ -113,10 +113,7 @@ def pareto_front(
 
 
 def _undominated(points: Mapping[int, tuple[float, ...]]) -> set[int]:
-    """Keys of the points that no other is below; in all coordinates less is better.
-
-    A point can only be dominated by one that comes before it in the order of coordinates, and then by one of the front.
-    """
+    """Keys of the Pareto front (less is better): sorted, a point is only dominated by earlier points of the front."""
     front: dict[int, tuple[float, ...]] = {}
     for key in sorted(points, key=lambda key: points[key]):
         point = points[key]

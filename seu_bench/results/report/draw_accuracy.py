@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MOST_PANELS = 20
 #: Tasks up to which each square has its number in it.
 MOST_NUMBERED = 10
-#: Steps of the scale: squares of a heat map, and no shades that nobody can tell apart.
+#: Steps of the scale: squares of a heat map, and no shades that nobody can distinguish.
 _STEPS = 20
 #: Of the two inks within a square; neither is one that a dark page exchanges.
 _LIGHT_INK, _DARK_INK = "#fdfdfd", "#0b0d10"
@@ -244,7 +244,7 @@ def _bars(axes: Axes, pair: tuple[SeedSummary, SeedSummary], shown: Sequence[int
 
 
 def _common_scale(axes: Sequence[Axes], summaries: Sequence[SeedSummary]) -> None:
-    """From the tens below the lowest band to 100 percent."""
+    """Scale from the tens below the lowest band to 100 percent."""
     low = min([float(np.nanmin(s.band[0])) for s in summaries if np.isfinite(s.mean).any()], default=0.0)
     bottom = max(0.0, 10 * math.floor(min(low, 89.9) / 10))
     margin = (100 - bottom) / 25
@@ -260,5 +260,5 @@ def _handles(configurations: Sequence[Configuration]) -> list[Any]:
 
 
 def _evenly(count: int, most: int) -> list[int]:
-    """At most ``most`` of 0 .. count - 1, the first and the last among them."""
+    """Choose at most ``most`` of 0 .. count - 1, the first and the last among them."""
     return sorted({round(float(place)) for place in np.linspace(0, count - 1, min(count, most))})

@@ -102,7 +102,7 @@ def _scale(axes: Axes, sizes: Sequence[float], values: Sequence[float]) -> None:
 
 
 def _levels(axes: Axes) -> None:
-    """Thin lines of equal mixed score, named where they begin."""
+    """Draw thin lines of equal mixed score, labelled where they begin."""
     (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
     sizes = np.geomspace(left, right, 200)
     smallness = np.array([mixed_score(100, round(size)) for size in sizes])

@@ -117,7 +117,7 @@ def _unit(configuration: Configuration, run: Record, task: int, genotype: Genoty
 
 
 def _genotype(value: Any) -> Genotype | None:
-    """A record's genotype; ``None``: it has none, or it is none of our space."""
+    """Genotype of a record; ``None`` without one, or outside the search space."""
     try:
         return Genotype.from_dict(value)
     except (ValueError, OverflowError):
@@ -133,8 +133,7 @@ def _in_words(edges: Sequence[Edge]) -> str:
 
 
 def _cell(axes: Axes, edges: Sequence[Edge], highest: int) -> None:
-    """Nodes on a line and edges as arcs above: of two edges never both middle and height are the same, so that the
-    names of operations, on the tops of the arcs, do not meet."""
+    """Draw nodes on a line and edges as arcs of distinct middle or height, so that operation names do not overlap."""
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 

@@ -130,7 +130,7 @@ def _is_comparable(run: Record, benchmark: str) -> bool:
 
 
 def _number(task: int | str, after: int, value: float) -> _Number:
-    """An accuracy that the paper's text has, on one task or the average."""
+    """Accuracy given in the paper's text, of one task or of the average."""
     if task == "average":
         return _Number(f"average accuracy after task {after} (%)", value, lambda runs: average_accuracy(runs)[after], 2)
     return _Number(

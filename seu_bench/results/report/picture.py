@@ -115,7 +115,7 @@ def short(text: str, width: int = 34, lines: int = 2) -> str:
 
 
 def legend_label(title: str) -> str:
-    """A title for a legend, with room for what tells a configuration from the others, which is at its end."""
+    """A title for a legend, wide enough for what distinguishes a configuration, which is at its end."""
     return short(title, 44, 6)
 
 

@@ -107,12 +107,7 @@ def _rendered(name: str, picture: Picture) -> tuple[dict[str, Any], str, bytes]:
 def _page(
     sections: Sequence[Section], figures: Mapping[int, dict[str, Any]], outside: Sequence[str], limits: Limits
 ) -> str:
-    """Render the page.
-
-    Args:
-        figures: the pictures of the sections, by ``id``.
-        outside: which records are in no section, and why.
-    """
+    """Render the page: ``figures`` by section id, ``outside`` the records in no section with the reason."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
