@@ -54,7 +54,14 @@ class RunState:
 
 
 def list_runs(results: Path) -> Iterator[RunState]:
-    """Yield every run below a results folder, in the order of run ids. Nothing is changed."""
+    """List every run below a results folder, in the order of run ids; no file is changed.
+
+    Args:
+        results: the folder that holds the runs.
+
+    Yields:
+        State of each run.
+    """
     try:
         folders = sorted(path for path in runs_folder(results).iterdir() if path.is_dir())
     except OSError:
@@ -65,7 +72,15 @@ def list_runs(results: Path) -> Iterator[RunState]:
 
 
 def find_state(results: Path, run_id: str) -> RunState | None:
-    """Return one run below a results folder; ``None``: there is nothing of it. Nothing is changed."""
+    """Look up one run below a results folder; no file is changed.
+
+    Args:
+        results: the folder that holds the runs.
+        run_id: of the run.
+
+    Returns:
+        Its state; ``None`` if it has no folder.
+    """
     return _state_of(runs_folder(results) / run_id)
 
 

@@ -30,7 +30,14 @@ Mixture: TypeAlias = tuple[Tensor, Tensor]
 
 
 def sample_of(genotype: Genotype) -> Sample:
-    """The sample by which a proxy network computes ``genotype``: edges that it does not have carry ``none``."""
+    """Sample by which a proxy network computes a genotype: absent edges carry ``none``.
+
+    Args:
+        genotype: to compute.
+
+    Returns:
+        Index of the operation of each edge, of the normal and of the reduction cells.
+    """
     chosen = []
     for kind in (genotype.normal, genotype.reduction):
         operations = {(edge.node, edge.source): OPERATIONS.index(edge.operation) for edge in kind}
@@ -55,7 +62,12 @@ class Unit(nn.Module):
 
 
 class Stem(Unit):
-    """The first layer: 3x3 convolution to 3C channels, BatchNorm. A unit that can be chosen but is not searched."""
+    """First layer: 3x3 convolution to 3C channels, BatchNorm. A unit that can be chosen but is not searched.
+
+    Args:
+        image_channels: of the images.
+        channels: C.
+    """
 
     def __init__(self, image_channels: int, channels: int) -> None:
         super().__init__()
@@ -108,6 +120,11 @@ class ExtensionUnit(Unit):
 
     Any two units of one place are interchangeable, whatever their genotypes: ``[N, older, ...], [N, newer, H, W] ->
     [N, 4C, H, W]``, at half the resolution in a reduction cell.
+
+    Args:
+        genotype: of the cell.
+        plan: place, kind and channels of the cell.
+        space: search space of the operations.
     """
 
     def __init__(self, genotype: Genotype, plan: CellPlan, space: SearchSpace) -> None:

@@ -89,7 +89,13 @@ Event: TypeAlias = Started | Progressed | Noticed | Ended
 
 
 def event_from_json(text: str | bytes) -> Event:
-    """Return the event that ``model_dump_json`` wrote.
+    """Parse an event.
+
+    Args:
+        text: from ``model_dump_json``.
+
+    Returns:
+        The event.
 
     Raises:
         ValueError: it is none.

@@ -47,10 +47,13 @@ def require_records(results: Path) -> None:
 
 
 def read_records(results: Path) -> Iterator[Record | ResultsError]:
-    """Read every record of a results folder; what cannot be read comes as its error.
+    """Read every record of a results folder, also while other processes add and remove runs.
 
-    Runs' folders come first, in the order of their names, then the lines of ``records.jsonl``. Other processes may add
-    and remove runs meanwhile.
+    Args:
+        results: the folder that holds the runs.
+
+    Yields:
+        Record, or the error of one that cannot be read: runs' folders by name, then the lines of ``records.jsonl``.
     """
     seen = set()
     for name, item in _in_folders(results):
@@ -114,7 +117,14 @@ def unpack_records(results: Path) -> None:
 
 
 def find_record(results: Path, name: str) -> Record:
-    """Find the record that ``name`` means: a run id, a unique beginning of one, or a run's folder.
+    """Find a record by name.
+
+    Args:
+        results: the folder that holds the runs.
+        name: a run id, a unique beginning of one, or a run's folder.
+
+    Returns:
+        The record.
 
     Raises:
         ResultsError: none or several fit.

@@ -10,13 +10,26 @@ from seu_bench.utils.seeding import RandomState, derive_seed
 
 
 def width_factor(context: StrategyContext) -> float:
-    """By what the hidden layers of fixed backbones are multiplied: the option ``width``, or the protocol's."""
+    """Factor on the widths of hidden layers of fixed backbones.
+
+    Args:
+        context: of the run.
+
+    Returns:
+        The option ``width``, or the protocol's.
+    """
     width: float | None = getattr(context.options, "width", None)
     return context.protocol.model.width if width is None else width
 
 
 def backbone_model(context: StrategyContext) -> BackboneModel:
-    """The backbone chosen for a run with a head per task, its weights drawn from the run's seed.
+    """Make the backbone chosen for a run with a head per task, its weights drawn from the run's seed.
+
+    Args:
+        context: of the run.
+
+    Returns:
+        The model, on the CPU.
 
     Raises:
         RequestError: the strategy's options are no :class:`~seu_bench.config.common_options.BackboneOptions`, or the

@@ -21,7 +21,16 @@ ModelT = TypeVar("ModelT")
 
 
 def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = True) -> list[StageCost]:
-    """Each task's training stage: all training images per epoch, and the validation images if weights are selected."""
+    """Image passes of each task's training stage.
+
+    Args:
+        plan: of the stream.
+        schedule: of training; its epochs count.
+        validate: whether validation images are passed after each epoch.
+
+    Returns:
+        One stage per task.
+    """
     return [
         StageCost(
             "training", index, schedule.epochs * task.num_train, schedule.epochs * task.num_valid if validate else 0
@@ -31,19 +40,28 @@ def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = Tr
 
 
 def half_passes(epochs: int, images: int) -> tuple[int, int]:
-    """Images that train and images that are scored where each epoch trains on the first half and scores the second."""
+    """Image passes of epochs that train on the first half and score the second.
+
+    Args:
+        epochs: number of epochs.
+        images: training images of the task.
+
+    Returns:
+        Images that train and images that are scored.
+    """
     return epochs * (images // 2), epochs * (images - images // 2)
 
 
 def schedule_passes(options: ScheduleOptions, schedule: Schedule, train_images: int) -> tuple[int, int]:
-    """Images that train and images that are scored where each epoch of the schedule does half and half.
-
-    This is ``estimate_passes`` of most searchers and creators.
+    """Image passes of most searchers and creators, whose epochs train on one half and score the other.
 
     Args:
         options: the component's, which are applied to ``schedule``.
         schedule: the protocol's.
         train_images: training images of the task.
+
+    Returns:
+        Images that train and images that are scored.
     """
     return half_passes(options.applied_to(schedule).epochs, train_images)
 
@@ -65,13 +83,27 @@ def component_passes(component: Component, schedule: Schedule, train_images: int
 
 
 def evaluation_passes(plan: StreamPlan) -> list[StageCost]:
-    """After each task, the test images of all tasks up to it."""
+    """Image passes of the evaluation after each task: the test images of all tasks up to it.
+
+    Args:
+        plan: of the stream.
+
+    Returns:
+        One stage per task.
+    """
     tests = [task.num_test for task in plan.tasks]
     return [StageCost("evaluation", index, 0, sum(tests[: index + 1])) for index in range(len(tests))]
 
 
 def on_meta(build: Callable[[], ModelT]) -> ModelT:
-    """Build a model without allocating its weights."""
+    """Build a model without allocating its weights.
+
+    Args:
+        build: called on torch's meta device.
+
+    Returns:
+        What ``build`` returned.
+    """
     import torch
 
     with torch.device("meta"):
@@ -79,16 +111,29 @@ def on_meta(build: Callable[[], ModelT]) -> ModelT:
 
 
 def fixed_cost(params: int, macs: tuple[int, ...], stages: list[StageCost]) -> Cost:
-    """The cost of a strategy whose model never grows; ``macs`` per task, since heads may differ in width."""
+    """Cost of a strategy whose model never grows.
+
+    Args:
+        params: parameters of the model.
+        macs: multiply-accumulates per image, per task, since heads may differ in width.
+        stages: image passes.
+
+    Returns:
+        The cost.
+    """
     constant = (params,) * len(macs)
     return Cost(constant, constant, macs, macs, tuple(stages))
 
 
 def fixed_size_cost(context: StrategyContext, more: Sequence[StageCost] = ()) -> Cost:
-    """The cost of a strategy that trains a backbone and a head per task in one stage, exactly.
+    """Exact cost of a strategy that trains a backbone and a head per task in one stage.
 
     Args:
+        context: of the run.
         more: stages besides training and evaluation.
+
+    Returns:
+        The cost.
     """
     from seu_bench.models.sizes import count_parameters
     from seu_bench.training.backbone import backbone_model

@@ -27,7 +27,20 @@ def train_epoch(
     on_batch: Callable[[int], None],
     unsampled: Unsampled = "still",
 ) -> float:
-    """Train on all ``images`` once, shuffled, with cross-entropy; returns the mean loss per image."""
+    """Train with cross-entropy on all images once, shuffled.
+
+    Args:
+        forward: images ``[N, C, H, W]`` -> logits ``[N, num_classes]``, in training mode.
+        parameters: to clip.
+        optimizer: of the parameters.
+        images: of one task and split.
+        schedule: batch size and largest gradient norm.
+        on_batch: called with the number of images of each batch.
+        unsampled: treatment of parameters that get no gradient.
+
+    Returns:
+        Mean loss per image.
+    """
     total = torch.zeros((), device=images.device)
     for x, y in images.batches(schedule.batch_size, shuffle=True):
         optimizer.zero_grad(set_to_none=unsampled == "still")
@@ -44,7 +57,17 @@ def train_epoch(
 def evaluate(
     forward: Forward, images: TaskImages, batch_size: int, on_batch: Callable[[int], None]
 ) -> tuple[float, float]:
-    """Accuracy in [0, 1] and mean cross-entropy of all ``images``; the caller has set evaluation mode."""
+    """Evaluate on all images; the caller has set evaluation mode.
+
+    Args:
+        forward: images ``[N, C, H, W]`` -> logits ``[N, num_classes]``.
+        images: of one task and split.
+        batch_size: images per batch.
+        on_batch: called with the number of images of each batch.
+
+    Returns:
+        Accuracy in [0, 1] and mean cross-entropy per image.
+    """
     correct = torch.zeros((), device=images.device, dtype=torch.int64)
     total = torch.zeros((), device=images.device)
     with torch.no_grad():

@@ -13,18 +13,32 @@ from seu_bench.config.protocol import Schedule
 
 
 def cosine_rate(schedule: Schedule, epoch: int) -> float:
-    """Learning rate of 0-based ``epoch``: cosine from ``learning_rate`` to ``min_learning_rate``
-    (Loshchilov & Hutter, SGDR, ICLR 2017, equation 5, without restarts)."""
+    """Cosine learning rate without restarts (Loshchilov & Hutter, SGDR, ICLR 2017, equation 5).
+
+    Args:
+        schedule: from ``learning_rate`` to ``min_learning_rate`` over ``epochs``.
+        epoch: 0-based.
+
+    Returns:
+        The learning rate of the epoch.
+    """
     span = schedule.learning_rate - schedule.min_learning_rate
     return schedule.min_learning_rate + span * (1 + math.cos(math.pi * epoch / schedule.epochs)) / 2
 
 
 def make_sgd(parameters: list[nn.Parameter], schedule: Schedule) -> torch.optim.SGD:
-    """A fresh SGD optimiser as ``schedule`` says.
+    """Make a fresh SGD optimiser.
 
-    It goes over the memory of weights, gradients and momentum once and not four times (``fused``): of large linear
-    layers on a CPU that is a fifth of a whole step. Momentum begins as zeros, which is the same; torch's fused step
-    fails where some weights have momentum and others, not sampled yet, have none.
+    ``fused`` reads the memory of weights, gradients and momentum once and not four times: of large linear layers on a
+    CPU that is a fifth of a whole step. Momentum begins as zeros, which is the same; torch's fused step fails where
+    some weights have momentum and others, not sampled yet, have none.
+
+    Args:
+        parameters: to train.
+        schedule: learning rate, momentum and weight decay.
+
+    Returns:
+        The optimiser.
     """
     optimizer = torch.optim.SGD(
         parameters,
@@ -40,8 +54,12 @@ def make_sgd(parameters: list[nn.Parameter], schedule: Schedule) -> torch.optim.
 
 
 def clip_gradients(parameters: list[nn.Parameter], limit: float) -> None:
-    """Scale gradients so that their norm, taken over all of them, is at most ``limit``; bit for bit what
-    ``nn.utils.clip_grad_norm_`` does, which multiplies by 1 where there is nothing to scale."""
+    """Clip gradients in place, bit for bit as ``nn.utils.clip_grad_norm_``, which multiplies by 1 below the limit.
+
+    Args:
+        parameters: whose gradients are scaled; those without one are skipped.
+        limit: largest norm over all gradients together.
+    """
     if not parameters or parameters[0].device.type != "cpu":
         nn.utils.clip_grad_norm_(parameters, limit)  # asking for the norm would wait for the accelerator
         return
@@ -51,13 +69,18 @@ def clip_gradients(parameters: list[nn.Parameter], limit: float) -> None:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate of every parameter group."""
+    """Set the learning rate of every parameter group.
+
+    Args:
+        optimizer: changed in place.
+        rate: learning rate.
+    """
     for group in optimizer.param_groups:
         group["lr"] = rate
 
 
 class BestWeights:
-    """The weights of the epoch with the lowest validation loss, kept aside and restored.
+    """Best weights of a training: those of the lowest validation loss, to be restored at the end.
 
     Args:
         module: what trains; nothing else is copied.
@@ -69,22 +92,22 @@ class BestWeights:
         self._kept: dict[str, torch.Tensor] = {}
 
     def offer(self, loss: float) -> None:
-        """Keep the present weights if ``loss`` is the lowest so far."""
+        """Save the present weights if ``loss`` is the lowest so far."""
         if loss < self.loss:
             self.loss = loss
             self.keep()
 
     def keep(self) -> None:
-        """Keep the present weights in any case."""
+        """Save the present weights unconditionally."""
         self._kept = {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
 
     def restore(self) -> None:
-        """Go back to the weights kept, if any."""
+        """Restore the saved weights, if any."""
         if self._kept:
             self.module.load_state_dict(self._kept)
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain values."""
+        """Return tensors and plain values."""
         return {"loss": self.loss, "kept": dict(self._kept)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

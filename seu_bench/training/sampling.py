@@ -27,26 +27,46 @@ Sampled = TypeVar("Sampled")
 
 
 def proxy_network(task: SearchTask, schedule: SearchSchedule) -> ProxyNetwork:
-    """A fresh proxy network for a task, its weights drawn now."""
+    """Make a proxy network for a task, its weights drawn from torch's generators.
+
+    Args:
+        task: of the searcher.
+        schedule: number of cells and channels.
+
+    Returns:
+        The network on the task's device.
+    """
     made = ProxyNetwork(task.images.channels, task.num_classes, schedule.cells, schedule.channels, task.space)
     return made.to(task.device)
 
 
 def genotype_network(task: SearchTask, schedule: SearchSchedule, genotype: Genotype) -> GenotypeNetwork:
-    """A fresh network of one genotype at the proxy's size, its weights drawn now."""
+    """Make a network of one genotype at the proxy's size, its weights drawn from torch's generators.
+
+    Args:
+        task: of the searcher.
+        schedule: number of cells and channels.
+        genotype: of all cells.
+
+    Returns:
+        The network on the task's device.
+    """
     size = (schedule.cells, schedule.channels)
     return GenotypeNetwork(genotype, task.images.channels, task.num_classes, *size, task.space).to(task.device)
 
 
 class SampledStage(Stage[Result], Generic[Sampled, Result]):
-    """Each epoch samples a network, trains it on the first half of the training images, measures it on the second half
-    and learns from that.
+    """Stage whose epochs sample a network, train it on one half of the training images and score it on the other.
 
     A subclass calls :meth:`prepare` when it has made what trains.
 
     Args:
+        name: of the stage.
+        task: 0-based index.
         schedule: of the stage, options applied.
         images: the task's training images.
+        seed: of the stage's random state.
+        device: of the computation.
     """
 
     #: What happens to parameters that an epoch's sample does not use.
@@ -67,15 +87,15 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
 
     @abstractmethod
     def sample(self) -> Sampled:
-        """Sample that the coming epoch tries."""
+        """Draw the sample of the coming epoch."""
 
     @abstractmethod
     def forward_of(self, sampled: Sampled) -> Forward:
-        """The network that a sample stands for."""
+        """Return the forward pass of a sample: images ``[N, C, H, W]`` -> logits ``[N, num_classes]``."""
 
     @abstractmethod
     def set_mode(self, training: bool) -> None:
-        """Switch everything that is computed to training or to evaluation mode."""
+        """Switch all modules to training or to evaluation mode."""
 
     @abstractmethod
     def learn(self, sampled: Sampled, accuracy: float, loss: float) -> None:
@@ -98,7 +118,7 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         return EpochReport(loss, accuracy)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Weights and optimiser."""
+        """Return weights and optimiser."""
         return {"weights": self.trained.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:

@@ -15,7 +15,11 @@ from seu_bench.training.task import TaskData
 
 
 class EpochMeter:
-    """Mean loss and accuracy over an epoch, accumulated on the device: one synchronisation per epoch."""
+    """Mean loss and accuracy over an epoch, accumulated on the device: one synchronisation per epoch.
+
+    Args:
+        device: of the losses.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._loss = torch.zeros((), device=device)
@@ -67,7 +71,12 @@ class TrainingLearner(Protocol):
 
 
 class TrainingStage(Stage[None]):
-    """Train a task's path; after each epoch validate, at the end restore the best weights (published code)."""
+    """Train a task's path; after each epoch validate, at the end restore the best weights (published code).
+
+    Args:
+        strategy: that learns.
+        task: to learn.
+    """
 
     #: Whether each image of a batch is one image pass; a subclass that says no counts passes itself.
     counts_batches = True

@@ -60,6 +60,10 @@ def cannot_write(path: Path, error: OSError | ValueError) -> ResultsError:
 def refuse_link(path: Path, remedy: str) -> None:
     """Refuse a link where results of strangers may lie: what is read and written below them must lie there.
 
+    Args:
+        path: to check.
+        remedy: advice of the error.
+
     Raises:
         ResultsError: ``path`` is a link.
     """

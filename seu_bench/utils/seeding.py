@@ -46,7 +46,11 @@ class RandomState:
     """A random state of its own for torch (CPU and one accelerator), NumPy and ``random``.
 
     Inside :meth:`active` the global generators continue from this state; outside they are as they were before. So a
-    stage draws the same numbers whatever ran before it or beside it, and the state can be kept in a checkpoint.
+    stage draws the same numbers whatever ran before it or beside it, and the state can be saved in a checkpoint.
+
+    Args:
+        seed: of all generators.
+        device: accelerator whose generator belongs to the state, if any.
 
     Example:
         ``with RandomState(derive_seed(seed, "model")).active(): model = build()``

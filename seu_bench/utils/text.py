@@ -8,7 +8,13 @@ from typing import Final
 
 
 def parse_bytes(text: str) -> int:
-    """``0``, ``500M`` or ``2G`` (powers of 1024) as a number.
+    """Parse a number of bytes.
+
+    Args:
+        text: e.g. ``0``, ``500M`` or ``2G`` (powers of 1024).
+
+    Returns:
+        Number of bytes.
 
     Raises:
         ValueError: it is none.
@@ -20,7 +26,14 @@ def parse_bytes(text: str) -> int:
 
 
 def format_seconds(seconds: float | None) -> str:
-    """``0.42 s``, ``1 min 05 s``, ``2 h 03 min``; ``-`` for ``None``."""
+    """Format a duration.
+
+    Args:
+        seconds: ``None`` or not finite if unknown.
+
+    Returns:
+        ``0.42 s``, ``1 min 05 s``, ``2 h 03 min`` or ``-``.
+    """
     if seconds is None or not math.isfinite(seconds):
         return "-"
     if seconds < 59.995:
@@ -37,14 +50,28 @@ _MARKUP: Final = re.compile(r"[\\`*|~$\[\]&<>_]")
 
 
 def printable(text: str) -> str:
-    """``text`` on one line without control characters, which could break a table or drive a terminal."""
+    """Replace control characters, which could break a table or drive a terminal.
+
+    Args:
+        text: of any origin.
+
+    Returns:
+        The text on one line.
+    """
     if not text.isprintable():
         text = "".join(letter if letter.isprintable() else " " for letter in text)
     return " ".join(text.split())
 
 
 def escape_markdown(text: str) -> str:
-    """``text`` so that Markdown, in a table or not, shows it as it is."""
+    """Escape text for Markdown, in a table or not.
+
+    Args:
+        text: of any origin.
+
+    Returns:
+        Markdown that shows the text as it is, on one line.
+    """
     text = printable(text)
     if not _MARKUP.search(text):
         return text
