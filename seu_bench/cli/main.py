@@ -78,11 +78,7 @@ class CommandGroup(click.Group):
         return [*CORE, *plugin_commands()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command.
-
-        Raises:
-            PluginError: a plugin cannot be loaded, or its command cannot be built.
-        """
+        """Import one command."""
         if cmd_name in CORE:
             return CORE[cmd_name].build()
         entry = plugin_commands().get(cmd_name)
@@ -94,11 +90,7 @@ class CommandGroup(click.Group):
             raise _failure(entry, error) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command.
-
-        Raises:
-            PluginError: a plugin's command failed in another way than by a refusal.
-        """
+        """Run a command."""
         try:
             return super().invoke(ctx)
         except (SeuBenchError, click.ClickException, click.exceptions.Exit, click.Abort):
@@ -124,11 +116,7 @@ class CommandGroup(click.Group):
 
 
 def plugin_commands() -> dict[str, Entry[CommandFactory]]:
-    """Load the plugins of other packages and collect their commands.
-
-    Raises:
-        PluginError: a plugin cannot be loaded, or registers a name that is taken.
-    """
+    """Load the plugins of other packages and collect their commands."""
     installed = list(installed_points())
     packages = dict(zip([point.name for point in installed], packages_of(installed), strict=True))
     manager = load_plugins([point for point in installed if packages[point.name] != _PACKAGE])

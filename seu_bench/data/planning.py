@@ -89,11 +89,7 @@ def dataset_names(spec: BenchmarkSpec) -> tuple[str, ...]:
 
 
 def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: int) -> list[TaskPart]:
-    """The tasks of a benchmark in the order in which ``seed`` learns them.
-
-    Raises:
-        RequestError: the benchmark names classes that the data set has not.
-    """
+    """The tasks of a benchmark in the order in which ``seed`` learns them."""
     stream = spec.stream
     if isinstance(stream, ClassSplit):
         return _class_tasks(spec, stream, infos[stream.dataset], seed)
@@ -118,11 +114,7 @@ def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: i
 
 
 def plan_stream(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], limits: ImageLimits, seed: int) -> StreamPlan:
-    """Shape and sizes of a stream.
-
-    Raises:
-        RequestError: tasks differ in their images' shape, or classes are named that the data set has not.
-    """
+    """Shape and sizes of a stream."""
     parts = ordered_tasks(spec, infos, seed)
     shapes = {part.name: _input_shape(infos[part.dataset], part.input) for part in parts}
     if len(set(shapes.values())) > 1:

@@ -192,11 +192,7 @@ def statistics(spec: InputSpec, train: RawSplit) -> tuple[Sequence[float], Seque
 
 
 def normalised(images: Images, spec: InputSpec, mean: Sequence[float], std: Sequence[float]) -> torch.Tensor:
-    """8-bit images ``[N, C, H, W]`` as a float32 tensor: padded, divided by 255, ``(x - mean) / std`` per channel.
-
-    Raises:
-        RequestError: the number of means does not fit the channels.
-    """
+    """8-bit images ``[N, C, H, W]`` as a float32 tensor: padded, divided by 255, ``(x - mean) / std`` per channel."""
     if len(mean) not in (1, images.shape[1]):
         raise RequestError(
             f"{len(mean)} means for images of {images.shape[1]} channels",

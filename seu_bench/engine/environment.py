@@ -63,11 +63,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def choose_device(name: str) -> str:
-    """``auto`` becomes the accelerator where there is one; anything else is checked.
-
-    Raises:
-        RequestError: there is no such device here.
-    """
+    """``auto`` becomes the accelerator where there is one; anything else is checked."""
     import torch
 
     if name == "auto":

@@ -28,11 +28,7 @@ class HookCaller:
         self.notify("run_notice", message=message)
 
     def notify(self, hook: str, **values: Any) -> None:
-        """Call a hook of every plugin that watches.
-
-        Raises:
-            PluginError: a plugin failed; it is named.
-        """
+        """Call a hook of every plugin that watches."""
         caller = getattr(self._hook, hook)
         try:
             caller(**values)

@@ -38,13 +38,7 @@ TASKS: Final = "tasks"
 
 
 def add_loggers(registry: Registry, request: Request) -> None:
-    """Register the loggers of a run; logs lie in the folder ``logs`` of the results folder.
-
-    Raises:
-        UnknownNameError: there is no such logger, or what it needs is not installed.
-        OptionError: an option is unknown, does not fit, or is of a logger that was not asked for.
-        PluginError: a logger cannot be built, e.g. because what it needs cannot be imported.
-    """
+    """Register the loggers of a run; logs lie in the folder ``logs`` of the results folder."""
     chosen = choose_loggers(registry, request.log, request.log_options)
     if not chosen:
         return
@@ -61,12 +55,7 @@ def add_loggers(registry: Registry, request: Request) -> None:
 def choose_loggers(
     registry: Registry, names: Iterable[str], options: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[Entry[LoggerFactory], Options]]:
-    """Return loggers and their options by name; nothing is built.
-
-    Raises:
-        UnknownNameError: there is no such logger, or what it needs is not installed.
-        OptionError: an option is unknown, does not fit, or is of a logger that was not asked for.
-    """
+    """Return loggers and their options by name; nothing is built."""
     entries = {name: registry.loggers.find(name) for name in names}
     given: dict[str, dict[str, Any]] = {name: {} for name in entries}
     for key, value in (options or {}).items():

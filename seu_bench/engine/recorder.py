@@ -94,11 +94,7 @@ class RunRecorder:
         return sum(measured) / len(measured) if measured else None
 
     def update(self, **fields: Any) -> None:
-        """Bring the record up to what is known now, with these fields, and write it.
-
-        Raises:
-            ResultsError: it cannot be written.
-        """
+        """Bring the record up to what is known now, with these fields, and write it."""
         record = self._measured(fields)
         if record.status == "finished":
             metrics = {
@@ -113,12 +109,7 @@ class RunRecorder:
         return self._measured({}).model_dump(mode="json")
 
     def load_state_dict(self, state: object) -> None:
-        """Resume from what :meth:`state_dict` returned; environments other than the present one are recorded.
-
-        Raises:
-            CheckpointError: it is no record of this stream.
-            ResultsError: it was measured on other data.
-        """
+        """Resume from what :meth:`state_dict` returned; environments other than the present one are recorded."""
         try:
             before = Record.model_validate(state)
         except ValueError as error:

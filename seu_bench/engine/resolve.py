@@ -101,11 +101,7 @@ class ResolvedRun:
 
 
 def resolve(registry: Registry, request: Request) -> ResolvedRun:
-    """Validate a request against what is installed.
-
-    Raises:
-        RequestError: an unknown name, an option that does not fit, or a faulty benchmark file.
-    """
+    """Validate a request against what is installed."""
     factory = registry.strategies.find(request.strategy).factory
     parts = split_by_prefix(request.options)
     benchmark = find_benchmark(registry, request.benchmark).load(parts["benchmark"])

@@ -41,11 +41,7 @@ class RunFolder:
         self.checkpoints = CheckpointFolder(self.folder / "checkpoints", run_id)
 
     def refuse_links(self) -> None:
-        """Make sure that what is written and removed here lies here.
-
-        Raises:
-            ResultsError: a folder or a file of the run is a link.
-        """
+        """Make sure that what is written and removed here lies here."""
         for path in (self.checkpoints.folder, self.previous, self.model, self.log):
             refuse_link(path, "remove the link")
 
@@ -56,11 +52,7 @@ class RunFolder:
         return not any(os.path.lexists(path) for path in leftovers)
 
     def start_over(self) -> None:
-        """Remove checkpoints, but keep a finished run until the new one is.
-
-        Raises:
-            ResultsError: it cannot be put aside.
-        """
+        """Remove checkpoints, but keep a finished run until the new one is."""
         self.checkpoints.clear()
         try:
             finished = read_record(self.record).status == "finished"

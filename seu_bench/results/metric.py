@@ -128,11 +128,7 @@ def _measurement(value: Value) -> Value:
 
 
 def as_metric(given: Metric | MetricFunction) -> Metric:
-    """Return what a plugin registered as a metric: its attributes by the names of :class:`Metric`, if it has them.
-
-    Raises:
-        ValueError: its unit is unknown.
-    """
+    """Return what a plugin registered as a metric: its attributes by the names of :class:`Metric`, if it has them."""
     if isinstance(given, Metric):
         return given
     known = [field.name for field in fields(Metric) if field.name != "compute" and hasattr(given, field.name)]

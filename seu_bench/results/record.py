@@ -148,11 +148,7 @@ def record_path(results: Path, run_id: str) -> Path:
 
 
 def write_record(results: Path, record: Record) -> Path:
-    """Write a record, completely or not at all.
-
-    Raises:
-        ResultsError: the folder cannot be written to.
-    """
+    """Write a record, completely or not at all."""
     path = record_path(results, record.run_id)
     text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
     write_atomic(path, text + "\n")

@@ -35,11 +35,7 @@ _AT_ONCE: Final = 256
 
 
 def require_records(results: Path) -> None:
-    """Refuse a results folder without records.
-
-    Raises:
-        ResultsError: it has neither ``runs`` nor ``records.jsonl``.
-    """
+    """Refuse a results folder without records."""
     if not (runs_folder(results).is_dir() or (results / PACKED_NAME).is_file()):
         raise ResultsError(
             "there are no records yet", where=str(results), remedy="make some with seu-bench run, or give --results"
@@ -139,11 +135,7 @@ def find_record(results: Path, name: str) -> Record:
 
 
 def find_run(results: Path, name: str) -> Path:
-    """Find the folder of the run that ``name`` means: a run id, a unique beginning of one, or a run's folder.
-
-    Raises:
-        ResultsError: none or several fit.
-    """
+    """Find the folder of the run that ``name`` means: a run id, a unique beginning of one, or a run's folder."""
     return _own_folder(name) or _checked(results, _match(results, name, _run_names(results)))
 
 

@@ -45,11 +45,7 @@ def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
 
 
 def keep_spec(spec: SweepSpec) -> None:
-    """Write the sweep into its results folder, for :func:`kept_spec`; paths become absolute.
-
-    Raises:
-        ResultsError: it cannot be written there.
-    """
+    """Write the sweep into its results folder, for :func:`kept_spec`; paths become absolute."""
     places = {
         "results": spec.results.absolute(),
         "data_root": spec.data_root.absolute() if spec.data_root is not None else None,
@@ -63,11 +59,7 @@ def keep_spec(spec: SweepSpec) -> None:
 
 
 def kept_spec(results: Path) -> SweepSpec:
-    """Read the sweep that was started last with this results folder.
-
-    Raises:
-        SpecError: there is none, or it cannot be read.
-    """
+    """Read the sweep that was started last with this results folder."""
     path = results / _KEPT
     remedy = "give the sweep's own command again: it attaches as well"
     try:

@@ -67,11 +67,7 @@ class LocalFactory:
     detaches = False
 
     def build(self, options: LocalOptions, device: str) -> Executor:
-        """Count cores and GPUs.
-
-        Raises:
-            RequestError: there is no such device.
-        """
+        """Count cores and GPUs."""
         import torch
 
         from seu_bench.engine.environment import choose_device

@@ -98,11 +98,7 @@ class SweepSpec(ResultFields, ExecutionFields):
 
 
 def parse_seeds(text: str) -> Sequence[int]:
-    """Read ``"0-4,7"`` as ``[0, 1, 2, 3, 4, 7]``.
-
-    Raises:
-        ValueError: it is no list of seeds and ranges, or too long a one.
-    """
+    """Read ``"0-4,7"`` as ``[0, 1, 2, 3, 4, 7]``."""
     seeds: list[int] = []
     for part in text.split(","):
         found = re.fullmatch(r"\s*(\d{1,10})\s*(?:-\s*(\d{1,10})\s*)?", part, re.ASCII)
@@ -126,11 +122,7 @@ def split_names(text: str) -> list[str]:
 
 
 def parse_axes(assignments: Sequence[str]) -> dict[str, list[Any]]:
-    """Read ``["epochs=3,5", "sizes=[1, 2],[3]"]`` as ``{"epochs": [3, 5], "sizes": [[1, 2], [3]]}``.
-
-    Raises:
-        OptionError: an assignment has no ``=``, no key or faulty values; or a key is given twice.
-    """
+    """Read ``["epochs=3,5", "sizes=[1, 2],[3]"]`` as ``{"epochs": [3, 5], "sizes": [[1, 2], [3]]}``."""
     axes: dict[str, list[Any]] = {}
     for assignment in assignments:
         key, separator, text = assignment.partition("=")
@@ -151,11 +143,7 @@ def parse_axes(assignments: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def parse_values(text: str) -> list[Any]:
-    """Read values divided by commas, as a list of TOML if they are one, otherwise each by itself.
-
-    Raises:
-        ValueError: a value is empty, or begins as a list, a table or a quoted text and is none.
-    """
+    """Read values divided by commas, as a list of TOML if they are one, otherwise each by itself."""
     values = parse_value(f"[{text}\n]")
     if isinstance(values, list) and values and not text.rstrip().endswith(","):
         return values

@@ -67,11 +67,7 @@ def schedule_passes(options: ScheduleOptions, schedule: Schedule, train_images: 
 
 
 def component_passes(component: Component, schedule: Schedule, train_images: int) -> tuple[int, int]:
-    """Images that a searcher or a creator announces to pass forward, to train and to evaluate.
-
-    Raises:
-        PluginError: its factory cannot say; the component is named.
-    """
+    """Images that a searcher or a creator announces to pass forward, to train and to evaluate."""
     try:
         train, evaluate = component.factory.estimate_passes(component.options, schedule, train_images)
         return operator.index(train), operator.index(evaluate)

@@ -61,11 +61,7 @@ class GuardedStage(Stage[Result]):
             self.randomness = self.inner.randomness
 
     def advance(self) -> None:
-        """One epoch of the plugin's stage.
-
-        Raises:
-            RunError: it failed, measured what is no number, or went beyond what it had announced.
-        """
+        """One epoch of the plugin's stage."""
         inner = self.inner
         with self._guarded():
             self._supervise()
@@ -80,11 +76,7 @@ class GuardedStage(Stage[Result]):
             _check_report(self.report)
 
     def result(self) -> Result:
-        """Return the checked result of the plugin's stage.
-
-        Raises:
-            RunError: it cannot be used.
-        """
+        """Return the checked result of the plugin's stage."""
         with self._guarded():
             self._supervise()
             found = self.inner.result()

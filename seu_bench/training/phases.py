@@ -119,11 +119,7 @@ class PhaseRunner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the strategy's model and memory to where its present phase began; its clock is right already.
-
-        Raises:
-            CheckpointError: the state does not fit this strategy.
-        """
+        """Restore the strategy's model and memory to where its present phase began; its clock is right already."""
         strategy = self._strategy
         with fitting("the strategy"):
             strategy.model.load_architecture(state["architecture"])

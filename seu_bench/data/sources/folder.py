@@ -34,32 +34,17 @@ class FolderSource(OwnFiles):
     kind = "images of the folder"
 
     def info(self, root: Path | None) -> DatasetInfo:
-        """Shape and sizes; files are counted, not opened.
-
-        Raises:
-            DataMissingError: the folder does not exist.
-            DataError: it is not laid out as it should be.
-        """
+        """Shape and sizes; files are counted, not opened."""
         return self._layout()[0]
 
     def load(self, root: Path | None) -> RawDataset:
-        """Decode, convert and resize every image.
-
-        Raises:
-            DataMissingError: the folder does not exist.
-            DataCorruptError: a file is no image; it is named.
-            DataError: the folder is not laid out as it should be.
-        """
+        """Decode, convert and resize every image."""
         info, *splits = self._layout()
         train, test = (RawSplit(self._pixels(files.paths, info), files.labels) for files in splits)
         return RawDataset(info, train, test)
 
     def checksum(self) -> str:
-        """SHA-256 over the sorted relative paths and sizes of all image files; nothing is opened.
-
-        Raises:
-            DataMissingError: the folder does not exist.
-        """
+        """SHA-256 over the sorted relative paths and sizes of all image files; nothing is opened."""
         if not self.path.is_dir():
             raise self.missing()
         digest = hashlib.sha256()

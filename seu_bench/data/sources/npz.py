@@ -34,12 +34,7 @@ class NpzSource(OwnFiles):
         return self.load(root).info
 
     def load(self, root: Path | None) -> RawDataset:
-        """Read and check the arrays.
-
-        Raises:
-            DataMissingError: the file does not exist.
-            DataCorruptError: it is not an ``.npz`` of such arrays; every fault is listed.
-        """
+        """Read and check the arrays."""
         arrays = self._arrays()
         faults: list[str] = []
         names = list(arrays)
@@ -58,11 +53,7 @@ class NpzSource(OwnFiles):
         return described(self.name, *parts)
 
     def checksum(self) -> str:
-        """SHA-256 of the file.
-
-        Raises:
-            DataMissingError: the file does not exist.
-        """
+        """SHA-256 of the file."""
         if not self.path.is_file():
             raise self.missing()
         with self.path.open("rb") as file:

@@ -84,12 +84,7 @@ class TorchvisionSource:
         return DatasetState("complete", folder, size)
 
     def load(self, root: Path | None) -> RawDataset:
-        """Read both splits into memory, after checking every file.
-
-        Raises:
-            DataMissingError: files are missing; the message has the folder and the command that fetches them.
-            DataCorruptError: a file is not the official one.
-        """
+        """Read both splits into memory, after checking every file."""
         state, folder = self.state(root), default_data_root(root)
         if state.status in ("missing", "incomplete"):
             raise missing_error(self.known.name, folder, state.detail)
@@ -102,12 +97,7 @@ class TorchvisionSource:
         return RawDataset(counted(self.known, train.labels, test.labels), train, test)
 
     def fetch(self, root: Path) -> None:
-        """Download the set below ``root`` where it is not complete yet, and check it.
-
-        Raises:
-            DataError: it cannot be downloaded.
-            DataCorruptError: what is there afterwards is not the official set.
-        """
+        """Download the set below ``root`` where it is not complete yet, and check it."""
         folder = default_data_root(root)
         if self.state(folder).status == "complete":
             return

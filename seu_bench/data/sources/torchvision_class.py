@@ -65,15 +65,7 @@ class TorchvisionClassSource:
         return DatasetState("complete", folder)
 
     def load(self, root: Path | None) -> RawDataset:
-        """Read the set into memory: its array where it has a fitting one, otherwise image by image.
-
-        Raises:
-            UnknownNameError: torchvision has no such class.
-            SpecError: the arguments do not fit its constructor.
-            DataMissingError: torchvision does not find the files.
-            DataCorruptError: an image cannot be decoded.
-            DataError: it is not a classification set, or its images differ in size and no ``size`` is given.
-        """
+        """Read the set into memory: its array where it has a fitting one, otherwise image by image."""
         folder = default_data_root(root)
         if self._loaded and self._loaded[0] == folder:
             return self._loaded[1]
@@ -90,11 +82,7 @@ class TorchvisionClassSource:
         return self._loaded[1]
 
     def fetch(self, root: Path) -> None:
-        """Have torchvision download the set below ``root``, where its class can.
-
-        Raises:
-            DataError: the class cannot download, or the download failed.
-        """
+        """Have torchvision download the set below ``root``, where its class can."""
         if "root" not in self._parameters:
             return
         if "download" not in self._parameters:

@@ -77,11 +77,7 @@ def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), 
 
 
 def onnx_bytes(model: LearnedModel, task: int) -> bytes:
-    """The network of one learned task as ONNX.
-
-    Raises:
-        ResultsError: torch cannot express it so.
-    """
+    """The network of one learned task as ONNX."""
     try:
         return _exported(model, task)
     except Exception as error:  # any layer of a plugin's may be one that the exporter does not know

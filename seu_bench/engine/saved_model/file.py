@@ -115,11 +115,7 @@ def save_model(path: Path, model: MultiHeadModel, record: Record) -> str:
 
 
 def read_weights(folder: Path, record: Record) -> bytes:
-    """Read the file of a run's folder, unchecked.
-
-    Raises:
-        ResultsError: no weights were kept, or they cannot be read.
-    """
+    """Read the file of a run's folder, unchecked."""
     path = folder / MODEL_NAME
     if record.weights_sha256 is None:
         raise ResultsError(

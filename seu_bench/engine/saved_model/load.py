@@ -114,11 +114,7 @@ def load_model(run: str | Path, results: str | Path = "results") -> LearnedModel
 
 
 def build_model(registry: Registry, file: ModelFile, record: Record) -> LearnedModel:
-    """The model of a record with the weights of a file, on the CPU.
-
-    Raises:
-        ResultsError: they do not belong together, or the strategy that made them is not installed.
-    """
+    """The model of a record with the weights of a file, on the CPU."""
     if file.seal.run_id != record.run_id:
         raise ResultsError(
             f"the weights are those of run {file.seal.run_id}, and the record is that of {record.run_id}",
@@ -142,12 +138,7 @@ def build_model(registry: Registry, file: ModelFile, record: Record) -> LearnedM
 
 
 def context_of(registry: Registry, record: Record) -> StrategyContext:
-    """The context of a run on the CPU, from its record alone.
-
-    Raises:
-        RequestError: a part is not installed, or options do not fit it.
-        ResultsError: the record is too old, or its parts do not fit each other.
-    """
+    """The context of a run on the CPU, from its record alone."""
     factory = registry.strategies.find(record.strategy).factory
     options = build_options(factory.options, f"strategy {record.strategy!r}", record.options)
     backbone = registry.backbones.find(options.backbone).factory if isinstance(options, BackboneOptions) else None
@@ -163,11 +154,7 @@ def context_of(registry: Registry, record: Record) -> StrategyContext:
 
 
 def plan_of(record: Record) -> StreamPlan:
-    """The shape of the stream that a run learned.
-
-    Raises:
-        ResultsError: the record does not say it, or not the same everywhere.
-    """
+    """The shape of the stream that a run learned."""
     if record.input_shape is None or not record.task_images:
         raise ResultsError("the record does not say what images the run was made on", remedy="run it again")
     lengths = {len(record.task_names), len(record.task_classes), len(record.task_images), len(record.task_order)}
