@@ -176,7 +176,7 @@ class HeadOfTheTask(stock.SupervisedPlugin):  # type: ignore[type-arg]
         self.cwr = cwr
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Choose the head and forget what was kept of the last one."""
+        """Choose the head and reset the state of the last one."""
         self.cwr.cwr_layer_name = f"heads.{strategy.experience.current_experience}"
         self.cwr.model.saved_weights.clear()
         self.cwr.model.past_j.clear()

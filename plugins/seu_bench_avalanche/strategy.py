@@ -3,7 +3,7 @@
 Everything that Avalanche's algorithms do happens in its own callbacks. What differs from a stock script is what every
 strategy here shares: batches gathered whole, a fresh optimiser and a cosine schedule per task, gradient clipping,
 stages that are timed and counted, and randomness that hangs on the run's seed alone. As in Avalanche, all of the model
-trains, and the last weights are kept.
+trains, and the last weights are used.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class AvalancheStrategy(StagedStrategy):
 
     Args:
         methods: the plugins that make the strategy; their work after a task is a stage called ``consolidation``.
-        memory: what they remember between two tasks; without it the strategy learns, and its state cannot be kept.
+        memory: what they remember between two tasks; without it the strategy learns, and its state cannot be saved.
         options: those of :class:`~seu_bench.training.strategy.StagedStrategy`.
     """
 
@@ -122,7 +122,7 @@ class AvalancheStrategy(StagedStrategy):
     def _required_memory(self) -> Memory:
         if self.memory is None:
             raise RunError(
-                "what these plugins remember between two tasks cannot be kept",
+                "the state of these plugins between two tasks cannot be saved",
                 where=", ".join(type(method).__name__ for method in self.methods) or type(self).__name__,
                 remedy="give the strategy a memory (seu_bench_avalanche.memory), or learn all tasks in one process",
             )

@@ -25,7 +25,7 @@ LABELS: Final = ("strategy", "searcher", "creator", "benchmark", "protocol")
 class WandbLogger:
     """Writes ``<folder>/<attempt>/wandb/``, and sends it where the mode is ``online``.
 
-    Files of an offline run cannot be asked for what is in them, so the last step of each name is kept beside them.
+    Files of an offline run cannot be asked for what is in them, so the last step of each name is saved beside them.
 
     Args:
         folder: made when the run begins.
@@ -64,7 +64,7 @@ class WandbLogger:
             )
 
     def last_step(self, name: str) -> int | None:
-        """As it was kept beside the files."""
+        """As saved beside the files."""
         return self._steps.get(name)
 
     def log(self, measured: LoggedValues) -> None:

@@ -82,7 +82,7 @@ def build_stream(
         load: name of a data set -> the data set; called once for each.
         limits: largest numbers of images per task and split.
         seed: of the tasks' order, splits and permutations.
-        device: where the images are kept.
+        device: of the images.
 
     Raises:
         RequestError: the benchmark does not fit the data, e.g. it names classes that there are not.

@@ -21,7 +21,7 @@ from seu_bench.errors import CheckpointError
 from seu_bench.utils.files import remove_parts, write_atomic
 
 SCHEMA_VERSION: Final = 2
-#: How many of a run's checkpoints are kept: the last, and one in case the last is corrupt.
+#: Number of checkpoints retained per run: the last, and one in case the last is corrupt.
 KEPT: Final = 2
 #: A header is a line of a few hundred bytes; what has no line end by then is no checkpoint.
 _LONGEST_HEADER: Final = 10_000
@@ -189,7 +189,7 @@ class CheckpointFolder:
         return sorted(found, key=lambda path: int(path.stem), reverse=True)
 
     def set_aside(self, path: Path) -> None:
-        """Keep a file that was refused out of the way of those that can be used."""
+        """Move a corrupt file out of the way."""
         with contextlib.suppress(OSError):
             path.replace(path.with_suffix(".refused"))
 

@@ -59,13 +59,13 @@ class CheckpointManager:
         self._last_size = 0
 
     def maybe_save(self, position: Position, *, resumable: bool = True) -> None:
-        """A point between two epochs, or between two tasks.
+        """Save if due, and stop the run if asked to; called between two epochs, or between two tasks.
 
         Args:
             resumable: whether a run could be resumed from here; where not, it is only stopped if that was asked for.
 
         Raises:
-            Interruption: the run is to stop; what could be kept is.
+            Interruption: the run is to stop; a checkpoint is saved where it can be.
         """
         now = time.monotonic()
         # What comes next is expected to take as long as what came last.

@@ -16,7 +16,7 @@ class Forecast:
     Args:
         planned: image passes of the whole run.
         clock: seconds from any start.
-        before: image passes of the attempt that this one resumes; they say nothing of the speed here.
+        before: image passes of the attempt that this one resumes; irrelevant to the speed here.
     """
 
     def __init__(self, planned: int, clock: Callable[[], float] = time.monotonic, before: int = 0) -> None:

@@ -38,7 +38,7 @@ class RunRecorder:
     Attributes:
         record: as it was written last.
         matrix, sizes: the evaluators that measure for it.
-        feature_bytes: outputs of frozen layers kept at the most; ``None``: the strategy keeps none.
+        feature_bytes: peak memory of cached features; ``None``: the strategy caches none.
     """
 
     def __init__(

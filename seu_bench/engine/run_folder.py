@@ -41,7 +41,7 @@ class RunFolder:
         self.checkpoints = CheckpointFolder(self.folder / "checkpoints", run_id)
 
     def refuse_links(self) -> None:
-        """Make sure that what is written and removed here lies here."""
+        """Check that no path that is written or removed here is a link."""
         for path in (self.checkpoints.folder, self.previous, self.model, self.log):
             refuse_link(path, "remove the link")
 
@@ -72,7 +72,7 @@ class RunFolder:
             ) from error
 
     def keep_failure(self, error: Exception, strategy: Entry[StrategyFactory]) -> RunError:
-        """Keep the traceback beside the record, and return an error that says what failed and where to look."""
+        """Write the traceback beside the record, and return an error that names the failure and the log."""
         write_atomic(self.log, "".join(traceback.format_exception(error)))
         if isinstance(error, SeuBenchError):
             return RunError(error.what, where=error.where or str(self.log), remedy=error.remedy)

@@ -38,7 +38,7 @@ class CompiledUnits:
                 warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf", UserWarning)
                 output = self._made[id(unit)](*inputs)
         except torch._dynamo.exc.TorchDynamoException as error:
-            # Whatever keeps it from being compiled, a compiler that is missing most likely, must not end the run.
+            # A failure to compile, most likely a missing compiler, must not end the run.
             warnings.warn(f"units are not compiled: {str(error).splitlines()[0]}", RuntimeWarning, stacklevel=2)
             self.batch = 0
             output = unit(*inputs)

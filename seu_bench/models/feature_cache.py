@@ -5,7 +5,7 @@ the task's :class:`FeatureCache` for their outputs. The cache knows the images o
 :class:`~seu_bench.data.images.TaskImages` leaves on it; on images that it does not know, such as test images, or a
 batch that a plugin has changed, it computes.
 
-Results do not depend on what is kept. Outputs are computed in chunks of one size, whatever the batch: on a CPU the
+Results do not depend on what is cached. Outputs are computed in chunks of one size, whatever the batch: on a CPU the
 output for an image is then the same, bit by bit, whichever images it is computed with. So a run with less memory, or
 one that was interrupted and has to compute them again, gives the same result.
 """
@@ -33,12 +33,12 @@ class FeatureCache:
     for as long as all images take to go by makes room for others.
 
     Args:
-        tiers: where rows are kept, in this order.
+        tiers: memory of the rows, in order of preference.
         chunk: images that are computed at once, always: sums over other numbers of images may be rounded otherwise.
-        dtype: floating point is kept in it; ``None``: as it is.
+        dtype: of cached floating point; ``None``: as computed.
 
     Attributes:
-        peak_bytes: kept at the most.
+        peak_bytes: largest size so far.
     """
 
     def __init__(self, tiers: Sequence[Tier], chunk: int, dtype: torch.dtype | None = None) -> None:
@@ -54,7 +54,7 @@ class FeatureCache:
 
     @property
     def bytes(self) -> int:
-        """Bytes kept now."""
+        """Bytes cached now."""
         return sum(tier.limit - tier.left for tier in self.tiers)
 
     def number(self, images: TaskImages) -> TaskImages:
@@ -75,7 +75,7 @@ class FeatureCache:
             x: images ``[N, C, H, W]`` as they came from :class:`~seu_bench.data.images.TaskImages`.
             key: names the function. One key, one function, which gives the same for the same image.
             compute: images -> tensors ``[N, ...]``. It may ask the cache for what it begins with.
-            keep: whether a table is begun where there is none.
+            keep: whether to cache the outputs where there is no table yet.
         """
         ids = sample_ids_of(x)
         with torch.no_grad():
@@ -108,14 +108,14 @@ class FeatureCache:
         if not len(inside):
             return self._computed(split, compute, x, numbers)
         self._fill(split, table, numbers[inside], compute)
-        kept = table.read(numbers[inside], x.device)
+        cached = table.read(numbers[inside], x.device)
         if not len(outside):
-            return kept
+            return cached
         computed = self._computed(split, compute, x.index_select(0, outside.to(x.device)), numbers[outside])
         back = torch.cat([inside, outside]).argsort().to(x.device)
         return tuple(
             form.shaped(torch.cat([form.flat(some), form.flat(others)]).index_select(0, back))
-            for form, some, others in zip(table.forms, kept, computed, strict=True)
+            for form, some, others in zip(table.forms, cached, computed, strict=True)
         )
 
     def _computed(self, split: _Split, compute: Compute, x: Tensor, numbers: Tensor) -> Values:
@@ -170,7 +170,7 @@ class FeatureCache:
             values = compute(x)
         finally:
             self._depth -= 1
-        return tuple(Form.of(value, self.dtype).as_kept(value) for value in values)
+        return tuple(Form.of(value, self.dtype).as_cached(value) for value in values)
 
 
 @dataclass

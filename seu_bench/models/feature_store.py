@@ -1,4 +1,4 @@
-"""Rows of what a function gives for each image of a split, kept in one or several kinds of memory."""
+"""Storage of cached features: a row per image of a split, in one or several kinds of memory."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ class Tier:
 
 @dataclass(frozen=True)
 class Form:
-    """How a value ``[N, ...]`` is kept as rows ``[N, numbers]``: with channels innermost, if it came so.
+    """Layout of a value ``[N, ...]`` as cached rows ``[N, numbers]``: channels innermost, if it came so.
 
     Attributes:
         shape: of one image's value.
         dtype: of the value.
-        kept: of the rows.
+        cached_dtype: of the rows.
     """
 
     shape: tuple[int, ...]
     innermost: bool
     dtype: torch.dtype
-    kept: torch.dtype
+    cached_dtype: torch.dtype
 
     @classmethod
     def of(cls, value: Tensor, dtype: torch.dtype | None) -> Form:
-        """The form of ``value``; floating point is kept in ``dtype``, if one is given."""
+        """Layout of ``value``; floating point is cached in ``dtype``, if one is given."""
         # Maps of one channel, or of one pixel, are both: they count as contiguous.
         innermost = not value.is_contiguous() and value.dim() == 4
         innermost = innermost and value.is_contiguous(memory_format=torch.channels_last)
-        kept = dtype if dtype is not None and value.is_floating_point() else value.dtype
-        return cls(tuple(value.shape[1:]), innermost, value.dtype, kept)
+        cached = dtype if dtype is not None and value.is_floating_point() else value.dtype
+        return cls(tuple(value.shape[1:]), innermost, value.dtype, cached)
 
     @property
     def numbers(self) -> int:
@@ -59,15 +59,15 @@ class Form:
     @property
     def bytes(self) -> int:
         """Bytes of a row."""
-        return self.numbers * self.kept.itemsize
+        return self.numbers * self.cached_dtype.itemsize
 
     def flat(self, value: Tensor) -> Tensor:
         """``[N, ...]`` as rows."""
         return (value.permute(0, 2, 3, 1) if self.innermost else value).reshape(len(value), self.numbers)
 
-    def as_kept(self, value: Tensor) -> Tensor:
+    def as_cached(self, value: Tensor) -> Tensor:
         """``[N, ...]`` as a table would give it back: rounded and laid out as rows are."""
-        return self.shaped(self.flat(value).to(self.kept).contiguous())
+        return self.shaped(self.flat(value).to(self.cached_dtype).contiguous())
 
     def shaped(self, rows: Tensor) -> Tensor:
         """Rows as ``[N, ...]``."""
@@ -103,7 +103,7 @@ class Table:
 
     Attributes:
         rows: how many images have a place.
-        asked: whatever its owner wants to remember of its last use.
+        asked: time of its last use, set by its owner.
     """
 
     def __init__(self, forms: Sequence[Form], images: int, chunk: int, tiers: Sequence[Tier]) -> None:
@@ -130,7 +130,7 @@ class Table:
         return [chunk for chunk in (numbers // self.chunk).unique().tolist() if chunk in self._missing]
 
     def write(self, chunk: int, values: Values) -> None:
-        """Keep the values ``[chunk, ...]`` of the images of a chunk."""
+        """Cache the values ``[chunk, ...]`` of the images of a chunk."""
         first = chunk * self.chunk
         for part in self._parts:
             begin, end = max(first, part.start), min(first + len(values[0]), part.stop)
@@ -160,7 +160,7 @@ class Table:
         self.rows = 0
 
     def _take(self, tier: Tier, rows: int) -> None:
-        made = [torch.empty(rows, form.numbers, dtype=form.kept, device=tier.device) for form in self.forms]
+        made = [torch.empty(rows, form.numbers, dtype=form.cached_dtype, device=tier.device) for form in self.forms]
         part = _Part(self.rows, self.rows + rows, tier, made)
         tier.left -= part.bytes
         self._parts.append(part)
@@ -179,7 +179,7 @@ SHARE = 0.5
 
 
 def feature_tiers(device: torch.device, budget: int | None) -> list[Tier]:
-    """Where features of frozen layers are kept: on the device first, then in the host's memory.
+    """Memory for features of frozen layers: on the device first, then on the host.
 
     Args:
         budget: bytes at most, in all; ``None``: half of what is free on each.

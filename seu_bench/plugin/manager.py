@@ -1,4 +1,4 @@
-"""Entry points -> a fresh plugin manager. No manager is shared and none is kept: two callers cannot disturb each other.
+"""Entry points -> a fresh plugin manager. No manager is shared or cached: two callers cannot disturb each other.
 
 pluggy's own loader drops a second plugin of the same name silently and lets a broken one raise a bare ImportError;
 this loop names the plugin and the package in both cases.

@@ -31,7 +31,7 @@ Seconds: TypeAlias = Measurement
 
 
 class Document(BaseModel):
-    """Part of a record. Keys that a later version added are kept out, not refused."""
+    """Part of a record. Unknown keys, of a later version, are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -83,7 +83,7 @@ class Record(Document):
         choices: per task, what was done in each layer, e.g. ``new``, ``reuse 0``, ``adapt 1`` (strategies that
             choose what to do with a unit).
         unit_tasks: per layer, the task that each unit was made for.
-        weights_sha256: of the file with the model's weights; ``None``: none was kept.
+        weights_sha256: of the file with the model's weights; ``None``: none was saved.
         precision: what learning computed in; accuracies are measured in float32.
         earlier_environments: where parts of the run were made before it was continued somewhere else.
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.

@@ -148,7 +148,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "search_seconds": _time(_stages("seconds", SEARCH), "wall-clock seconds of the search stages"),
     "image_passes": _size(_stages("image_passes"), "images passed forward in all stages but evaluation"),
     "peak_memory_bytes": _memory("largest memory held on the accelerator, in bytes"),
-    "peak_feature_bytes": _memory("outputs of frozen layers kept at the most (--feature-cache), in bytes"),
+    "peak_feature_bytes": _memory("peak memory of cached outputs of frozen layers (--feature-cache), in bytes"),
 }
 
 #: What is assumed of a metric that nobody registered.

@@ -119,7 +119,7 @@ class StrategyContract(OneThread):
         plain, *others = [learner.learn_all().weights() for learner in learners]
         require(
             all(same(plain, weights) for weights in others),
-            "the weights depend on --feature-cache: what is kept under a key must be the output of frozen layers in "
+            "the weights depend on --feature-cache: what is cached under a key must be the output of frozen layers in "
             "evaluation mode, and of those that the key names",
         )
 

@@ -16,7 +16,7 @@ def check_goes_on(trial: Trial, benchmark: str) -> None:
     """Learn a stream in one go; then its last task again, resumed before it and within it.
 
     Raises:
-        AssertionError: a state cannot be kept in a file, or the weights differ in the end.
+        AssertionError: a state cannot be saved in a file, or the weights differ in the end.
     """
     whole = trial.learner(benchmark)
     last = whole.tasks - 1

@@ -15,7 +15,7 @@ from seu_bench.models.multihead import MultiHeadModel
 
 
 @contextmanager
-def features_kept(
+def feature_caching(
     model: MultiHeadModel, compute: ComputeConfig, batch: int, device: torch.device
 ) -> Iterator[FeatureCache | None]:
     """A cache for the outputs of the model's frozen layers on a task's images; ``None`` where none are frozen.

@@ -23,7 +23,7 @@ from seu_bench.data.avalanche import BatchLoader, task_images
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.training.batches import WholeBatches
 from seu_bench.training.callbacks import LeanCallbacks, SilentLogger
-from seu_bench.training.context import features_kept
+from seu_bench.training.context import feature_caching
 from seu_bench.training.interfaces import StrategyContext, checked_options
 from seu_bench.training.loops import evaluate
 from seu_bench.training.optim import clip_gradients, make_sgd
@@ -43,7 +43,7 @@ class StagedStrategy(LeanCallbacks, WholeBatches, SupervisedTemplate):  # type: 
         schedule: epochs, batch size and learning rate of the training stage.
         seed: seed of everything random.
         lr_schedule: ``cosine`` (per task, to ``min_learning_rate``) or ``constant``.
-        restore: whether the weights of the best validation loss are restored, or those of the last epoch kept.
+        restore: whether the weights of the best validation loss are restored, or those of the last epoch remain.
         device: device to train on.
         eval_mb_size: images per batch in evaluation.
         compute: precision, memory for outputs of frozen layers, compilation.
@@ -106,7 +106,7 @@ class StagedStrategy(LeanCallbacks, WholeBatches, SupervisedTemplate):  # type: 
         self.lr_schedule = lr_schedule
         self.restore = restore
         self.compute = compute or ComputeConfig()
-        #: Bytes of features kept at the most, so far; ``None`` where the model has no frozen layers.
+        #: Largest bytes of cached features so far; ``None`` where the model has no frozen layers.
         self.peak_feature_bytes = 0 if model.has_frozen_layers else None
         self.on_progress = on_progress
         self.model.to(self.device)
@@ -272,7 +272,7 @@ class StagedStrategy(LeanCallbacks, WholeBatches, SupervisedTemplate):  # type: 
         is_ours = isinstance(loader, BatchLoader)
         train = loader.images if is_ours else task_images(experience.dataset.train(), index, self.device)
         valid = self._validation_of(experience, eval_streams)
-        with features_kept(self.model, self.compute, self.train_mb_size, self.device) as cache:
+        with feature_caching(self.model, self.compute, self.train_mb_size, self.device) as cache:
             if cache is not None:
                 train, valid = cache.number(train), None if valid is None else cache.number(valid)
                 if is_ours:

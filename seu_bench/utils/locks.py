@@ -75,7 +75,7 @@ class _FolderLock:
             return False  # where others removed a folder that was empty, it is made again at the next attempt
         except LeaseSettingsMismatch as error:
             raise ResultsError(
-                "the lock there was made by a version of seu-bench that keeps locks in another way",
+                "the lock there was made by a version of seu-bench with another kind of lock",
                 where=str(self.path),
                 remedy="use one version in one results folder; delete that file if nobody works there",
             ) from error

@@ -131,7 +131,7 @@ def test_refused(command: Command, folders: Folders, tmp_path: Path) -> None:
     assert command("export", folder, "--task", -1).status == 2
     assert command("export", folder).status == 2
     write_record(tmp_path, record.model_copy(update={"weights_sha256": None}))
-    assert "kept no weights" in command("export", folder, "--task", 0).err
+    assert "saved no weights" in command("export", folder, "--task", 0).err
     assert command("export", "nobody", "--task", 0, "--results", tmp_path).status == 2
     assert not list(folder.glob("*.onnx"))
 

@@ -249,7 +249,7 @@ def test_architecture_that_is_no_plain_value(tmp_path: Path) -> None:
             return {"sizes": {1, 2}}
 
     _, record = learned_by("naive")
-    with pytest.raises(PluginError, match="cannot be kept") as refused:
+    with pytest.raises(PluginError, match="cannot be saved") as refused:
         save_model(tmp_path / MODEL_NAME, Bad(nn.Flatten(), 4, (2,)), record)
     assert refused.value.where == "Bad.architecture"
     assert list(tmp_path.iterdir()) == []
@@ -267,9 +267,9 @@ def refused(folder: Path) -> ResultsError:
 def test_no_weights_kept(copy: Path) -> None:
     """Neither by the record nor in the folder."""
     changed(copy, weights_sha256=None)
-    assert "kept no weights" in refused(copy).what
+    assert "saved no weights" in refused(copy).what
     changed(copy, weights_sha256=None, status="interrupted")
-    assert "kept no weights: it is interrupted" in refused(copy).what
+    assert "saved no weights: it is interrupted" in refused(copy).what
 
 
 def test_weights_that_are_gone(copy: Path) -> None:

@@ -268,7 +268,7 @@ def test_cannot_be_done(command: Command, copy: Path) -> None:
     changed(copy, weights_sha256=None)
     answer = command("verify", copy)
     assert answer.status == 2
-    assert "kept no weights" in answer.err
+    assert "saved no weights" in answer.err
     assert "to do: " in answer.err
 
 

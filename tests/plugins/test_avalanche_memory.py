@@ -244,7 +244,7 @@ def test_what_cannot_be_kept_says_so() -> None:
     model = BackboneModel(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), 4, (2, 2, 2))
     made = AvalancheStrategy(model=model, methods=[stock.LwFPlugin()], schedule=Schedule(epochs=1, batch_size=8))
     for attempt in (made.get_extra_state, lambda: made.set_extra_state({})):
-        with pytest.raises(RunError, match="cannot be kept\n  where: LwFPlugin"):
+        with pytest.raises(RunError, match="cannot be saved\n  where: LwFPlugin"):
             attempt()
     state = build("lwf", stream()).state_dict()
     with pytest.raises(CheckpointError, match="does not fit"):

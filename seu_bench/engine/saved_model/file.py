@@ -83,7 +83,7 @@ def save_model(path: Path, model: MultiHeadModel, record: Record) -> str:
 
     Args:
         path: of the file.
-        record: of the finished run; parts of it are kept in the file.
+        record: of the finished run; parts of it are saved in the file.
 
     Returns:
         The SHA-256 of the file, in hexadecimal.
@@ -105,7 +105,7 @@ def save_model(path: Path, model: MultiHeadModel, record: Record) -> str:
         text = json.dumps(document, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise PluginError(
-            f"the architecture of strategy {record.strategy!r} cannot be kept: {error}",
+            f"the architecture of strategy {record.strategy!r} cannot be saved: {error}",
             where=f"{type(model).__name__}.architecture",
             remedy="it may have dictionaries with text for keys, lists, text and finite numbers",
         ) from error
@@ -119,7 +119,7 @@ def read_weights(folder: Path, record: Record) -> bytes:
     path = folder / MODEL_NAME
     if record.weights_sha256 is None:
         raise ResultsError(
-            f"run {record.run_id} kept no weights: "
+            f"run {record.run_id} saved no weights: "
             + ("it is " + record.status if record.status != "finished" else "its record names none"),
             where=str(path),
             remedy="run it to its end, without --no-weights (a finished one: with --restart)",

@@ -93,7 +93,7 @@ def load_model(run: str | Path, results: str | Path = "results") -> LearnedModel
         The model; its attributes describe the tasks.
 
     Raises:
-        ResultsError: there is no such run, it kept no weights, or file and record do not belong together or are
+        ResultsError: there is no such run, it saved no weights, or file and record do not belong together or are
             corrupt.
 
     Example:

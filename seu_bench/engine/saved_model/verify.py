@@ -41,7 +41,7 @@ def verify(
         benchmark: the TOML file, for a run of a benchmark that is not registered.
 
     Raises:
-        ResultsError: there is no such run, or it kept no weights.
+        ResultsError: there is no such run, or it saved no weights.
         RequestError: what the record asks for is not installed, or is no valid request.
         DataError: a data set is missing or corrupt.
     """

@@ -35,7 +35,7 @@ _READ: Final = 8
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a report, so that it opens whatever the number of records.
+    """Limits of a report, so that it opens with any number of records.
 
     Args:
         configurations: drawn in each group.
