@@ -55,7 +55,7 @@ class RequestError(SeuBenchError):
 
 
 class UnknownNameError(RequestError):
-    """A name that nobody registered."""
+    """A name that is not registered."""
 
 
 class OptionError(RequestError):

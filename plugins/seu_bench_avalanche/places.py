@@ -14,7 +14,7 @@ from seu_bench.errors import RunError
 
 
 def places_of(dataset: Any) -> Tensor:
-    """Where the images of a data set come from, in its order.
+    """Origins of the images of a data set, in its order.
 
     Returns:
         ``[n, 2]`` int64: the task, and the position among the task's training images.

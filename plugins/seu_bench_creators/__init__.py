@@ -25,7 +25,7 @@ class ReuseFirstOptions(ScheduleOptions):
 
 
 class FrugalOptions(ScheduleOptions):
-    """How the candidates for reuse are looked at."""
+    """Options of the probe of candidates for reuse."""
 
     probe_images: NonNegativeInt = Field(
         256, description="images, at most, on which each earlier task's path is probed; 0: the newest path is taken"

@@ -76,6 +76,6 @@ def build_ewc(context: StrategyContext) -> Ewc:
 
 
 def ewc_cost(context: StrategyContext) -> Cost:
-    """Those of naive fine-tuning, and each training image once more with its gradient."""
+    """Cost of naive fine-tuning, and each training image once more with its gradient."""
     tasks = enumerate(context.plan.tasks)
     return fixed_size_cost(context, more=[StageCost("fisher", index, task.num_train, 0) for index, task in tasks])

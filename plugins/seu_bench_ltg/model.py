@@ -116,7 +116,7 @@ class GrowingAlexNet(MultiHeadModel):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return next(self.heads.parameters()).device
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
@@ -174,7 +174,7 @@ class GrowingAlexNet(MultiHeadModel):
         return nn.ModuleList([*self._on_path(task), self.heads[task]])
 
     def trainable_module(self, task: int) -> nn.Module:
-        """Those of them that are not frozen."""
+        """Unfrozen units and adapters of the task's path, and its head."""
         new = [module for module in self._on_path(task) if any(p.requires_grad for p in module.parameters())]
         return nn.ModuleList([*new, self.heads[task]])
 

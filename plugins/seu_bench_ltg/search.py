@@ -29,7 +29,7 @@ from seu_bench_ltg.model import GrowingAlexNet
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How to search.
+    """Settings of the search.
 
     Attributes:
         schedule: of SGD, and the length and batch size of the stage.

@@ -40,7 +40,7 @@ class MlflowLogger:
         self._experiment = experiment
         self._client: Any = None
         self._run = ""
-        self._goes_on = False
+        self._resumed = False
 
     def begin(self, run: LoggedRun) -> None:
         """Open the store, and the run in it."""
@@ -48,7 +48,7 @@ class MlflowLogger:
             self._client = MlflowClient(self._uri) if self._uri is not None else self._local()
         experiment = self._experiment_id()
         known = self._client.search_runs([experiment], f"tags.\"seu_bench.attempt\" = '{run.attempt}'", max_results=1)
-        self._goes_on = bool(known)
+        self._resumed = bool(known)
         if known:
             self._run = known[0].info.run_id
             self._client.update_run(self._run, status="RUNNING")
@@ -61,8 +61,8 @@ class MlflowLogger:
             self._client.log_batch(self._run, params=params[first : first + BATCH])
 
     def last_step(self, name: str) -> int | None:
-        """As the store has it."""
-        if not self._goes_on:
+        """Last step in the store."""
+        if not self._resumed:
             return None
         return max((metric.step for metric in self._client.get_metric_history(self._run, name)), default=None)
 

@@ -42,7 +42,7 @@ class RayFactory:
         """Connect to Ray, or start one.
 
         Raises:
-            RequestError: nobody answers at the address, or a job asks for more than there is.
+            RequestError: the address does not answer, or a job asks for more than there is.
         """
         from seu_bench_ray.connection import Connection
         from seu_bench_ray.executor import RayExecutor

@@ -14,7 +14,7 @@ from seu_bench.errors import RequestError
 from seu_bench.utils.hardware import usable_cores
 from seu_bench.utils.text import printable
 
-#: Seconds within which somebody must answer at an address.
+#: Seconds within which an address must answer.
 _ANSWER: Final = 5.0
 _REMEDY: Final = (
     "start Ray there (ray start --head), give the address that it names, or leave the address out to use this machine"
@@ -28,7 +28,7 @@ class Connection:
         address: ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT``; ``None``: a Ray of this machine's own is started.
 
     Raises:
-        RequestError: nobody answers there, or Ray cannot be started.
+        RequestError: the address does not answer, or Ray cannot be started.
     """
 
     def __init__(self, address: str | None) -> None:
@@ -55,11 +55,11 @@ class Connection:
 
     @property
     def machines(self) -> int:
-        """That are there now."""
+        """Machines that are connected now."""
         return max(1, sum(bool(node["Alive"]) for node in ray.nodes()))
 
     def room(self, cpus: float, gpus: float) -> int:
-        """How many jobs fit at once, machine by machine.
+        """Number of jobs that fit at once, machine by machine.
 
         Args:
             cpus, gpus: of each.

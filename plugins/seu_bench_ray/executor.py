@@ -63,7 +63,7 @@ class RayExecutor:
         self._threads = max(1, math.floor(cpus))
         mailbox: Any = ray.remote(num_cpus=0, max_restarts=0)(Mailbox)
         self._mailbox: Any = mailbox.remote()
-        # Ray would begin a lost task again by itself, and nobody would hear of it.
+        # Ray would begin a lost task again by itself, without notice.
         self._task: Any = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(run_assigned)
         self._versions = installed_versions()
         self._marks = Marks()

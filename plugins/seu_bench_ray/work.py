@@ -33,7 +33,7 @@ class Mailbox:
         return events
 
     def stop(self) -> None:
-        """Ask all jobs to stop where nothing is lost."""
+        """Ask all jobs to stop at their next checkpoint."""
         self._stops = True
 
     def stops(self) -> bool:

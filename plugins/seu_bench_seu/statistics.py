@@ -69,7 +69,7 @@ class TaskStatistics(nn.Module):
             self.tasks[str(task)] = nn.ModuleDict({str(layer): own for layer, own in sorted(statistics.items())})
 
     def of(self, task: int | None) -> dict[int, UnitStatistics]:
-        """Those of a task by layer; empty where it computes all units with their own."""
+        """Statistics of a task by layer; empty where it uses those of the units."""
         if str(task) not in self.tasks:
             return {}
         layers = self.tasks[str(task)]

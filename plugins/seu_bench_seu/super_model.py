@@ -110,7 +110,7 @@ class SuperModel(MultiHeadModel):
         self.paths[task] = tuple(int(index) for index in path)
 
     def path_fault(self, path: object) -> str | None:
-        """Why ``path`` names no unit for each layer; ``None``: it does."""
+        """Fault of a path that does not name a unit for each layer; ``None`` if it is valid."""
         try:
             # Not isinstance: every tensor has __index__, whatever it holds.
             indices = [operator.index(index) for index in path] if isinstance(path, Sequence) else None

@@ -35,18 +35,18 @@ class TensorBoardLogger:
     def begin(self, run: LoggedRun) -> None:
         """Open a new file; configuration and hyper-parameters are written where there is none yet."""
         folder = self._folder / run.attempt
-        goes_on = any(folder.glob("events.out.tfevents.*"))
-        self._last = _last_steps(folder) if goes_on else {}
+        resumed = any(folder.glob("events.out.tfevents.*"))
+        self._last = _last_steps(folder) if resumed else {}
         self._writer = SummaryWriter(str(folder))
         experiment, session, self._end = hparams(dict(run.parameters), dict.fromkeys(RESULTS))
-        if not goes_on:
+        if not resumed:
             self._writer.file_writer.add_summary(experiment)
             self._writer.file_writer.add_summary(session)
             self._writer.add_text("run", _table({"run id": run.run_id, **run.tags, **run.parameters}), 0)
         self._writer.flush()
 
     def last_step(self, name: str) -> int | None:
-        """As the files of earlier processes have it."""
+        """Last step in the files of earlier processes."""
         return self._last.get(name)
 
     def log(self, measured: LoggedValues) -> None:

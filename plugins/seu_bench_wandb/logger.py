@@ -64,7 +64,7 @@ class WandbLogger:
             )
 
     def last_step(self, name: str) -> int | None:
-        """As saved beside the files."""
+        """Last step, saved beside the files."""
         return self._steps.get(name)
 
     def log(self, measured: LoggedValues) -> None:

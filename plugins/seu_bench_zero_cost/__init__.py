@@ -13,7 +13,7 @@ from seu_bench.training import SearcherFactory
 
 
 class ZeroCostOptions(Options):
-    """How many are scored, by what, on how many images."""
+    """Number of candidates, score and batch size."""
 
     candidates: PositiveInt = Field(32, description="genotypes that are drawn and scored")
     score: Literal["naswot", "synflow", "both"] = Field(

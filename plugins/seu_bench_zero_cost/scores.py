@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def naswot(network: nn.Module, images: Tensor) -> float:
-    """How differently the images switch the network's ReLUs (Mellor et al., "Neural Architecture Search without
+    """NASWOT: how differently images switch the ReLUs (Mellor et al., "Neural Architecture Search without
     Training", ICML 2021, equation 2).
 
     Each image has a binary code: which ReLU units are active. ``K[i, j]`` is the number of units on which images i and
@@ -47,7 +47,7 @@ def naswot(network: nn.Module, images: Tensor) -> float:
 
 
 def synflow(network: nn.Module, shape: tuple[int, int, int]) -> float:
-    """How much signal all paths of the network carry together (Tanaka et al., "Pruning neural networks without any data
+    """SynFlow: signal over all paths of the network (Tanaka et al., "Pruning neural networks without any data
     by iteratively conserving synaptic flow", NeurIPS 2020, equation 2; as a score of architectures: Abdelfattah et
     al., ICLR 2021).
 

@@ -201,7 +201,7 @@ def _computed_with(statistics: str, runs: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _unchanged(runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Those with no option that these questions vary."""
+    """Select runs without an option that these questions vary."""
     options = ("searcher_options__epochs", "creator_options__epochs", "creator_options__old_unit_epochs")
     runs = chosen(runs, **dict.fromkeys(options))
     for part in ("searcher_options", "creator_options"):

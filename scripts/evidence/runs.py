@@ -26,7 +26,7 @@ def finished(folder: Path) -> pandas.DataFrame:
 
 
 def chosen(runs: pandas.DataFrame, **wanted: Any) -> pandas.DataFrame:
-    """Those whose columns hold the values wanted; dots of a column's name are written as two underscores. ``None``
+    """Select runs whose columns hold the given values; dots of a column's name are written as two underscores. ``None``
     stands for an option that was left to the protocol, and for a column that no run has."""
     for name, value in wanted.items():
         column = name.replace("__", ".")

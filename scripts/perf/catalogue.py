@@ -37,7 +37,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured.
+    """Size of a measurement.
 
     Attributes:
         scale: factor of images and rounds.

@@ -1,4 +1,4 @@
-"""How much arithmetic per second the stages' steps get to, beside a product of matrices."""
+"""Arithmetic throughput of the stages' steps, compared with a matrix product."""
 
 from __future__ import annotations
 

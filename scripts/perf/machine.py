@@ -1,4 +1,4 @@
-"""Where something was measured."""
+"""Machine of a measurement."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def _overview(measured: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _machines(measured: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Where it was measured: what all comparisons share in words, the rest in a table."""
+    """Describe the machine: what all comparisons share in words, the rest in a table."""
     yield from ("", "## Where it was measured", "")
     machines = [each["machine"] for each in measured.values() if "machine" in each]
     for key in ("cpu", "cores", "torch", "python", "platform"):

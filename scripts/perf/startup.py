@@ -1,4 +1,4 @@
-"""How long seu-bench takes to start."""
+"""Start-up time of seu-bench."""
 
 from __future__ import annotations
 

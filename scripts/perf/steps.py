@@ -155,6 +155,6 @@ def _of_task(model: MultiHeadModel, task: int, scale: Scale) -> Step:
 
 
 def _used(compute: Callable[[], Tensor], weights: list[nn.Parameter]) -> list[Tensor]:
-    """Those of ``weights`` that a computation depends on."""
+    """Select the ``weights`` that a computation depends on."""
     found = torch.autograd.grad(compute(), weights, allow_unused=True)
     return [weight for weight, gradient in zip(weights, found, strict=True) if gradient is not None]

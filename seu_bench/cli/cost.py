@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _fields() -> tuple[type[Request], set[str]]:
-    """Those that decide a run, and where its data are."""
+    """Fields that define a run, and the folder of its data."""
     from seu_bench.config.run import ExecutionFields, Request
 
     return Request, set(Request.model_fields) - {

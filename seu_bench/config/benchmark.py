@@ -21,7 +21,7 @@ Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_leng
 
 
 class InputSpec(Frozen):
-    """How raw 8-bit images become a network's input.
+    """Preprocessing of raw 8-bit images into a network's input.
 
     Constant zero padding comes first (in raw pixels), then division by 255, then ``(x - mean) / std`` per channel,
     then a single grey channel is repeated to ``channels``.

@@ -165,13 +165,13 @@ class Request(ResultFields, ExecutionFields):
 
     @property
     def compute(self) -> ComputeConfig:
-        """How the strategy's stages compute."""
+        """Settings of the stages' computation."""
         return ComputeConfig(self.precision, self.feature_cache, self.compile)
 
 
 @dataclass(frozen=True)
 class ComputeConfig:
-    """How a strategy's stages compute; the fields are :class:`Request`'s.
+    """Settings of the stages' computation; the fields are :class:`Request`'s.
 
     Attributes:
         precision: number format of learning; evaluation is in float32 in any case.

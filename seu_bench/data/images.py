@@ -63,7 +63,7 @@ class TaskImages:
 
     @property
     def device(self) -> torch.device:
-        """Where the images are."""
+        """Device of the images."""
         return self.store.device
 
     def gather(self, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,7 +102,7 @@ class TaskImages:
         return replace(self, rows=self.rows[which], labels=self.labels[which], sample_ids=ids)
 
     def to(self, device: torch.device) -> TaskImages:
-        """The same on another device."""
+        """Copy to another device."""
         if self.device == device:
             return self
         permutation = None if self.permutation is None else self.permutation.to(device)

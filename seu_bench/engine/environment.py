@@ -38,7 +38,7 @@ def describe_environment(device: str) -> Environment:
 
 
 def processor_name() -> str | None:
-    """As Linux calls it; ``None`` elsewhere."""
+    """Name of the processor on Linux; ``None`` elsewhere."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""How long a run will take, from its cost and what was computed so far."""
+"""Forecast of a run's duration, from its cost and its progress."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class GuardedLogger:
         self._logged: dict[str, int] = {}
         self._seen: tuple[str, int, int] | None = None
 
-    # Before whoever shows the run's progress: opening a log may take longer than a small run.
+    # Before the progress display: opening a log may take longer than a small run.
     @hookimpl(tryfirst=True)
     def run_started(self, record: Record, cost: Cost) -> None:
         """Open the log, and add what is missing in it of a resumed run."""

@@ -53,7 +53,7 @@ class ResolvedRun:
 
     @property
     def shorter(self) -> str | None:
-        """A shorter protocol than the run's, for whoever finds it too long."""
+        """Name of a shorter protocol than the run's."""
         name = {"paper": "quick", "half_day": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
         return name if name in self.spec.benchmark.protocols else None
 

@@ -150,7 +150,7 @@ class _Run:
             self._notify_end()
             raise
         except ResultsError as error:
-            # No failure of the strategy: the record cannot be written either, or is somebody else's by now.
+            # No failure of the strategy: the record cannot be written either, or belongs to another process by now.
             self._notify_end(status="interrupted", error=error.what)
             raise
         except Exception as error:

@@ -44,7 +44,7 @@ class StopRequest:
             self._asked = interruption
 
     def due(self, ahead: float = 0.0) -> Interruption | None:
-        """Why the run should stop now; ``None``: it may continue.
+        """Return the reason to stop now; ``None``: continue.
 
         Args:
             ahead: seconds that it would take to come to the next point where it could stop.

@@ -145,7 +145,7 @@ class FeatureCache:
         return table
 
     def _make_room(self, wanted: int) -> None:
-        """Drop tables that nobody used for a while, those first that were used longest ago."""
+        """Evict idle tables, least recently used first."""
         idle = [key for key, table in self._tables.items() if self._is_idle(table)]
         for key in sorted(idle, key=lambda key: self._tables[key].asked):
             if sum(tier.left for tier in self.tiers) >= wanted:

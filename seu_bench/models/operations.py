@@ -17,8 +17,8 @@ from seu_bench.models.kernels import DepthwiseConv2d, pick_pixels
 class State:
     """Input that several operations of a cell share, ``[N, C, H, W]``, and its ReLU, computed on first use.
 
-    Without gradients every operation computes its own: there it hardly counts, and whoever watches the calls of ReLU,
-    as scores of untrained networks do, sees all of them.
+    Without gradients every operation computes its own: there it hardly counts, and hooks on the calls of ReLU,
+    which scores of untrained networks use, see all of them.
     """
 
     def __init__(self, features: Tensor) -> None:

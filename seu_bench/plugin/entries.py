@@ -65,7 +65,7 @@ class Kind(Mapping[str, Entry[Factory]]):
         """The entry of ``name``.
 
         Raises:
-            UnknownNameError: nobody registered it, or it cannot be used; the message says what there is.
+            UnknownNameError: it is not registered, or unusable; the message lists those that are.
         """
         if name in self.unavailable:
             missing = self.unavailable[name].factory

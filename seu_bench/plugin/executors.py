@@ -129,7 +129,7 @@ class Executor(Protocol):
         """
 
     def cancel(self) -> None:
-        """Start no more jobs and ask running ones to stop where nothing is lost; returns at once.
+        """Start no more jobs and ask running ones to stop at their next checkpoint; returns at once.
 
         :meth:`wait` still returns how they end; those that never started end as ``interrupted``.
         """

@@ -2,7 +2,7 @@
 
 A results folder holds records in ``runs/<run id>/record.json``, in ``records.jsonl``, or in both. The latter has one
 compact record per line and is made by :func:`pack_records`, for publishing records without their runs' folders.
-Where both have a run, its folder wins: somebody ran it again below published records.
+Where both have a run, its folder wins: it was run again below published records.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _found_in(folder: os.DirEntry[str]) -> Record | ResultsError | None:
     except OSError as error:
         return unreadable(Path(name), error)
     except ResultsError as error:
-        return error if _is_there(Path(name)) else None  # somebody removed it just now
+        return error if _is_there(Path(name)) else None  # removed meanwhile
 
 
 def _packed(results: Path) -> Iterator[Record | ResultsError]:

@@ -151,7 +151,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "peak_feature_bytes": _memory("peak memory of cached outputs of frozen layers (--feature-cache), in bytes"),
 }
 
-#: What is assumed of a metric that nobody registered.
+#: Defaults of a metric that is not registered.
 _UNKNOWN: Final = Metric(_undefined)
 
 

@@ -35,7 +35,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class JobResult:
-    """How a job of a sweep ended.
+    """Result of a job of a sweep.
 
     Attributes:
         job: with its label, configuration and seed.
@@ -52,7 +52,7 @@ class JobResult:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """How a sweep ended.
+    """Result of a sweep.
 
     Attributes:
         jobs: all of the plan's, in its order.

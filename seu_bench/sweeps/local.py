@@ -231,7 +231,7 @@ class _Worker:
             self._resources = undo.pop_all()
 
     def send(self, message: Job | None) -> None:
-        """Send the job, or ask it to stop: the first time where nothing is lost, the second time at once."""
+        """Send the job, or ask it to stop: the first time at its next checkpoint, the second time at once."""
         with contextlib.suppress(OSError):  # it has ended, which its connection says
             self.connection.send(message)
 

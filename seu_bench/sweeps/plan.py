@@ -192,7 +192,7 @@ def _options_of(registry: Registry, strategy: str, components: Mapping[str, str 
 
 
 def _refuse_unused(names: Sequence[str], known: set[str]) -> None:
-    """Refuse what concerns no strategy of the sweep: it is mostly a slip, and nobody would miss it."""
+    """Refuse options that concern no strategy of the sweep: mostly slips."""
     faults = [f"no strategy of the sweep takes {name!r}{did_you_mean(name, known)}" for name in names]
     if faults:
         raise OptionError(

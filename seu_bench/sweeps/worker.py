@@ -54,7 +54,7 @@ def run_job(job: Job, notify: Callable[[Event], None], stop: StopRequest | None 
     except SeuBenchError as error:
         return Ended(run_id=job.run_id, status="failed", message=str(error))
     except Exception as error:
-        # A defect: whoever looks for it needs all of it.
+        # A defect: its traceback is needed whole.
         traceback.print_exc()
         return Ended(run_id=job.run_id, status="failed", message=f"{type(error).__name__}: {error}")
     return Ended(run_id=job.run_id, status="finished")

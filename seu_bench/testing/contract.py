@@ -21,7 +21,7 @@ from scipy.special import bdtrc
 from seu_bench.data.streams import TaskStream
 from seu_bench.metrics import forgetting
 from seu_bench.results.record_metrics import EVALUATION
-from seu_bench.testing.resuming import check_goes_on, check_made_again, is_resumable
+from seu_bench.testing.resuming import check_made_again, check_resumes, is_resumable
 from seu_bench.testing.streams import poison
 from seu_bench.testing.trial import Learner, Trial, drawn, require, same, stored_parameters, used_parameters
 from seu_bench.utils.seeding import RandomState
@@ -105,7 +105,7 @@ class StrategyContract(OneThread):
         """From a state in a file, a new strategy learns the rest to the same weights, bit by bit."""
         if not is_resumable(trial.learner("tiny_three")):
             pytest.skip("this strategy cannot be resumed")
-        check_goes_on(trial, "tiny_three")
+        check_resumes(trial, "tiny_three")
 
     def test_model_can_be_made_again(self, trial: Trial) -> None:
         """From its architecture, as JSON holds it, and its weights a new model is made that answers the same."""

@@ -12,7 +12,7 @@ from seu_bench.training.stage import Stage
 from seu_bench.training.strategy import StagedStrategy
 
 
-def check_goes_on(trial: Trial, benchmark: str) -> None:
+def check_resumes(trial: Trial, benchmark: str) -> None:
     """Learn a stream in one go; then its last task again, resumed before it and within it.
 
     Raises:

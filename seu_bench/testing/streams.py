@@ -124,7 +124,7 @@ class TinyData:
         return DatasetState("embedded")
 
     def load(self, root: Path | None) -> RawDataset:
-        """The same images at every call."""
+        """Generate the images, equal at every call."""
         return raw_dataset(self.shape.train, [self.shape.test] * len(self.shape.train), name=self.name)
 
     def fetch(self, root: Path) -> None:

@@ -70,7 +70,7 @@ def refuse_link(path: Path, remedy: str) -> None:
     try:
         link = path.is_symlink()
     except (OSError, ValueError):
-        return  # whoever uses it says why it cannot be used
+        return  # reported where it is used
     if link:
         raise ResultsError("this is a link, which might lead out of the results folder", where=str(path), remedy=remedy)
 

@@ -77,7 +77,7 @@ class _FolderLock:
             raise ResultsError(
                 "the lock there was made by a version of seu-bench with another kind of lock",
                 where=str(self.path),
-                remedy="use one version in one results folder; delete that file if nobody works there",
+                remedy="use one version in one results folder; delete that file if no process runs there",
             ) from error
         except (OSError, ValueError) as error:
             raise cannot_write(self.path, error) from error
@@ -123,7 +123,7 @@ class _FolderLock:
             if moved is not None and moved[:2] == state[:2]:
                 aside.unlink()
             elif _state(self.path) is None:
-                aside.rename(self.path)  # somebody else took it in this very moment
+                aside.rename(self.path)  # another process took it in this very moment
 
     def release(self) -> None:
         """Give the lock back if it is held, and remove its folder and those made for it where they are empty."""
@@ -178,7 +178,7 @@ class RunLock(_FolderLock):
                     raise ResultsError(
                         f"{self._name} is marked as held by {who}, which shows no life; the mark cannot be removed",
                         where=str(self.path),
-                        remedy="delete that file if nobody makes this run",
+                        remedy="delete that file if no process makes this run",
                     )
                 # A mark that cannot be read is mostly one that is just being made, or removed.
                 if not notified and (waited > 2 if holder is None else holder.alive is None):

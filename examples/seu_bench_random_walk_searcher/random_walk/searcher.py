@@ -47,11 +47,11 @@ class RandomWalk(SampledStage[Genotype, Genotype]):
             self.best, self.accuracy = sampled, accuracy
 
     def result(self) -> Genotype:
-        """Where the walk has come to."""
+        """Current genotype of the walk."""
         return self.best
 
     def neighbour(self, genotype: Genotype) -> Genotype:
-        """The same but for the operations of a few edges; one form or two, as the space has."""
+        """Mutate the operations of a few edges; one form or two, as the space has."""
         normal = self.changed(genotype.normal)
         return Genotype(normal, normal if self.space.cell_types == 1 else self.changed(genotype.reduction))
 

@@ -51,7 +51,7 @@ def one_line(error: BaseException) -> str:
 
 
 def held_out(count: int, fraction: float) -> int:
-    """How many of ``count`` images of one class become test images: ``int(fraction * count)``, but at least one."""
+    """Number of test images among ``count`` images of one class: ``int(fraction * count)``, but at least one."""
     return max(1, int(fraction * count))
 
 
@@ -124,7 +124,7 @@ def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images
         ``[C, H, W]``.
 
     Raises:
-        ValueError: pixels of 32 bits, whose range nobody knows.
+        ValueError: pixels of 32 bits, whose range is unknown.
         OSError, SyntaxError: the image's file is corrupt.
     """
     from PIL import Image

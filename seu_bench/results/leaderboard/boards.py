@@ -120,7 +120,7 @@ class Leaderboard:
         return {metric: _standings(self.rows, metric) for metric in COMPARED}
 
     def narrowed(self, rows: Sequence[Row], reason: str) -> Leaderboard:
-        """The same with some of the rows only; their ranks stay, and the best of them is compared with.
+        """Select rows; their ranks stay, and the best of them is compared with.
 
         Args:
             reason: for :attr:`views`.
