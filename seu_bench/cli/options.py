@@ -68,11 +68,7 @@ class FieldsCommand(click.Command):
 
 
 def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.Option:
-    """The option of a field: type, limits, choices, default and help are the field's.
-
-    Args:
-        unset: whether it is ``None`` where it is not given; the default then stands in the help only.
-    """
+    """Option of a field: type, limits, choices, default and help are the field's; ``unset``: ``None`` if not given."""
     from seu_bench.config.run import CommandLine
 
     given = next((mark for mark in field.metadata if isinstance(mark, CommandLine)), CommandLine())

@@ -11,12 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SampleIds:
-    """Identity of images, for what is cached about each image of a split.
-
-    Attributes:
-        owner: who numbered the split's images.
-        numbers: ``[n]`` int64 on the CPU, one for each image.
-    """
+    """Identity of a batch's images for the feature cache: owner of the split, and ``[n]`` int64 numbers on the CPU."""
 
     owner: object
     numbers: Tensor

@@ -52,12 +52,7 @@ class Position(BaseModel):
 
 
 class Header(BaseModel):
-    """The first line of a checkpoint.
-
-    Attributes:
-        sha256, bytes: of what follows.
-        seu_bench: the version that wrote it.
-    """
+    """First line of a checkpoint: SHA-256 and size of the rest, the version that wrote it, run and position."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -156,11 +151,7 @@ def _refused(path: Path, why: str) -> CheckpointError:
 
 
 class CheckpointFolder:
-    """The checkpoints of one run, numbered in the order in which they were written.
-
-    Args:
-        folder: made when the first one is written.
-    """
+    """Checkpoints of one run, numbered in the order of writing; the folder is made with the first one."""
 
     def __init__(self, folder: Path, run_id: str) -> None:
         self.folder = folder

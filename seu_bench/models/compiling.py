@@ -15,11 +15,7 @@ from torch import Tensor, nn
 
 
 class CompiledUnits:
-    """Computes units, compiled where that is possible.
-
-    Args:
-        batch: the size of batches that units are compiled for.
-    """
+    """Units compiled, where possible, for batches of ``batch`` images."""
 
     def __init__(self, batch: int) -> None:
         self.batch = batch

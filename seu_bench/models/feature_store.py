@@ -15,11 +15,7 @@ Values: TypeAlias = tuple[Tensor, ...]
 
 
 class Tier:
-    """Memory of one device, and how much of it is left.
-
-    Args:
-        limit: bytes at most.
-    """
+    """Memory of one device with a limit in bytes, and how much of it is free."""
 
     def __init__(self, device: torch.device, limit: int) -> None:
         self.device = device
@@ -179,11 +175,7 @@ SHARE = 0.5
 
 
 def feature_tiers(device: torch.device, budget: int | None) -> list[Tier]:
-    """Memory for features of frozen layers: on the device first, then on the host.
-
-    Args:
-        budget: bytes at most, in all; ``None``: half of what is free on each.
-    """
+    """Memory for features, the device's first, then the host's; ``budget`` in bytes, default half of what is free."""
     tiers = []
     budget = None if budget is None else max(0, budget)
     if device.type == "cuda":

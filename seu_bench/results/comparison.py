@@ -30,12 +30,7 @@ Pair: TypeAlias = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class TaskComparison:
-    """One task of both runs.
-
-    Attributes:
-        task: the benchmark's own index of it.
-        values: by the keys of :data:`MEASURES`.
-    """
+    """One task of both runs: the benchmark's own index, and values by the keys of :data:`MEASURES`."""
 
     task: int
     name: str

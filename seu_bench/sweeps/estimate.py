@@ -68,13 +68,7 @@ class SweepEstimate:
     def of_all(
         self, waiting: Iterable[PlannedJob], running: Mapping[str, float | None], slots: int | None
     ) -> float | None:
-        """Seconds until all are finished; ``None``: not known yet.
-
-        Args:
-            waiting: jobs that have not started.
-            running: remaining seconds of the others, by any name.
-            slots: jobs at once.
-        """
+        """Remaining seconds of all jobs, from those of the running ones; ``None``: not known yet."""
         start = sum(self._started) / len(self._started) if self._started else 0.0
         to_begin = [None if value is None else value + start for value in map(self.of_job, waiting)]
         seconds = [*to_begin, *running.values()]

@@ -88,11 +88,7 @@ def register_executors(register: Register[ExecutorFactory]) -> None:
 
 
 def visible_gpus(environment: Mapping[str, str], count: int) -> list[str]:
-    """Return the CUDA devices that this process may use, each as ``CUDA_VISIBLE_DEVICES`` names it.
-
-    Args:
-        count: how many there are.
-    """
+    """Return the ``count`` CUDA devices of this process, each as ``CUDA_VISIBLE_DEVICES`` names it."""
     named = [name.strip() for name in environment.get(_GPUS, "").split(",") if name.strip()]
     return named[:count] or [str(gpu) for gpu in range(count)]
 
@@ -205,14 +201,7 @@ class LocalExecutor:
 
 
 class _Worker:
-    """The process of a job.
-
-    Attributes:
-        is_gone: whether the process has ended, and all of its events were received.
-
-    Raises:
-        OSError, EOFError: no process can be started.
-    """
+    """Process of a job; ``is_gone``: ended and its events received. OSError or EOFError if it cannot start."""
 
     def __init__(self, run_id: str, slot: int, context: Any, environment: Mapping[str, str], threads: int) -> None:
         self.run_id = run_id

@@ -32,11 +32,7 @@ _KINDS = ("searcher", "creator")
 
 @dataclass(frozen=True)
 class Configuration:
-    """Configuration shared by the jobs of several seeds.
-
-    Attributes:
-        request, run: for one of the seeds.
-    """
+    """Configuration shared by the jobs of several seeds; request and run are those of one of the seeds."""
 
     request: Request
     run: ResolvedRun
@@ -64,12 +60,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """A job and its state in the results folder.
-
-    Attributes:
-        detail: why it failed or was interrupted, or who runs it.
-        record: the one that is there.
-    """
+    """A job, the state and the record of its run, and why it failed or was interrupted, or which process runs it."""
 
     run_id: str
     configuration: Configuration
@@ -87,11 +78,7 @@ class PlannedJob:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """All jobs of a sweep, each once.
-
-    Attributes:
-        notes: which parts of the sweep do not concern which strategies.
-    """
+    """All jobs of a sweep, each once, with notes on what does not concern which strategies."""
 
     spec: SweepSpec
     jobs: tuple[PlannedJob, ...]

@@ -61,11 +61,7 @@ def run_job(job: Job, notify: Callable[[Event], None], stop: StopRequest | None 
 
 
 class Reporter:
-    """A plugin that watches a run and reports it in events.
-
-    Args:
-        clock: seconds from any start.
-    """
+    """Plugin that watches a run and reports it in events, with times of ``clock`` in seconds."""
 
     def __init__(
         self, run_id: str, notify: Callable[[Event], None], clock: Callable[[], float] = time.monotonic

@@ -18,11 +18,7 @@ from seu_bench.models.multihead import MultiHeadModel
 def feature_caching(
     model: MultiHeadModel, compute: ComputeConfig, batch: int, device: torch.device
 ) -> Iterator[FeatureCache | None]:
-    """A cache for the outputs of the model's frozen layers on a task's images; ``None`` where none are frozen.
-
-    Args:
-        batch: images that training computes at once.
-    """
+    """Cache outputs of the model's frozen layers in chunks of ``batch`` images; ``None`` where none are frozen."""
     if not model.has_frozen_layers:
         yield None
         return

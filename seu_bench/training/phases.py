@@ -50,11 +50,7 @@ class _Begun:
 
 
 class PhaseRunner:
-    """Runs the phases of a strategy's tasks, and has at every moment the state to resume from.
-
-    Args:
-        strategy: strategy whose model and memory the phases change.
-    """
+    """Runner of the phases of a strategy's tasks, with the state to resume from at every moment."""
 
     def __init__(self, strategy: PhaseLearner) -> None:
         self._strategy = strategy

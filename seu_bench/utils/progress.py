@@ -27,11 +27,7 @@ DELAY: Final = 0.3
 
 
 class Bar:
-    """Progress of a piece of work.
-
-    Args:
-        update: called with what changes, as of :meth:`rich.progress.Progress.update`; by default nothing is drawn.
-    """
+    """Progress of a piece of work; ``update`` takes the arguments of :meth:`rich.progress.Progress.update`."""
 
     def __init__(self, update: Callable[..., None] = lambda **_: None) -> None:
         self._update = update

@@ -170,12 +170,7 @@ def download_bars(name: str) -> Iterator[None]:
 
 
 class OwnFiles(ABC):
-    """A file or folder of the user's own: nothing that could be downloaded.
-
-    Args:
-        definition: the benchmark's ``[datasets.NAME]`` table.
-        name: what the benchmark calls the data set.
-    """
+    """File or folder of the user's own, from the benchmark's table ``[datasets.NAME]``; it cannot be downloaded."""
 
     kind: ClassVar[str]
 

@@ -10,12 +10,7 @@ from seu_bench.data.sources.torchvision_class import TorchvisionClassSource
 
 
 def definition_source(definition: DatasetDefinition, name: str) -> DatasetSource:
-    """The source that a benchmark's ``[datasets.NAME]`` table defines.
-
-    Args:
-        definition: the table, validated; its paths are absolute.
-        name: what the benchmark calls it.
-    """
+    """Source of a benchmark's table ``[datasets.NAME]``, whose paths are absolute."""
     if isinstance(definition, TorchvisionDefinition):
         return TorchvisionClassSource(definition, name)
     return (FolderSource if isinstance(definition, FolderDefinition) else NpzSource)(definition, name)

@@ -54,12 +54,7 @@ class Verification:
 
 
 def differences(recorded: Any, other: Any, name: str, word: str) -> Iterator[str]:
-    """Every place where two plain values differ, e.g. ``accuracy_matrix[1][0]: recorded 0.9, sealed 0.8``.
-
-    Args:
-        name: of the values.
-        word: for the second of them.
-    """
+    """Differences of two plain values by place, e.g. ``accuracy_matrix[1][0]: recorded 0.9, sealed 0.8``."""
     if isinstance(recorded, Mapping) and isinstance(other, Mapping):
         for key in dict.fromkeys([*recorded, *other]):
             if key not in recorded or key not in other:

@@ -84,12 +84,7 @@ def verify(
 
 
 def request_of(record: Record, benchmark: Path | None = None, data_root: Path | None = None) -> Request:
-    """Return the request that a record answers.
-
-    Args:
-        benchmark: its TOML file, where its name is not registered.
-        data_root: folder of data sets; ``None``: the default one.
-    """
+    """Request of a record; ``benchmark`` is the TOML file of one that is not registered."""
     options: dict[str, Any] = dict(record.options)
     for prefix, given in (
         ("searcher", record.searcher_options),

@@ -44,12 +44,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Collection:
-    """The records of one results folder.
-
-    Attributes:
-        records: in the order of run ids, with their relative metrics.
-        unread: names of the runs whose records could not be read, by the reason.
-    """
+    """Records of a results folder, by run id, with relative metrics; and runs that are unreadable, by the reason."""
 
     records: Sequence[Record]
     unread: Mapping[str, Sequence[str]]

@@ -21,12 +21,7 @@ LEGEND: Final = (
 
 
 def cells(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | None = None) -> list[list[str]]:
-    """The rows for a reader: rank, configuration, seeds, mean ± standard deviation of metrics; not escaped.
-
-    Args:
-        metrics: ids of columns; ``None``: all.
-        most: rows at the most; ``None``: all.
-    """
+    """Rows of text: rank, configuration, seeds, mean ± standard deviation of the metrics; not escaped."""
     shown = [
         [str(row.rank), row.configuration, str(row.seeds)]
         + [_mean_and_deviation(board.columns[name], row.summary(name)) for name in metrics or board.columns]
@@ -39,12 +34,7 @@ def cells(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | 
 
 
 def intervals(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | None = None) -> list[list[str]]:
-    """The rows for a reader: rank, configuration, 95 % confidence intervals of the means; not escaped.
-
-    Args:
-        metrics: ids of columns; ``None``: all.
-        most: rows at the most; ``None``: all.
-    """
+    """Rows of text: rank, configuration, 95 % confidence intervals of the means; not escaped."""
     return [
         [str(row.rank), row.configuration]
         + [_interval(board.columns[name], row.summary(name)) for name in metrics or board.columns]

@@ -101,11 +101,7 @@ def paired_p_value(one: Mapping[int, float], other: Mapping[int, float]) -> floa
 
 
 def verdict(one: Mapping[int, float], other: Mapping[int, float]) -> Verdict:
-    """Decide by :func:`paired_p_value` whether two samples differ significantly.
-
-    Args:
-        one, other: finite values by seed.
-    """
+    """Decide by :func:`paired_p_value` whether two samples, by seed, differ significantly."""
     p_value = paired_p_value(one, other)
     if p_value is None or len(one.keys() & other.keys()) < SEEDS_TO_COMPARE:
         return "too few seeds"

@@ -77,10 +77,7 @@ def parse_axes(text: str, metrics: Mapping[str, Metric] = METRICS) -> tuple[str,
 def within_budget(
     board: Leaderboard, budgets: Mapping[str, float], metrics: Mapping[str, Metric] = METRICS
 ) -> Leaderboard:
-    """The rows whose means are at most ``budgets``, a limit by metric in the record's unit.
-
-    Those above one, and those of which it was not measured, are excluded and named.
-    """
+    """Rows whose means are measured and at most ``budgets``, limits by metric in record units; others are excluded."""
     for name, limit in budgets.items():
         metric = metrics[name]
         means = [(row, row.mean(name)) for row in board.rows]
@@ -96,10 +93,7 @@ def within_budget(
 def pareto_front(
     board: Leaderboard, axes: Sequence[str] = AXES, metrics: Mapping[str, Metric] = METRICS
 ) -> Leaderboard:
-    """The rows that no other row dominates: none is as good in the means of all ``axes`` and better in one of them.
-
-    Rows of which one of them was not measured are excluded and named.
-    """
+    """Rows that no other dominates in the means of ``axes``; those with one not measured are excluded."""
     points = {row.rank: point for row in board.rows if (point := _point(row, axes, metrics)) is not None}
     front = _undominated(points)
     unknown = [row.configuration for row in board.rows if row.rank not in points]

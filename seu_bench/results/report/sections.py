@@ -130,11 +130,7 @@ def read_sections(
 
 
 def choose(strategies: Sequence[str], most: int) -> list[int]:
-    """Choose the rows that are drawn: the best of each strategy, the paper's strategies first, then the next best.
-
-    Args:
-        strategies: of the rows, best first.
-    """
+    """Choose rows to draw: the best of each strategy, the paper's strategies first, then the next best."""
     best: dict[str, int] = {}
     for place, strategy in enumerate(strategies):
         best.setdefault(strategy, place)

@@ -18,12 +18,7 @@ Values: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class SeedSummary:
-    """Mean and standard deviation over seeds, in equal shapes.
-
-    Attributes:
-        mean: NaN where it was not measured for every seed: a mean over some of them would not compare.
-        std: with ``n - 1``; NaN as the mean, and for a single seed.
-    """
+    """Mean and standard deviation (n - 1) over seeds; NaN where not measured for every seed, std also for one seed."""
 
     mean: Values
     std: Values
@@ -65,10 +60,7 @@ def over_seeds(values: Values) -> SeedSummary:
 
 
 def matrices(runs: Sequence[Record]) -> Values:
-    """The accuracy matrices of runs in percent, ``[seeds, T, T]`` with the largest T.
-
-    NaN where nothing was measured, or where a record holds no accuracy.
-    """
+    """Accuracy matrices of runs in percent, ``[seeds, T, T]`` with the largest T; NaN where not measured."""
     tasks = max([number_of_tasks(run) for run in runs], default=0)
     result = np.full((len(runs), tasks, tasks), np.nan)
     for seed, run in enumerate(runs):
