@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import sys
@@ -15,6 +16,22 @@ from support.commands import TINY, Answer, Command, Install, write_package
 # Read by torch when it is first imported, here and in the processes that tests start. More threads would only wait for
 # each other on what tests compute: a hundred times longer where other processes want the cores.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+#: Objects between two collections; Python's own 700 takes a third of the processor time of what tests learn.
+COLLECT_AFTER = 20_000
+
+
+def pytest_collection_finish() -> None:
+    """Never walk again over the million objects that imported libraries leave."""
+    import hypothesis  # noqa: F401  # which asks, when it is imported, the collector who refers to an object
+
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 10, 10)
+
+
+def pytest_unconfigure() -> None:
+    """Free at the exit what was kept from the collector: some extension modules look for leaks there."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
