@@ -135,6 +135,9 @@ def batch_bounds(count: int, size: int, *, join: bool) -> list[tuple[int, int]]:
         size: images per batch.
         join: whether a single image left over joins the batch before it: BatchNorm cannot be trained on one image.
 
+    Returns:
+        A pair per batch.
+
     Example:
         ``batch_bounds(9, 4, join=True) == [(0, 4), (4, 9)]``
     """

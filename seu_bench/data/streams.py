@@ -75,7 +75,7 @@ def build_stream(
     seed: int,
     device: torch.device | None = None,
 ) -> TaskStream:
-    """Make the tasks of a benchmark.
+    """Build the tasks of a benchmark.
 
     Args:
         spec: the benchmark.
@@ -83,6 +83,9 @@ def build_stream(
         limits: largest numbers of images per task and split.
         seed: of the tasks' order, splits and permutations.
         device: of the images.
+
+    Returns:
+        The stream, its tasks in the order of learning.
 
     Raises:
         RequestError: the benchmark does not fit the data, e.g. it names classes that there are not.

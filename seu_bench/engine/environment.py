@@ -24,6 +24,9 @@ def describe_environment(device: str) -> Environment:
 
     Args:
         device: e.g. ``cpu`` or ``cuda:0``.
+
+    Returns:
+        The environment, as records hold it.
     """
     import torch
 
@@ -54,7 +57,11 @@ def _processor() -> str:
 
 
 def installed_versions() -> dict[str, str]:
-    """Return versions of Python and of the packages that a run's results depend on."""
+    """Return versions of Python and of the packages that a run's results depend on.
+
+    Returns:
+        Version by package name.
+    """
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):

@@ -10,7 +10,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 def count_parameters(*modules: nn.Module) -> int:
-    """Number of parameters of ``modules``, each shared one counted once.
+    """Count the parameters of ``modules``, each shared one counted once.
+
+    Returns:
+        Number of parameters.
 
     Example:
         ``count_parameters(model.task_module(0))``
@@ -23,7 +26,7 @@ def count_parameters(*modules: nn.Module) -> int:
 
 
 def count_macs(forward: Callable[[Tensor], object], shape: Iterable[int], device: torch.device) -> int:
-    """Number of multiply-accumulates of ``forward`` on one image.
+    """Count the multiply-accumulates of ``forward`` on one image.
 
     Convolutions and linear layers count, biases, normalisation and pooling do not (torch.utils.flop_counter counts two
     operations per multiply-accumulate).
@@ -32,6 +35,9 @@ def count_macs(forward: Callable[[Tensor], object], shape: Iterable[int], device
         forward: called with images ``[1, C, H, W]``.
         shape: ``(C, H, W)``.
         device: where the image is made; ``meta`` allocates nothing.
+
+    Returns:
+        Multiply-accumulates.
     """
     image = torch.zeros((1, *shape), device=device)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:

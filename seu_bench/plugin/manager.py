@@ -26,6 +26,9 @@ def load_plugins(points: Iterable[EntryPoint] | None = None) -> pluggy.PluginMan
     Args:
         points: the entry points of the plugins to load, all of :func:`installed_points` by default.
 
+    Returns:
+        A manager of its own, with the plugins registered.
+
     Raises:
         PluginError: a plugin cannot be imported, two share a name, or one implements a hook that does not exist.
     """

@@ -15,11 +15,14 @@ Factory = TypeVar("Factory")
 
 
 def offered(factory: Factory, extra: str, *modules: str) -> Factory | Unavailable:
-    """``factory`` where what it needs is installed, and otherwise what to do about it.
+    """Offer a factory if the packages that it needs are installed.
 
     Args:
         extra: the optional dependencies of seu-bench that bring it.
         modules: the packages that it imports, by import name.
+
+    Returns:
+        The factory, or an :class:`Unavailable` with the reason and the remedy.
     """
     missing = [name for name in modules if not _is_installed(name)]
     if not missing:

@@ -80,6 +80,9 @@ def compare(one: Record, other: Record, metrics: Mapping[str, Metric] = METRICS)
         one, other: their records; differences are those of the second to the first.
         metrics: those known, in the order of the comparison.
 
+    Returns:
+        The comparison.
+
     Raises:
         RequestError: they are of different benchmarks, versions, protocols or data, or otherwise of different tasks;
             all of it is named.

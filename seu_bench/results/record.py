@@ -161,6 +161,9 @@ def read_record(path: Path) -> Record:
     Args:
         path: the file, or the run's folder.
 
+    Returns:
+        The record, validated.
+
     Raises:
         NewerRecordError: a later version of seu-bench wrote it.
         ResultsError: it is not there or is not a record.

@@ -183,6 +183,9 @@ def without_times(record: Record, metrics: Mapping[str, Metric] = METRICS) -> di
     Args:
         record: of any status.
         metrics: those known; machine-dependent ones are excluded.
+
+    Returns:
+        The record as plain values.
     """
     document = record.model_dump(mode="json", exclude={"started", "seconds"})
     for stage in document["stages"]:

@@ -100,6 +100,9 @@ def with_share(job: Job, slots: int) -> Job:
 
     Args:
         slots: jobs that share the memory.
+
+    Returns:
+        The job, as it is if it has a share already.
     """
     if slots == 1 or job.request.feature_cache is not None:
         return job

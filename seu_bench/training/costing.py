@@ -148,6 +148,9 @@ def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False
     Args:
         one_path: all tasks are computed by the same layers up to their heads, so that one of each number of classes
             stands for the others; counting is most of what an estimate takes.
+
+    Returns:
+        Multiply-accumulates by task.
     """
     import torch
 

@@ -157,6 +157,9 @@ def guarded_stage(
         task: images, schedule and seed that it is given.
         fault: returns why a result cannot be used, or ``None`` if it can.
 
+    Returns:
+        The guarded stage.
+
     Raises:
         PluginError: its factory cannot say what the stage will take.
         RunError: the stage cannot be made.

@@ -67,6 +67,9 @@ def checked_options(context: StrategyContext, kind: type[OptionsT]) -> OptionsT:
         context: of the run.
         kind: class of the strategy's options.
 
+    Returns:
+        The options, typed as ``kind``.
+
     Raises:
         RequestError: the options are of another class.
 

@@ -13,10 +13,13 @@ _SHARE = Path("/sys/fs/cgroup/cpu.max")
 
 
 def usable_cores(share: Path = _SHARE) -> int:
-    """Number of cores that the process is bound to, within the container's share if there is one; at least 1.
+    """Count the cores that the process is bound to, within the container's share if there is one; at least 1.
 
     Args:
         share: the file that holds it: microseconds of computing, or ``max``, in so many microseconds of time.
+
+    Returns:
+        Number of cores.
     """
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:

@@ -134,6 +134,9 @@ def bar(what: str, total: float | None = None) -> Iterator[Bar]:
     Args:
         what: description in a word or two; control characters are removed.
         total: how much there is to do; ``None`` if unknown.
+
+    Yields:
+        The bar, to be advanced; without effect where none is drawn.
     """
     from seu_bench.utils.text import printable
 
@@ -148,6 +151,9 @@ def tracked(items: Iterable[Item], what: str, total: float | None = None) -> Ite
     Args:
         what: description in a word or two.
         total: how many there are, ``len(items)`` by default where they have a length.
+
+    Yields:
+        Each item.
     """
     if total is None and isinstance(items, Sized):
         total = len(items)

@@ -24,10 +24,13 @@ DATA_ROOT_VARIABLE = "SEU_BENCH_DATA"
 
 
 def default_data_root(option: Path | None) -> Path:
-    """The folder that data sets live below.
+    """Resolve the root folder of data sets.
 
     Args:
         option: the folder asked for; ``None`` takes ``$SEU_BENCH_DATA``, else ``~/.cache/seu-bench/data``.
+
+    Returns:
+        The folder; it need not exist.
     """
     if option is not None:
         return option.expanduser()

@@ -57,6 +57,9 @@ def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), 
         task: 0-based, in the order in which tasks were learned.
         output: the file; ``task-<task>.onnx`` in the run's folder by default.
 
+    Returns:
+        The file.
+
     Raises:
         RequestError: the task was not learned, or a package is not installed.
         ResultsError: there is no such run, its weights cannot be used, or the file cannot be written.

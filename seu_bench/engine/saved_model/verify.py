@@ -40,6 +40,9 @@ def verify(
         device: where the test images are evaluated.
         benchmark: the TOML file, for a run of a benchmark that is not registered.
 
+    Returns:
+        The result of each check.
+
     Raises:
         ResultsError: there is no such run, or it saved no weights.
         RequestError: what the record asks for is not installed, or is no valid request.

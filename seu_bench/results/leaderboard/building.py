@@ -45,6 +45,9 @@ def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
         results: the folder that holds the runs.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
 
+    Returns:
+        The leaderboards, and the excluded records.
+
     Raises:
         ResultsError: the folder does not exist.
 
@@ -64,6 +67,9 @@ def make_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
     Args:
         results: the folder that holds the runs.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
+
+    Returns:
+        The leaderboards, and the excluded records.
 
     Raises:
         ResultsError: the folder does not exist or cannot be written to.
