@@ -185,7 +185,7 @@ class TestStrangeFiles:
     def test_lock_of_another_kind(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "lock").write_text("filelock/2\npid=1\nhost=elsewhere\nmode=lease\ntoken=t\nduration=7.0\n")
-        with pytest.raises(ResultsError, match="in another way"):
+        with pytest.raises(ResultsError, match="made by a version of seu-bench with another kind of lock"):
             RunLock(folder).acquire()
 
     def test_run_folder_that_is_a_link(self, tmp_path: Path, folder: Path) -> None:
