@@ -56,6 +56,7 @@ class TestFull:
         assert "make room there and give the same command again" in done.stdout
         assert done.stdout.endswith("old ['record.json']\n")
 
+    @pytest.mark.long
     def test_run_is_refused_before_it_computes(self, tmp_path: Path) -> None:
         """No room for a single file: exit status 2, one error, no lock."""
         code = (

@@ -18,6 +18,7 @@ The answer is a line of JSON: ``status`` (negative: killed by that signal), ``co
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -128,7 +129,9 @@ def import_all(names: Sequence[str]) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for line in sys.stdin:
+        gc.freeze()  # or each fork's collections would walk over, and copy, all that was imported
         answer = serve(json.loads(line))
         import_all(answer.pop("modules"))
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
+    gc.unfreeze()

@@ -180,7 +180,8 @@ def killed_often(
     return struck
 
 
-@pytest.mark.parametrize("learner", ["naive", *(pytest.param(name, marks=LONG) for name in ("seu", "ltg"))])
+@LONG
+@pytest.mark.parametrize("learner", ["naive", "seu", "ltg"])
 def test_killed_at_random_points(server: Server, reference: Reference, tmp_path: Path, learner: str) -> None:
     """``kill -9`` at batches drawn over all stages, and at any time; then the same command again."""
     killed_often(server, reference, learner, tmp_path, points=3, seed=learner)
