@@ -66,6 +66,7 @@ def endings(executor: LocalExecutor, jobs: list[Job]) -> list[tuple[str, str]]:
     return [(ended[job.run_id].status, ended[job.run_id].message) for job in jobs]
 
 
+@pytest.mark.long
 def test_process_that_exits(tmp_path: Path) -> None:
     """Lost, with its status and the last line that it printed; the next one is made as if nothing was."""
     last, next_one = *tiny_jobs(tmp_path, "99"), *tiny_jobs(tmp_path, "1")
