@@ -17,28 +17,23 @@ from seu_bench.testing.checking import subjects
 CARELESS = """
 import random
 
-from seu_bench import hookimpl
-from seu_bench_random import RandomFactory
+from seu_bench import LazyFactory, hookimpl
+from seu_bench_random import RandomOptions
 from seu_bench_random.searcher import RandomSearch
 
 
 class Careless(RandomSearch):
-    def __init__(self, task):
-        super().__init__(task)
+    def __init__(self, options, task):
+        super().__init__(options, task)
         self.found = self.space.random_genotype()
 
     def result(self):
         return self.found
 
 
-class CarelessFactory(RandomFactory):
-    def build(self, options, task):
-        return Careless(task)
-
-
 @hookimpl
 def register_searchers(register):
-    register("careless", CarelessFactory())
+    register("careless", LazyFactory("draws where it should not", options=RandomOptions, build=Careless))
 """
 
 
