@@ -89,6 +89,7 @@ class TestFull:
 
 
 class TestForbidden:
+    @pytest.mark.long  # starts a process that imports everything
     def test_read_only_disk(self, tmp_path: Path) -> None:
         """Leaderboards of a disk that cannot be written to: read, and then refused in one message."""
         code = (

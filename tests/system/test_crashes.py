@@ -223,7 +223,7 @@ def test_killed_at_every_rename(server: Server, reference: Reference, tmp_path: 
 @pytest.mark.parametrize(("kind", "status", "reason"), [("term", 143, "SIGTERM"), ("int", 130, "SIGINT")])
 @pytest.mark.parametrize(
     "learner",
-    [pytest.param(name, marks={"naive": [], "seu": MANY}.get(name, LONG)) for name in STRATEGIES],
+    [pytest.param(name, marks={"seu": MANY}.get(name, LONG)) for name in STRATEGIES],
 )
 def test_signals(
     server: Server, reference: Reference, tmp_path: Path, learner: str, kind: str, status: int, reason: str
