@@ -14,7 +14,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from support.commands import Command, folder_of_run
+from support.commands import SMALL_SEU, Command, RunFolders
 from torch import Tensor, nn
 
 from seu_bench.engine.saved_model.export import export_onnx, onnx_bytes
@@ -26,7 +26,6 @@ from seu_bench.results.record import Record, read_record, write_record
 
 # Two tasks: each file takes seconds to make.
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "-o", "benchmark.stream.classes_per_task=5")
-SMALL_SEU = ("-o", "channels=2", "-o", "searcher.channels=2", "-o", "searcher.epochs=1", "-o", "creator.epochs=1")
 OPTIONS = {"seu": SMALL_SEU, "naive": ("-o", "backbone=mlp"), "pnn": ("-o", "width=0.03")}
 STRATEGIES = ("naive", "ewc", "pnn", "ltg", "seu")
 
@@ -37,23 +36,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("results")
 
 
-class Folders(dict[str, Path]):
-    """The folder of a finished run by strategy; made when it is asked for first."""
-
-    def __init__(self, command: Command, results: Path) -> None:
-        super().__init__()
-        self.command, self.results = command, results
-
-    def __missing__(self, strategy: str) -> Path:
-        asked = (*SMALL, *OPTIONS.get(strategy, ()), "--device", "cpu", "--results", self.results)
-        self[strategy] = folder_of_run(self.command, "--strategy", strategy, *asked)
-        return self[strategy]
-
-
 @pytest.fixture(scope="module")
-def folders(command: Command, results: Path) -> Folders:
+def folders(command: Command, results: Path) -> RunFolders:
     """The folder of a finished run of each strategy."""
-    return Folders(command, results)
+    return RunFolders(command, (*SMALL, "--device", "cpu", "--results", results), OPTIONS)
 
 
 def computed(content: bytes, images: Tensor) -> Any:
@@ -75,7 +61,7 @@ def computed(content: bytes, images: Tensor) -> Any:
         for task in (0, 1)
     ],
 )
-def test_same_logits(command: Command, folders: Folders, tmp_path: Path, strategy: str, task: int) -> None:
+def test_same_logits(command: Command, folders: RunFolders, tmp_path: Path, strategy: str, task: int) -> None:
     """For one image and for seven, to 1e-4; the file is whole and about this task only, and only its name is told."""
     path = tmp_path / "deep" / "network.onnx"
     answer = command("export", folders[strategy], "--task", task, "--output", path)
@@ -108,7 +94,7 @@ def test_same_logits(command: Command, folders: Folders, tmp_path: Path, strateg
 
 
 @pytest.mark.long
-def test_in_the_folder_of_the_run(command: Command, folders: Folders, results: Path) -> None:
+def test_in_the_folder_of_the_run(command: Command, folders: RunFolders, results: Path) -> None:
     """Where no file is named; by run id. Twice the same bytes, in place of what was there."""
     path = folders["naive"] / "task-1.onnx"
     path.write_text("something else")
@@ -117,7 +103,7 @@ def test_in_the_folder_of_the_run(command: Command, folders: Folders, results: P
     assert path.read_bytes() == onnx_bytes(load_model(folders["naive"]), 1)
 
 
-def test_refused(command: Command, folders: Folders, tmp_path: Path) -> None:
+def test_refused(command: Command, folders: RunFolders, tmp_path: Path) -> None:
     """A task that was not learned, by name where it has one; a run without weights; no run."""
     folder = tmp_path / "runs" / folders["naive"].name
     shutil.copytree(folders["naive"], folder, ignore=shutil.ignore_patterns("*.onnx"))
@@ -136,7 +122,7 @@ def test_refused(command: Command, folders: Folders, tmp_path: Path) -> None:
     assert not list(folder.glob("*.onnx"))
 
 
-def test_where_nothing_can_be_written(command: Command, folders: Folders, tmp_path: Path) -> None:
+def test_where_nothing_can_be_written(command: Command, folders: RunFolders, tmp_path: Path) -> None:
     """The folder is a file: one message, and it is as it was."""
     (tmp_path / "file").write_text("mine")
     answer = command("export", folders["naive"], "--task", 0, "--output", tmp_path / "file" / "network.onnx")
@@ -146,7 +132,7 @@ def test_where_nothing_can_be_written(command: Command, folders: Folders, tmp_pa
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript"])
-def test_not_installed(folders: Folders, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+def test_not_installed(folders: RunFolders, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     """Each package is named, with the command that installs it."""
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == missing else find(name, *more))

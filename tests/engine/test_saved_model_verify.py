@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import Answer, Command, folder_of_run
+from support.commands import SMALL_SEU, Answer, Command, RunFolders
 
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.run_folder import MODEL_NAME
@@ -20,7 +20,6 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record, record_path, write_record
 
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "--device", "cpu")
-SMALL_SEU = ("-o", "channels=2", "-o", "searcher.channels=2", "-o", "searcher.epochs=1", "-o", "creator.epochs=1")
 CHECKS = [
     "run id",
     "weights",
@@ -50,27 +49,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("results")
 
 
-class Folders(dict[str, Path]):
-    """The folder of a finished run by strategy; made when it is asked for first."""
-
-    def __init__(self, command: Command, results: Path) -> None:
-        super().__init__()
-        self.command, self.results = command, results
-
-    def __missing__(self, strategy: str) -> Path:
-        small = (*SMALL, *SMALL_SEU) if strategy == "seu" else SMALL
-        self[strategy] = folder_of_run(self.command, "--strategy", strategy, *small, "--results", self.results)
-        return self[strategy]
-
-
 @pytest.fixture(scope="module")
-def folders(command: Command, results: Path) -> Folders:
+def folders(command: Command, results: Path) -> RunFolders:
     """The folder of a finished run of each strategy."""
-    return Folders(command, results)
+    return RunFolders(command, (*SMALL, "--results", results), {"seu": SMALL_SEU})
 
 
 @pytest.fixture
-def copy(folders: Folders, tmp_path: Path) -> Path:
+def copy(folders: RunFolders, tmp_path: Path) -> Path:
     """SEU's run in a folder of its own, to be changed."""
     return copied(folders["seu"], tmp_path)
 
@@ -105,7 +91,7 @@ def changed(folder: Path, **fields: Any) -> None:
 
 
 @each_strategy
-def test_all_comes_out(command: Command, folders: Folders, strategy: str) -> None:
+def test_all_comes_out(command: Command, folders: RunFolders, strategy: str) -> None:
     """A run that nobody touched, of every kind of model."""
     answer, checks = asked(command, folders[strategy])
     assert answer.status == 0
@@ -115,7 +101,7 @@ def test_all_comes_out(command: Command, folders: Folders, strategy: str) -> Non
     assert checks["accuracy"]["detail"] == ["the last row on 60 test images of 5 tasks"]
 
 
-def test_table(command: Command, folders: Folders, results: Path, copy: Path) -> None:
+def test_table(command: Command, folders: RunFolders, results: Path, copy: Path) -> None:
     """A line per check, and a sentence; by run id and ``--results``."""
     name = folders["seu"].name
     answer = command("verify", name, "--results", results)
@@ -245,7 +231,7 @@ def test_changed_metric(command: Command, copy: Path) -> None:
     assert failed(command, copy)["metrics"].startswith("bwt: not recorded, found")
 
 
-def test_other_run_of_the_same_strategy(command: Command, folders: Folders, copy: Path) -> None:
+def test_other_run_of_the_same_strategy(command: Command, folders: RunFolders, copy: Path) -> None:
     """Another run's weights: wrong SHA-256, another run id, and no numbers of theirs are taken for this run's."""
     content = (folders["naive"] / MODEL_NAME).read_bytes()
     (copy / MODEL_NAME).write_bytes(content)
@@ -272,7 +258,7 @@ def test_cannot_be_done(command: Command, copy: Path) -> None:
     assert "to do: " in answer.err
 
 
-def test_data_absent(command: Command, folders: Folders, copy: Path) -> None:
+def test_data_absent(command: Command, folders: RunFolders, copy: Path) -> None:
     """A run on images that are not on this machine: where they were looked for, and status 2."""
     record = read_record(copy).model_copy(update={"benchmark": "split_cifar10"})
     write_record(copy.parent.parent, record)
@@ -319,7 +305,7 @@ def test_benchmark_of_a_file(command: Command, tmp_path: Path) -> None:
 
 
 @each_strategy
-def test_request_of_a_record(folders: Folders, strategy: str) -> None:
+def test_request_of_a_record(folders: RunFolders, strategy: str) -> None:
     """What a record asks for is the run that it is of, option by option."""
     record = read_record(folders[strategy])
     run = resolve(Registry(), request_of(record))
@@ -327,7 +313,7 @@ def test_request_of_a_record(folders: Folders, strategy: str) -> None:
     assert run.options.model_dump(mode="json") == record.options
 
 
-def test_from_python(folders: Folders, copy: Path) -> None:
+def test_from_python(folders: RunFolders, copy: Path) -> None:
     """The same without the command line."""
     found = verify(Registry(), str(copy), device="cpu")
     assert found.passed

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import Command, Install, folder_of_run
+from support.commands import FEW_IMAGES, Command, Install, folder_of_run
 
 from seu_bench.errors import PluginError
 from seu_bench.plugin.registry import Registry
@@ -17,21 +17,6 @@ from seu_bench.results.leaderboard.building import read_leaderboards
 from seu_bench.results.metric import Metric, as_metric
 from seu_bench.results.record import read_record
 from seu_bench.results.record_metrics import METRICS, in_order, known_metric, without_times
-
-#: A ranked benchmark of two tasks, over in no time.
-BENCHMARK = """
-name = "few"
-default_protocol = "instant"
-
-[stream]
-kind = "classes"
-dataset = "digits"
-classes_per_task = 5
-
-[protocols.instant]
-images = { train = 16, valid = 8, test = 16 }
-training = { epochs = 1, batch_size = 16 }
-"""
 
 #: A stranger's metrics: one with all that can be said of it, a plain object that says some of it, one that is read off
 #: the process; and a logger that keeps what it is given.
@@ -101,7 +86,7 @@ def stranger(install: Install) -> None:
 @pytest.fixture
 def folder(stranger: None, command: Command, tmp_path: Path) -> Path:
     """The folder of a run that is ranked and logged, with the stranger's package installed."""
-    (tmp_path / "few.toml").write_text(BENCHMARK, encoding="utf-8")
+    (tmp_path / "few.toml").write_text(FEW_IMAGES, encoding="utf-8")
     asked = ("--strategy", "naive", "--benchmark", tmp_path / "few.toml", "--device", "cpu", "-o", "backbone=mlp")
     return folder_of_run(command, *asked, "--log", "keeping", "--results", tmp_path / "results")
 

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+#: Options of SEU with which a run takes about a second.
+SMALL_SEU = ("-o", "channels=2", "-o", "searcher.channels=2", "-o", "searcher.epochs=1", "-o", "creator.epochs=1")
+
+#: A benchmark file of two tasks of a few images, ranked, over in no time.
+FEW_IMAGES = """
+name = "few"
+default_protocol = "instant"
+
+[stream]
+kind = "classes"
+dataset = "digits"
+classes_per_task = 5
+
+[protocols.instant]
+images = { train = 16, valid = 8, test = 16 }
+training = { epochs = 1, batch_size = 16 }
+"""
 
 #: A strategy of one linear layer and its head per task, which fails where its options say so.
 TINY = """
@@ -97,6 +115,23 @@ def folder_of_run(command: Command, *asked: object) -> Path:
     assert answer.status == 0, answer.err
     (record,) = [line.removeprefix("record: ") for line in answer.out.splitlines() if line.startswith("record: ")]
     return Path(record).parent
+
+
+class RunFolders(dict[str, Path]):
+    """The folder of a finished run by strategy; made when it is asked for first.
+
+    Args:
+        options: arguments of ``run`` by strategy, after ``shared``, which all get.
+    """
+
+    def __init__(self, command: Command, shared: Sequence[object], options: Mapping[str, Sequence[object]]) -> None:
+        super().__init__()
+        self._command, self._shared, self._options = command, shared, options
+
+    def __missing__(self, strategy: str) -> Path:
+        asked = (*self._shared, *self._options.get(strategy, ()))
+        self[strategy] = folder_of_run(self._command, "--strategy", strategy, *asked)
+        return self[strategy]
 
 
 def write_package(folder: Path, package: str, points: Mapping[str, str], modules: Mapping[str, str]) -> Path:

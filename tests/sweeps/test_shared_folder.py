@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.board_records import leaderboards
-from support.commands import TINY, Command, write_package
+from support.commands import FEW_IMAGES, TINY, Command, write_package
 from support.locks import held
 from support.records import a_record
 
@@ -21,21 +21,6 @@ from seu_bench.results.leaderboard.markdown import to_markdown
 from seu_bench.results.record import Record, record_path, write_record
 from seu_bench.results.record_files import read_records
 from seu_bench.utils.locks import alone_in
-
-#: Two tasks of a few images, ranked, over in no time.
-BENCHMARK = """
-name = "few"
-default_protocol = "instant"
-
-[stream]
-kind = "classes"
-dataset = "digits"
-classes_per_task = 5
-
-[protocols.instant]
-images = { train = 16, valid = 8, test = 16 }
-training = { epochs = 1, batch_size = 16 }
-"""
 
 #: Processes that each make runs and, as the command does, leaderboards after each; all begin together, and torch is
 #: imported once for all of them.
@@ -85,7 +70,7 @@ sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child i
 def test_many_processes_share_a_folder(tmp_path: Path, processes: int, runs: int) -> None:
     """Each makes the leaderboards after each of its runs, so the last one must have seen all records."""
     site = write_package(tmp_path / "site", "a-stranger", {"tiny": "tiny_plugin"}, {"tiny_plugin": TINY})
-    (tmp_path / "few.toml").write_text(BENCHMARK)
+    (tmp_path / "few.toml").write_text(FEW_IMAGES)
     results = tmp_path / "results"
     done = subprocess.run(
         [sys.executable, "-c", WORKERS, str(processes), str(runs), str(results), str(tmp_path / "few.toml")],
@@ -134,7 +119,7 @@ def test_records_are_read_when_it_is_ones_turn(tmp_path: Path) -> None:
 
 def test_second_process_on_one_run_is_refused(tiny: Path, command: Command, tmp_path: Path) -> None:
     """Exit status 2, and who holds it; the record that is there stays as it was."""
-    (tmp_path / "few.toml").write_text(BENCHMARK)
+    (tmp_path / "few.toml").write_text(FEW_IMAGES)
     results = tmp_path / "results"
     asked = ("run", "--strategy", "tiny", "--benchmark", tmp_path / "few.toml", "--results", results, "--device", "cpu")
     first = command(*asked)
