@@ -1,4 +1,4 @@
-"""What several tests need: the command line called in this process, and a stranger's plugin that trains in no time."""
+"""Shared fixtures: the command line called in this process, and a stranger's plugin that trains in no time."""
 
 from __future__ import annotations
 

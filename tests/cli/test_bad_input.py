@@ -1,4 +1,4 @@
-"""Whatever is asked wrongly: exit status 2, one message that says what, where and what to do, and nothing written."""
+"""Bad input of any kind: exit status 2, one message that says what, where and what to do, and nothing written."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_plugin_that_fails_to_import(tmp_path: Path) -> None:
 
 
 def test_data_set_of_a_stranger_that_breaks(command: Command, install: Install, tmp_path: Path) -> None:
-    """What a plugin's data set raises names the data set."""
+    """Exceptions of a plugin's data set name the data set."""
     source = (
         "from seu_bench import hookimpl\n"
         "from seu_bench.data.sources import DigitsSource\n"

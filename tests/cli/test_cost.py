@@ -25,7 +25,7 @@ SIZES = {
 
 
 def asked_anew(command: Command, *arguments: object) -> dict[str, Any]:
-    """What the command says."""
+    """Output of the command."""
     answer = command("cost", "--format", "json", *arguments)
     assert (answer.status, answer.err) == (0, "")
     document: dict[str, Any] = json.loads(answer.out)
@@ -83,7 +83,7 @@ def test_parameters_of_a_published_genotype(command: Command, benchmark: str, pa
 
 
 def test_a_search_is_a_range(command: Command) -> None:
-    """What a search will find is not known before: the published genotype lies between least and most."""
+    """The search's genotype is not known before: the published one lies between least and most."""
     asked = ("--strategy", "seu", "--benchmark", "split_cifar10", "--protocol", "paper")
     searched, given = cost(command, *asked), cost(command, *asked, "-o", "genotype=darts_v1")
     for task in range(5):

@@ -39,7 +39,7 @@ def register_searchers(register):
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> Answer:
-    """What the command says of the careless plugin, in a process of its own: pytest runs inside it."""
+    """Output of the command for the careless plugin, in a process of its own: pytest runs inside it."""
     folder = tmp_path_factory.mktemp("careless")
     write_package(folder / "site", "a-stranger", {"careless_plugin": "careless"}, {"careless": CARELESS})
     elsewhere = folder / "elsewhere"

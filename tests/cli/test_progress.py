@@ -1,4 +1,4 @@
-"""What a run shows: bars on a terminal, plain lines elsewhere, and an early notice if it will take long."""
+"""Display of a run: bars on a terminal, plain lines elsewhere, and an early notice if it will take long."""
 
 from __future__ import annotations
 

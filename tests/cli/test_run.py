@@ -84,7 +84,7 @@ def test_what_seu_did(seu: Answer) -> None:
 def test_cost_told_before(
     request: pytest.FixtureRequest, command: Command, which: str, options: tuple[object, ...]
 ) -> None:
-    """What ``cost`` said is what the run took, within its range where the run decides as it goes."""
+    """Estimates of ``cost`` are what the run took, within their range where the run decides as it goes."""
     record = record_of(request.getfixturevalue(which))
     seed = ("--seed", record.seed)
     document = json.loads(command("cost", "--strategy", which, *options, *seed, "--format", "json").out)

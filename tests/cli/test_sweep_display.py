@@ -1,4 +1,4 @@
-"""What a sweep shows: the plan, bars on a terminal, lines elsewhere, a row for each job; all of it literally."""
+"""Display of a sweep: the plan, bars on a terminal, lines elsewhere, a row for each job; all of it literally."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_bars_show_labels_literally() -> None:
 
 
 def test_result() -> None:
-    """What was made, failed or was not begun is a row; what was finished before is only counted."""
+    """Jobs made, failed or not begun are rows; jobs finished before are only counted."""
     first, second, third, fourth = plan(strategy="naive", seeds="0-3").jobs
     result = SweepResult(
         (

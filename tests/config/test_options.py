@@ -49,7 +49,7 @@ class Cooking(Options):
     ],
 )
 def test_values_are_toml_or_text(text: str, value: object) -> None:
-    """What is a TOML value is read as one; everything else, and what would be two entries, is text."""
+    """TOML values are read as such; everything else, and text that would be two entries, is text."""
     parsed = parse_value(text)
     assert (parsed, type(parsed)) == (value, type(value))
 
@@ -66,7 +66,7 @@ def test_assignments() -> None:
 
 @pytest.mark.parametrize("assignments", [["epochs"], ["=3"], [" = 3"], ["epochs=3", "epochs=3"], ["a=1", " a =2"]])
 def test_faulty_assignments(assignments: list[str]) -> None:
-    """What is no assignment, or is given twice, is refused with a remedy."""
+    """Text without an assignment and keys given twice are refused with a remedy."""
     with pytest.raises(OptionError) as error:
         parse_assignments(assignments)
     assert error.value.remedy

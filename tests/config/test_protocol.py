@@ -6,7 +6,7 @@ from seu_bench.config.protocol import ImageLimits, Schedule, ScheduleOptions
 
 
 def test_schedule_options_replace_what_they_name() -> None:
-    """What is not given stays as the protocol says."""
+    """Fields that are not given stay as the protocol says."""
     schedule = Schedule(epochs=7, learning_rate=0.5, clip_norm=None)
     assert ScheduleOptions(epochs=3).applied_to(schedule) == Schedule(epochs=3, learning_rate=0.5, clip_norm=None)
     assert ScheduleOptions().applied_to(schedule) == schedule

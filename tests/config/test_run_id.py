@@ -39,7 +39,7 @@ classes_per_task = 2
 
 @pytest.fixture(scope="module")
 def registry() -> Registry:
-    """What is installed."""
+    """Registry of the installed plugins."""
     return Registry()
 
 

@@ -98,7 +98,7 @@ def test_foreign_header(written: Path, change: dict[str, Any], said: str) -> Non
 
 
 class Trap:
-    """What unpickling would execute."""
+    """Called by unpickling."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
         return (Path.touch, (Path("sprung"),))  # type: ignore[return-value]
@@ -172,7 +172,7 @@ def test_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, take
 
 
 def test_a_model_that_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was added since the last checkpoint takes time as well; it is waited for as much longer."""
+    """Stages added since the last checkpoint take time to write as well; the wait is longer by as much."""
     clock = Clock(monkeypatch)
     size = 0
 
@@ -230,7 +230,7 @@ def test_where_it_cannot_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_not_finite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has NaN in it is not kept, once told, and those before it stay."""
+    """A checkpoint with NaN is not kept, which is said once, and those before it stay."""
     clock = Clock(monkeypatch)
     states = iter([STATE, {"strategy": {"w": [torch.tensor([1.0, float("nan")])]}}, {"x": torch.tensor(float("inf"))}])
     kept, told = checkpoint_manager(tmp_path, clock, 0.0, every=0.0, state=lambda: next(states))

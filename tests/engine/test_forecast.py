@@ -39,7 +39,7 @@ def test_forecast() -> None:
 
 
 def test_forecast_of_a_run_that_goes_on() -> None:
-    """What an earlier attempt passed is done, and says nothing of the speed."""
+    """Image passes of an earlier attempt count as done, and say nothing of the speed."""
     clock = Clock()
     forecast = Forecast(1000, clock, before=300)
     forecast.see(report(100))

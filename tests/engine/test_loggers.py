@@ -128,7 +128,7 @@ def test_run_that_goes_on(tiny: Path, tmp_path: Path, lost: int) -> None:
 
 
 def test_logger_that_comes_later(tiny: Path, tmp_path: Path) -> None:
-    """What was evaluated before it was asked for is told when the run continues."""
+    """Evaluations from before the logger was asked for are logged when the run resumes."""
     with pytest.raises(Interruption):
         logged_run(tmp_path, witness=Witness(stop_after=8))
     keeping = Keeping()
@@ -199,7 +199,7 @@ def test_names_and_numbers_of_strangers() -> None:
 
 
 def test_opened_before_the_forecast_begins(tiny: Path, tmp_path: Path, command: Command, install: Install) -> None:
-    """What shows the progress hears of the run when the log is open, and has closed its bars when the log is closed."""
+    """The display hears of the run when the log is open, and has closed its bars when the log is closed."""
     plugin = """
 import click
 from seu_bench import hookimpl

@@ -176,7 +176,7 @@ def spoken(**more: Any) -> LearnedModel:
 
 
 def test_only_the_exporter_is_silenced(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a model warns of is heard; loggers are as they were afterwards."""
+    """A model's warnings are heard; loggers are as they were afterwards."""
     levels = {name: logging.getLogger(name).level for name in ("torch.onnx", "onnxscript", "onnx_ir")}
     model = spoken()
     with pytest.warns(UserWarning, match="a model's own warning"):

@@ -79,7 +79,7 @@ def asked(command: Command, folder: Path, *more: object) -> tuple[Answer, dict[s
 
 
 def failed(command: Command, folder: Path) -> dict[str, str]:
-    """What failed in a folder where something must, with what is told of it."""
+    """Failed checks of a folder where some must fail, with their messages."""
     answer, checks = asked(command, folder)
     assert answer.status == 1
     return {name: "\n".join(check["detail"]) for name, check in checks.items() if check["passed"] is False}
@@ -136,7 +136,7 @@ def test_changed_byte(command: Command, copy: Path, place: float) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"not weights at all"])
 def test_damaged_weights(command: Command, copy: Path, content: bytes) -> None:
-    """What needs the model is not done, and said to be so; the rest is."""
+    """Checks that need the model are reported as not done; the others are done."""
     (copy / MODEL_NAME).write_bytes(content)
     _, checks = asked(command, copy)
     told = {name: check["passed"] for name, check in checks.items()}
@@ -209,7 +209,7 @@ def test_changed_size(command: Command, copy: Path, name: str, place: int) -> No
     ],
 )
 def test_changed_field(command: Command, copy: Path, fields: dict[str, Any], check: str, told: str) -> None:
-    """Whatever it is, the check that fails names it."""
+    """The check that fails names the changed field, for any of them."""
     changed(copy, **fields)
     assert told in failed(command, copy)[check]
 
@@ -306,7 +306,7 @@ def test_benchmark_of_a_file(command: Command, tmp_path: Path) -> None:
 
 @each_strategy
 def test_request_of_a_record(folders: RunFolders, strategy: str) -> None:
-    """What a record asks for is the run that it is of, option by option."""
+    """A record's request is that of its run, option by option."""
     record = read_record(folders[strategy])
     run = resolve(Registry(), request_of(record))
     assert run.spec.run_id == record.run_id

@@ -79,7 +79,7 @@ def test_in_another_thread() -> None:
 
 
 def test_time_limit() -> None:
-    """What would end behind the limit is not begun."""
+    """A stage that would end behind the limit is not begun."""
     stop = StopRequest(max_seconds=1000.0)
     assert stop.due(ahead=900.0) is None
     due = stop.due(ahead=1001.0)

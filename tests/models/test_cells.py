@@ -98,7 +98,7 @@ def test_shared_parts_change_no_gradient(name: str, layout: torch.memory_format)
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.kind}-{plan.channels}-{plan.after_reduction}")
 def test_units_of_a_layer_are_interchangeable(plan: CellPlan) -> None:
-    """Whatever its genotype, a unit of a layer takes and gives the same shapes; the sizes may be odd."""
+    """Units of a layer take and give the same shapes for every genotype; the sizes may be odd."""
     for size in (8, 5):
         older, newer = inputs(plan, size)
         if plan.after_reduction and size == 5:
@@ -156,7 +156,7 @@ def test_frozen_unit_never_trains() -> None:
 
 
 def test_gradients_pass_through_a_frozen_unit() -> None:
-    """What stands before a frozen unit can still learn."""
+    """Layers before a frozen unit can still learn."""
     made = unit(GENOTYPES["darts_v1"], PLANS[0])
     made.freeze()
     older, newer = (x.requires_grad_() for x in inputs(PLANS[0]))

@@ -204,7 +204,7 @@ def test_genotype_network_has_affine_norms_and_no_pool_norms() -> None:
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: f"{space.edges}-{space.cell_types}")
 def test_every_drawn_genotype_can_be_computed(space: SearchSpace) -> None:
-    """Whatever is drawn has a network and a sample, with gradients that are finite."""
+    """Every drawn genotype has a network and a sample, with gradients that are finite."""
     network = proxy()
     torch.manual_seed(0)
     for _ in range(3):

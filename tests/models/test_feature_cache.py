@@ -205,7 +205,7 @@ def test_half_precision() -> None:
 
 @pytest.mark.parametrize("budget", [0, 20_000, 30_000])
 def test_half_precision_with_any_budget(budget: int) -> None:
-    """What has no place is rounded as what has: results do not depend on memory here either."""
+    """Features without a place are rounded as those with one: results do not depend on memory here either."""
     frozen = Frozen()
     which = torch.randperm(90)
     caches = [cache(dtype=torch.bfloat16), cache(budget, dtype=torch.bfloat16)]
@@ -233,7 +233,7 @@ def test_layouts_that_can_be_read_in_two_ways(shape: tuple[int, ...], innermost:
 
 
 def test_slices_and_turned_values() -> None:
-    """What is neither contiguous nor has its channels innermost: the layout does not depend on the budget."""
+    """Tensors neither contiguous nor channels-last: the layout does not depend on the budget."""
 
     def compute(x: Tensor) -> tuple[Tensor, ...]:
         return x[:, :, ::2, ::2], x.flatten(2).transpose(1, 2), x.expand(-1, 3, -1, -1), x.flatten(1)[:, 3:5]

@@ -84,7 +84,7 @@ def _set(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_loses_the_mark(change: Callable[[Tensor], Tensor]) -> None:
-    """Whatever is done with a batch, the result is not taken for the images it came from."""
+    """The result of any operation on a batch is not taken for the images it came from."""
     images = cache().number(TRAIN)
     x, _ = images.gather(torch.arange(4))
     assert sample_ids_of(x) is not None

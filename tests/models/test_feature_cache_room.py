@@ -33,7 +33,7 @@ def test_idle_tables_make_room() -> None:
 
 
 def test_a_stage_leaves_its_room() -> None:
-    """What the stage before asked for gives way at once; it stays where nobody needs the room."""
+    """Tables of the stage before give way at once; they stay where the room is not needed."""
     frozen = Frozen()
     for room, again in ((100, True), (200, False)):
         kept = cache(room * frozen.row)
@@ -120,7 +120,7 @@ class Layers(MultiHeadModel):
 
 
 def test_longer_begins_with_shorter() -> None:
-    """What is kept of a shorter beginning is read for the longer one; what lies between is not kept."""
+    """Features cached of a shorter beginning are read for the longer one; those between are not cached."""
     model = Layers()
     model.feature_cache = cache()
     images = model.feature_cache.number(TRAIN)
@@ -135,7 +135,7 @@ def test_longer_begins_with_shorter() -> None:
 
 
 def test_nested_gives_the_same() -> None:
-    """Whatever shorter beginnings are kept, and however much of them."""
+    """Any shorter beginnings may be cached, and any part of them."""
     model, plain = Layers(), Layers()
     for budget in (0, 10_000, 60_000, 200_000, 10**7):
         model.feature_cache, plain.feature_cache = cache(budget), cache(0)
@@ -149,7 +149,7 @@ def test_nested_gives_the_same() -> None:
 
 
 def test_nested_requests_are_not_the_runs() -> None:
-    """What a function asks for while chunks are computed makes no other table idle."""
+    """Requests of a function while chunks are computed make no other table idle."""
     model, frozen = Layers(), Frozen()
     # Room for four chunks of the validation images, and for none of the others.
     model.feature_cache = kept = cache(35 * frozen.row)

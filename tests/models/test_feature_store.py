@@ -81,7 +81,7 @@ def test_table(value: Tensor) -> None:
 
 
 def test_several_values() -> None:
-    """What a function gives for an image may be several tensors, each of a form of its own."""
+    """A function may give several tensors for an image, each of a shape of its own."""
     values = (VALUES["channels_last"], VALUES["flat"], VALUES["positions"], VALUES["maps"])
     table, (tier,) = filled(values, 4)
     assert tier.limit - tier.left == sum(value.nbytes for value in values)
@@ -146,7 +146,7 @@ def test_tiers_in_order() -> None:
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_sizes(data: st.DataObject) -> None:
-    """Whatever the sizes: a beginning of the images is kept, no tier gives more than it has, all of it comes back."""
+    """For any sizes: a beginning of the images is cached, no tier gives more than it has, all of it comes back."""
     images, chunk = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 7))
     maps = numbers(images, 2, data.draw(st.integers(1, 3)), 2)
     values = (innermost(maps) if data.draw(st.booleans()) else maps, numbers(images, data.draw(st.integers(1, 3))))
@@ -189,7 +189,7 @@ def test_a_chunk_across_tiers() -> None:
 
 
 def test_free() -> None:
-    """What a table took can be taken by the next."""
+    """Memory of a table can be taken by the next."""
     value = numbers(9, 4)
     tiers = [Tier(CPU, 16 * 3), Tier(CPU, 16 * 6)]
     first = Table([Form.of(value, None)], 9, 3, tiers)

@@ -67,7 +67,7 @@ def test_in_the_order_of_memory() -> None:
 
 
 def test_dropout_keeps_the_layout() -> None:
-    """What is dropped differs between layouts, how much does not."""
+    """Layouts differ in the values dropped, not in their number."""
     for x in (torch.ones(8, 16, 32, 32), channels_last(torch.ones(8, 16, 32, 32))):
         out = dropout(x, 0.2, training=True)
         assert out.stride() == x.stride()

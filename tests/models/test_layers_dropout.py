@@ -37,7 +37,7 @@ def test_neighbours_are_independent(p: float) -> None:
 
 
 def test_gradient_follows_the_mask() -> None:
-    """What is dropped gets no gradient, the rest the same factor."""
+    """Dropped values get no gradient, the rest the same factor."""
     torch.manual_seed(2)
     x = torch.randn(5, 7, requires_grad=True)
     out = Dropout(0.5)(x)

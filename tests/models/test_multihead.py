@@ -57,7 +57,7 @@ def test_padding_does_not_reach_the_loss(model: BackboneModel, images: Tensor) -
 
 
 def test_the_backbone_is_computed_once(model: BackboneModel, images: Tensor) -> None:
-    """Whatever number of tasks a batch has, and for the answers of all heads."""
+    """Batches of any number of tasks, and answers of all heads."""
     seen: list[int] = []
     model.backbone.register_forward_hook(lambda module, arguments, output: seen.append(len(arguments[0])))
     model(images, TASKS)

@@ -63,7 +63,7 @@ class Everything:
 
 
 class Number:
-    """What is registered under every name; a metric, where it is taken for one."""
+    """Everything registered under every name; a metric, where it is taken for one."""
 
     summary = "seven"
 

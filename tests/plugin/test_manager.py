@@ -24,7 +24,7 @@ IMPORTS = "from seu_bench import hookimpl\n"
 
 
 def refused(*said: str) -> str:
-    """What the installation as it is now is refused with."""
+    """Message with which the present installation is refused."""
     with pytest.raises(PluginError) as error:
         load_plugins()
     text = str(error.value)
@@ -35,7 +35,7 @@ def refused(*said: str) -> str:
 
 
 def test_a_fresh_manager_for_everybody() -> None:
-    """What one caller registers, another does not see."""
+    """Plugins registered by one caller are not seen by another."""
     first, second = load_plugins(), load_plugins()
     first.register(SimpleNamespace(), name="mine")
     assert (first.has_plugin("mine"), second.has_plugin("mine")) == (True, False)

@@ -149,7 +149,7 @@ def test_si_sees_the_path() -> None:
 
 @pytest.mark.parametrize("name", ["replay", "er_ace", "mir", "gdumb"])
 def test_memory_has_every_task(name: str) -> None:
-    """What is replayed comes from all tasks, within the memory's size."""
+    """Replayed images come from all tasks, within the memory's size."""
     source = stream()
     strategy = train(build(name, source, mem_size=12), source)
     owner = strategy if name == "er_ace" else strategy.methods[0]
@@ -279,7 +279,7 @@ def test_no_warnings_of_avalanche_about_itself(name: str) -> None:
 
 
 def test_missing_ones_say_why(command: Command) -> None:
-    """What is not offered is in no table of what is, and asking for it tells the reason."""
+    """Names not offered are in no table of those that are, and asking for one tells the reason."""
     assert not set(METHODS) & set(UNAVAILABLE)
     for name, missing in UNAVAILABLE.items():
         assert "avalanche-lib 0.6.0" in missing.reason

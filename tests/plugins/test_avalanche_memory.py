@@ -119,7 +119,7 @@ def check_resuming(name: str, images: int = 16, **options: Any) -> None:
     "name", [pytest.param(name, marks=[] if name in ("gem", "replay") else pytest.mark.long) for name in METHODS]
 )
 def test_goes_on_between_tasks(name: str) -> None:
-    """Whatever was remembered is there again, whichever task is next."""
+    """All remembered images are there again, whichever task is next."""
     check_resuming(name)
 
 
@@ -134,7 +134,7 @@ def test_goes_on_with_normalisation_and_dropout(name: str, backbone: str) -> Non
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"joint"}))
 def test_state_is_a_copy(name: str) -> None:
-    """What was kept stays as it was while the strategy goes on, and after it was put back."""
+    """A saved state stays as it was while the strategy continues, and after it was loaded again."""
     source = stream()
     strategy = build(name, source)
     for _ in go_on(strategy, source, range(2)):

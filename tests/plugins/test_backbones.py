@@ -115,7 +115,7 @@ def test_linear(factor: float) -> None:
 
 
 def test_linear_is_logistic_regression() -> None:
-    """What learns is one weight per pixel and class and one bias per class, by the gradient of softmax regression."""
+    """One weight per pixel and class and one bias per class learn, by the gradient of softmax regression."""
     network = model((1, 4, 5), backbone="linear").train()
     images, labels = torch.randn(6, 1, 4, 5), torch.tensor([0, 2, 1, 0, 2, 2])
     logits = network(images, 1)

@@ -198,7 +198,7 @@ def test_epsilon_at_its_corners(schedule: EpsilonSchedule, progress: float, expe
 
 @every_space
 def test_every_sequence_is_a_genotype_of_the_space(space: SearchSpace) -> None:
-    """Whatever is decided makes a valid genotype; the two forms are one exactly where one table serves both."""
+    """Every decision makes a valid genotype; the two forms are one exactly where one table serves both."""
     sizes = decision_sizes(space)
     assert len(sizes) == {"top2": 16, "all14": 14}[space.edges] * space.cell_types
     generator = random.Random(0)

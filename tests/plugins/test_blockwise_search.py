@@ -240,7 +240,7 @@ def test_resumes_bit_by_bit(make: Callable[..., Any], epochs: int) -> None:
 
 @both_budgets
 def test_depends_on_the_seed_alone(make: Callable[..., Any]) -> None:
-    """What others draw between epochs changes nothing; another seed changes the result."""
+    """Draws of others between epochs change nothing; another seed changes the result."""
     _, expected = whole(make)
     disturb()
     stage = make(explore=0.3, replay=4)

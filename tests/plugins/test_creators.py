@@ -1,4 +1,4 @@
-"""What every creator keeps to: old weights, the seed, states and budgets; and the creator that takes all new."""
+"""Promises of every creator: old weights, the seed, states and budgets; and the creator that takes all new."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def old_things(model: SuperModel, task: int) -> dict[str, Tensor]:
 
 
 def disturb() -> None:
-    """What a stranger might do between two epochs."""
+    """Disturbance that a stranger might cause between two epochs."""
     torch.manual_seed(99)
     np.random.seed(99)
     random.seed(99)
@@ -61,7 +61,7 @@ def ending(stage: Any, path: tuple[int, ...]) -> dict[str, Tensor]:
 
 
 def test_the_model_is_uneven() -> None:
-    """What the tests below build on: layers of different numbers of units, the last of each new."""
+    """Base of the tests below: layers of different numbers of units, the last of each new."""
     model = grown()
     assert (model.candidates, model.has_new) == ([2, 3, 2, 3], [True] * 4)
     assert dict(model.paths) == {0: PATHS[0], 1: PATHS[1]}
@@ -101,7 +101,7 @@ def quiet_ending(name: str) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_seed_alone_decides(name: str) -> None:
-    """What others draw changes nothing, and nothing is drawn from others; another seed trains otherwise."""
+    """Draws of others change nothing, and nothing is drawn from others; another seed trains otherwise."""
     expected = quiet_ending(name)
     stage = creation(name)
     while stage.epoch < stage.epochs:

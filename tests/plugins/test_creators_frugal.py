@@ -161,7 +161,7 @@ def parameters_after(model: SuperModel, path: Sequence[int], task: int = 2) -> i
 
 @pytest.mark.parametrize("stem", ["selectable", "shared"])
 def test_stored_parameters(stem: str) -> None:
-    """What a contender would cost is what the super model has after it is kept."""
+    """A contender's cost is the size of the super model after it is kept."""
     model = grown(stem=stem)
     stage = frugal(model)
     stage.advance()

@@ -30,7 +30,7 @@ class Told(ReuseFirstCreation):
         self.ended: list[dict[str, Tensor]] = []
 
     def forward_of(self, sampled: tuple[int, ...]) -> Any:
-        """What is tried, and with which weights."""
+        """Paths tried, and their weights."""
         self.tried.append(sampled)
         self.begun.append(weights(self.trained))
         return super().forward_of(sampled)
@@ -179,7 +179,7 @@ def test_nothing_is_right(gain: float) -> None:
 
 
 def test_reuse_first_measures_the_second_half() -> None:
-    """What it learns from is the accuracy on the second half, in evaluation mode, of the path tried."""
+    """It learns from the accuracy on the second half, in evaluation mode, of the path tried."""
     stage = creation("reuse_first", epochs=2)
     assert isinstance(stage, ReuseFirstCreation)
     stage.advance()

@@ -176,7 +176,7 @@ def test_losses_that_use_nothing() -> None:
 
 
 class Mixed(nn.Module):
-    """What ``functional_call`` needs to put other weights into the proxy network."""
+    """Tensors that ``functional_call`` needs to put other weights into the proxy network."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class OnTheProxy:
         self.rate = self.stage.optimizer.param_groups[0]["lr"]
 
     def found(self) -> list[Tensor]:
-        """What the searcher hands to Adam."""
+        """Gradients that the searcher hands to Adam."""
         handed: list[Tensor] = []
         step = self.stage.arch_optimizer.step
 

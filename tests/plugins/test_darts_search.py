@@ -331,7 +331,7 @@ def test_resumes_bit_by_bit(order: int) -> None:
 
 
 def test_depends_on_the_seed_alone() -> None:
-    """What others draw between epochs changes nothing; another seed changes the result."""
+    """Draws of others between epochs change nothing; another seed changes the result."""
     _, expected, _ = whole(1)
     disturb()
     stage = search(arch_learning_rate=0.1, epochs=2)

@@ -235,7 +235,7 @@ def test_an_epoch_alternates_on_the_halves() -> None:
 
 
 def test_best_state_and_its_choice_are_restored() -> None:
-    """What is chosen are the candidates of the lowest validation loss, penalty included, with their weights then."""
+    """The candidates of the lowest validation loss, penalty included, are chosen, with their weights then."""
     valid = images(24, seed=7)  # other noise, of which nothing can be learned: its loss goes up and down
     model = network()
     rescaled(model.requires_grad_(True))
@@ -288,7 +288,7 @@ def test_a_task_that_comes_again_reuses_everything() -> None:
 
 
 def choices_found(fault: str = "none", position: Position = "pre", colour: int = 0) -> list[str]:
-    """What a search chooses over old units with a ``fault``, where labels are the sign of one of two colours.
+    """Choice of a search over old units with a ``fault``, where labels are the sign of one of two colours.
 
     Faults: ``dead``, the first linear layer's unit is zero behind ReLU; ``blind``, the first convolution's unit does
     not see the second colour. Candidates start with equal weights.

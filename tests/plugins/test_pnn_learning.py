@@ -139,7 +139,7 @@ def test_measured_is_what_was_estimated(command: Command, tmp_path: Path, varian
         return task + d * (d * task + 1) + head if task else 0
 
     def unneeded(task: int) -> int:
-        """What of an earlier column a later task does not need."""
+        """Parts of an earlier column that a later task does not need."""
         if variant == "proper":
             return head + head_lateral(task)
         return column_size(shape, task, 2) - column_size(shape, 0, 2) + head + d * (d + 1)

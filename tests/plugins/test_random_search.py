@@ -116,7 +116,7 @@ def test_all14_is_uniform() -> None:
 
 
 def test_forms_are_drawn_apart() -> None:
-    """What the normal form carries says nothing about the reduction form."""
+    """The normal form's entries say nothing about the reduction form."""
     pairs = [(g.normal[0].operation, g.reduction[0].operation) for g in drawn(SearchSpace("all14"), 3000)]
     assert_uniform(pairs, list(itertools.product(OPERATIONS, repeat=2)))
 
@@ -224,7 +224,7 @@ ALL14 = uniform_genotype("none", "all14")
     ],
 )
 def test_faults(space: SearchSpace, genotype: Any, message: str) -> None:
-    """What is not of the space is named, in the form that has it."""
+    """Entries outside the space are named, in the form that has them."""
     fault = space.fault(genotype)
     assert fault is not None and fault.startswith(message)
 

@@ -46,7 +46,7 @@ def test_worker_that_is_killed(command: Command, tmp_path: Path) -> None:
 
 
 def test_driver_that_is_killed(tmp_path: Path) -> None:
-    """What had finished is not made again; what had not goes on."""
+    """Finished jobs are not run again; the others resume."""
     results = tmp_path / "ray"
     last = run_ids(results, "3")[0]
     (tmp_path / "seed3").touch()

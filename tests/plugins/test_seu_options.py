@@ -138,7 +138,7 @@ def test_preset_code() -> None:
 
 
 def test_options_win_over_the_preset() -> None:
-    """What is given besides a preset is kept."""
+    """Options given besides a preset are kept."""
     search = search_of(preset="code", searcher__normalisation="sum", factorized_reduce_norm=True)
     assert (search.tables.normalisation, search.tables.scope) == ("sum", "all")
     assert search.space.factorized_reduce_norm

@@ -219,7 +219,7 @@ def stages_of(**options: Any) -> tuple[Any, dict[tuple[str, int], int]]:
 
 
 def costs_of(creator: str = "mdl", **options: Any) -> tuple[StageCost, ...]:
-    """What the stages were told to pass."""
+    """Images that the stages were told to pass."""
     given = {"epochs": 2, **({"creator.epochs": 2} if creator == "mdl" else {}), **options}
     made = resolve(Registry(), Request(protocol="smoke", creator=creator, options=given)).context(STREAM.plan)
     cost = Registry().strategies.find("seu").factory.cost(made)
@@ -254,7 +254,7 @@ def test_earlier_tasks_keep_their_bits() -> None:
 
 
 def test_passes_of_a_whole_run() -> None:
-    """What ``cost`` tells of each stage is what it passes: each training image once, from the second task on."""
+    """Estimates of ``cost`` for each stage are its passes: each training image once, from the second task on."""
     _, found = stages_of(**SHARED, statistics="per_task")
     told = costs_of(**SHARED, statistics="per_task")
     assert found == {(stage.name, stage.task): stage.image_passes for stage in told}

@@ -151,7 +151,7 @@ def test_freeze_and_what_trains() -> None:
 
 
 def test_task_module_is_the_path_and_its_head() -> None:
-    """What is on a task's path are its active parameters."""
+    """Parameters on a task's path are its active ones."""
     model = grown()
     expected = [model.layers[0][0], model.layers[1][1], model.layers[2][0], model.layers[3][1], model.heads[1]]
     assert list(model.task_module(1)) == expected

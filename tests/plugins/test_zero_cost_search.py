@@ -192,7 +192,7 @@ def test_resumes_bit_by_bit(epochs: int, score: str) -> None:
 
 
 def test_depends_on_the_seed_alone() -> None:
-    """What others draw changes nothing; another seed draws other genotypes and another batch."""
+    """Draws of others change nothing; another seed draws other genotypes and another batch."""
     quiet = search()
     expected = ending(quiet, quiet.run())
     disturb()

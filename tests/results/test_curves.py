@@ -1,4 +1,4 @@
-"""What each epoch measured stays with its stage, through interruptions, and comes into the record."""
+"""Measurements of each epoch stay with their stage, through interruptions, and come into the record."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class TestPage:
         assert not [a for _, a in page.elements if "style" in a or any(key.startswith("on") for key in a)]
 
     def test_structure(self, written: ReportFiles) -> None:
-        """What assistive technology goes by: language, one main, headings in order, labels, no id twice."""
+        """Landmarks of assistive technology: language, one main, headings in order, labels, no id twice."""
         page = page_of(written)
         (html,) = page.all("html")
         assert html["lang"] == "en"

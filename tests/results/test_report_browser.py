@@ -132,7 +132,7 @@ def test_console_and_requests(driver: Any, page: Path) -> None:
 
 
 def test_its_policy_forbids_loads(driver: Any) -> None:
-    """What would get past the escaping is stopped: scripts, styles, pictures and requests of elsewhere."""
+    """Anything that got past the escaping is stopped: scripts, styles, pictures and requests to elsewhere."""
     script = """
     const done = arguments[0], seen = [];
     document.addEventListener('securitypolicyviolation', (event) => seen.push(event.effectiveDirective));

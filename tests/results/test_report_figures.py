@@ -225,7 +225,7 @@ def test_no_two_look_the_same(strategies: list[str]) -> None:
 
 
 def test_a_strategy_looks_the_same_everywhere() -> None:
-    """Whatever else is in the figure, in whichever order, and whether or not it is the only one of its strategy."""
+    """Independent of the figure's other configurations, their order, and whether it is the only one of its strategy."""
     names = ["seu", "naive", "ewc", "pnn", "ltg"]
     alone = {name: styles_of([name])[0] for name in names}
     for others in (names, names[::-1], ["seu", "seu", "seu", "naive", "ewc", "ltg", "pnn", "ewc"]):

@@ -42,7 +42,7 @@ class Scripted(Stage[Any]):
         return report
 
     def result(self) -> Any:
-        """What the test says."""
+        """Message of the test."""
         return self._found(self)
 
     def get_extra_state(self) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def writes(change: Callable[[Any], Any]) -> Make:
 
 
 def trains_the_old(stage: Any) -> None:
-    """What somebody does who takes all parameters for those to train."""
+    """Takes all parameters for those to train."""
     model = stage.given.model
     for parameter in model.parameters():
         parameter.requires_grad_(True)

@@ -98,7 +98,7 @@ def register_strategies(register):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command left: exit status, standard output and standard error."""
+    """Result of a command: exit status, standard output and standard error."""
 
     status: int
     out: str
@@ -135,7 +135,7 @@ class RunFolders(dict[str, Path]):
 
 
 def write_package(folder: Path, package: str, points: Mapping[str, str], modules: Mapping[str, str]) -> Path:
-    """What pip leaves of an installed package, in a folder of its own."""
+    """Metadata of an installed package, in a folder of its own."""
     information = folder / f"{package.replace('-', '_')}-1.0.dist-info"
     information.mkdir(parents=True)
     (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")

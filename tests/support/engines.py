@@ -1,4 +1,4 @@
-"""What the tests of Ray and Slurm share: jobs of the stranger's strategy, and what must come out of them."""
+"""Shared by the tests of Ray and Slurm: jobs of the stranger's strategy, and their expected results."""
 
 from __future__ import annotations
 

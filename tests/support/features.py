@@ -76,7 +76,7 @@ def equal(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
 
 
 def answers(caches: Sequence[FeatureCache], compute: Callable[[Tensor], tuple[Tensor, ...]], which: Tensor) -> list:  # type: ignore[type-arg]
-    """What each cache gives for the same images, one batch."""
+    """Features that each cache gives for the same images, one batch."""
     return [kept.get(kept.number(TRAIN).gather(which)[0], "key", compute) for kept in caches]
 
 

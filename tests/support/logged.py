@@ -1,4 +1,4 @@
-"""What tests of loggers share: a run that is logged, and what must then be in its log, made from what hooks told."""
+"""Shared by tests of loggers: a run that is logged, and the expected log, made from what hooks received."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def logged_run(
 
 
 def due(record: Record, curves: Log) -> Log:
-    """What must be in the log of a finished run, each step once."""
+    """Expected log of a finished run, each step once."""
     rows: Log = {}
     for learned, row in enumerate(record.accuracy_matrix, start=1):
         measured = [value for value in row if value is not None]

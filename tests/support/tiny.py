@@ -89,7 +89,7 @@ def task_of(stream: TaskStream, task: int = 0) -> TaskImages:
 
 @cache
 def registry() -> Registry:
-    """What is installed; looked up once."""
+    """Registry of the installed plugins; looked up once."""
     return Registry()
 
 

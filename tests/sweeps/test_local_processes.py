@@ -171,7 +171,7 @@ def test_stopped(command: Command, gate: Path, tmp_path: Path) -> None:
 
 
 def same(record: Record) -> dict[str, object]:
-    """What must be equal; who was killed and goes on elsewhere is told by the process alone."""
+    """Parts that must be equal; a run that was killed and resumed elsewhere is told by the process alone."""
     document = without_times(record)
     del document["metrics"]["process"], document["earlier_environments"]
     return document

@@ -118,14 +118,14 @@ def test_equal_jobs_once() -> None:
     ],
 )
 def test_refused(asked: dict[str, Any], error: type[Exception], message: str) -> None:
-    """What cannot be run, with the jobs that it concerns."""
+    """Refused configurations, with the jobs that they concern."""
     with pytest.raises(error) as refused:
         plan(**asked)
     assert message in str(refused.value)
 
 
 def test_states(tmp_path: Path) -> None:
-    """What is finished is not made, what failed only on demand, what was left goes on."""
+    """Finished jobs are not run, failed ones only on demand, interrupted ones resume."""
     seeds = {"finished": 0, "failed": 1, "interrupted": 2, "running": 3}
     for job in plan(strategy="naive", seeds="0-5").jobs:
         for status, seed in seeds.items():

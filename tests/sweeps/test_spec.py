@@ -1,4 +1,4 @@
-"""What a sweep asks for: lists, seeds and values as they are written, and every fault of a file at once."""
+"""Spec of a sweep: lists, seeds and values as they are written, and every fault of a file at once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_values(text: str, values: list[Any]) -> None:
 @quick
 @given(st.lists(VALUES, min_size=1, max_size=4))
 def test_values_come_back(values: list[Any]) -> None:
-    """Whatever is written as JSON, one beside the other, is read as it was."""
+    """Values written as JSON, one beside the other, are read as they were."""
     text = ",".join(json.dumps(value) for value in values)
     assert parse_values(text) == values
 
@@ -130,7 +130,7 @@ def test_defaults() -> None:
     ],
 )
 def test_faults(given: dict[str, Any], fault: str) -> None:
-    """What no sweep can be."""
+    """Specs that no sweep can have."""
     with pytest.raises(SpecError, match=fault):
         make_spec(given)
 

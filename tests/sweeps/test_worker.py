@@ -24,7 +24,7 @@ def test_another_run_elsewhere(tmp_path: Path) -> None:
 
 
 def test_refused_job(tmp_path: Path) -> None:
-    """What the run refuses is told as by ``run``, and so is a defect."""
+    """Refusals of the run are reported as by ``run``, and so is a defect."""
     (job,) = tiny_jobs(tmp_path, "0")
     (tmp_path / "file").write_text("")
     request = job.request.model_copy(update={"results": tmp_path / "file"})

@@ -1,4 +1,4 @@
-"""What strategies get equals another reading of the same files, image by image, on whole benchmarks.
+"""Images given to strategies equal another reading of the same files, image by image, on whole benchmarks.
 
 The reading here shares nothing with the project's: ``struct`` and ``pickle`` on the raw bytes, pixels placed by index
 arithmetic, normalised in float64 with constants written out again. Random numbers are not recovered from the data but

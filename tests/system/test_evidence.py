@@ -142,7 +142,7 @@ def test_rule_by_itself() -> None:
 
 
 def test_readme_claims_are_linked() -> None:
-    """Whatever the README's table of claims names is a file that is there."""
+    """Every file named by the README's table of claims exists."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     section = text[text.index("## What is measured") :].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ") and "](" in line]

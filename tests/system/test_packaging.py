@@ -1,4 +1,4 @@
-"""What is in the folders is in the wheel, and every plugin of ours is found as a stranger's would be."""
+"""The wheel holds everything in the folders, and every plugin of ours is found as a stranger's would be."""
 
 from __future__ import annotations
 

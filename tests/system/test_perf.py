@@ -86,7 +86,7 @@ def test_page_of_nothing_has_every_comparison() -> None:
 
 
 def test_texts_have_no_figures() -> None:
-    """What stands in the page as text was not measured: numbers come from the document and from what is wanted."""
+    """The page's text holds no measurement: numbers come from the document and from the targets."""
     for each in COMPARISONS:
         found = "".join(letter for letter in each.text.replace("float32", "") if letter.isdigit())
         assert not found, each.name
@@ -113,7 +113,7 @@ def test_published_page_comes_from_what_was_measured() -> None:
 
 
 def patched() -> list[object]:
-    """What the plain version puts something else in place of."""
+    """Parts that the plain version replaces."""
     import seu_bench.models.kernels
     import seu_bench.models.layers
     import seu_bench.models.operations
@@ -226,7 +226,7 @@ def test_predicted_passes() -> None:
 
 
 def test_command(tmp_path: Path) -> None:
-    """What is measured anew takes the place of what was there; the rest stays; the page is made again."""
+    """New measurements replace those that were there; the rest stays; the page is made again."""
     output = tmp_path / "found.json"
     merge(output, {"passes": measured({"exact": True})})
     merge(output, {"flops": measured({}), "passes": measured({"exact": False})})

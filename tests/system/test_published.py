@@ -1,4 +1,4 @@
-"""What is published can be made again from its records, and shows what each strategy promises."""
+"""Published pages can be made again from their records, and show what each strategy promises."""
 
 from __future__ import annotations
 

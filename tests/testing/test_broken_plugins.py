@@ -54,7 +54,7 @@ WATCHING = Watching()
 
 @pytest.fixture(scope="module")
 def registry() -> Registry:
-    """What is installed, and the stranger's."""
+    """Registry of the installed plugins and the stranger's."""
     manager = load_plugins()
     manager.register(Stranger(), name="stranger")
     manager.register(TinyStreams(), name="streams")
@@ -119,7 +119,7 @@ def finished(registry: Registry, results: Path) -> Iterator[Path]:
 
 
 def what_is_kept(record: Record, kind: str) -> None:
-    """What the first task left: its row, its sizes, its stages, and the search that went well before a creation."""
+    """Record after the first task: its row, its sizes, its stages, and the search that went well before a creation."""
     (first, second) = record.accuracy_matrix
     assert first[0] is not None and first[1] is None
     assert second == (None, None)
@@ -156,7 +156,7 @@ def failing(registry: Registry, results: Path, kind: str, name: str, said: str, 
 
 @pytest.mark.parametrize("name", SEARCHERS)
 def test_broken_searcher(registry: Registry, results: Path, finished: Path, name: str) -> None:
-    """Whatever it does wrong: kind, name, plugin, package, stage and task are told, and what was learned is kept."""
+    """For every defect: kind, name, plugin, package, stage and task are named, and what was learned is kept."""
     failing(registry, results, "searcher", name, SEARCHERS[name][1])
 
 
@@ -167,7 +167,7 @@ def test_forms_that_differ(registry: Registry, results: Path, finished: Path) ->
 
 @pytest.mark.parametrize("name", CREATORS)
 def test_broken_creator(registry: Registry, results: Path, finished: Path, name: str) -> None:
-    """Whatever it does wrong: kind, name, plugin, package, stage and task are told, and what was learned is kept."""
+    """For every defect: kind, name, plugin, package, stage and task are named, and what was learned is kept."""
     failing(registry, results, "creator", name, CREATORS[name][1])
 
 
@@ -189,7 +189,7 @@ def test_stage_without_its_base(registry: Registry, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["searcher", "creator"])
 def test_factory_that_cannot_announce(registry: Registry, tmp_path: Path, kind: str) -> None:
-    """What ``passes`` raises is told with the component's name, and not as the strategy's."""
+    """Exceptions of ``estimate_passes`` are reported with the component's name, and not as the strategy's."""
     with pytest.raises(RunError, match=rf"^{kind} 'cannot_announce' \(plugin 'stranger' of package stranger\)"):
         make(registry, tmp_path, **{kind: "cannot_announce"})
 

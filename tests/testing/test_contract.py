@@ -116,7 +116,7 @@ class Broken:
         return self.learner(context, model=backbone_model(context))
 
     def cost(self, context: StrategyContext) -> Cost:
-        """What naive fine-tuning costs, and so many parameters more."""
+        """Cost of naive fine-tuning, and so many parameters more."""
         cost = fixed_size_cost(context)
         total = tuple(params + self.more_parameters for params in cost.params_total)
         return replace(cost, params_total=total, params_total_min=total)
@@ -128,7 +128,7 @@ class Broken:
 
     @property
     def fault(self) -> str:
-        """What is wrong with it, in a word."""
+        """Its defect, in a word."""
         return str(getattr(self.learner, "__self__", self.learner).__name__)
 
     @property
@@ -228,7 +228,7 @@ class Pickled(Forgetful):
     """Tells what it remembers as an object."""
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What only pickle could write."""
+        """A value that only pickle could write."""
         return {"anchor": object}
 
 

@@ -37,7 +37,7 @@ THREE_TASKS = {"benchmark.stream.classes_per_task": None, "benchmark.stream.grou
 
 @dataclass(frozen=True)
 class Case:
-    """What is run."""
+    """Request of the run."""
 
     strategy: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -273,7 +273,7 @@ class Stopper:
     ],
 )
 def test_going_on_with_another_budget(tmp_path: Path, name: str, stage: str, before: str, after: str) -> None:
-    """What was kept is gone with the process; the run goes on with less or more to the same end."""
+    """Cached features are gone with the process; the run resumes with less or more cache to the same end."""
     case = CASES[name]
     whole = case.run(tmp_path / "whole", None)
     budgets = {"none": 0, "some": peak(whole) // 2, "all": None}

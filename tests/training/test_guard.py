@@ -84,7 +84,7 @@ def test_all_that_was_announced() -> None:
 
 @pytest.mark.parametrize(("loss", "accuracy"), [(0.0, 0.0), (1e9, 1.0), (-3.0, None), (None, None), (None, 1)])
 def test_measurements_that_are_none_or_extreme(loss: Any, accuracy: Any) -> None:
-    """What was not measured is no fault, nor are the ends of the scale."""
+    """Values not measured are no fault, nor are the ends of the scale."""
     report = EpochReport(loss, accuracy)
     stage = guarded(lambda: Plain(act=lambda _: report))
     assert stage.run() == "found"
@@ -197,7 +197,7 @@ def test_any_error_is_named() -> None:
 
 
 def test_errors_with_a_remedy_keep_it() -> None:
-    """What the plugin says to do, and where, is handed on."""
+    """The plugin's own remedy and place are handed on."""
 
     def refuse(_: object) -> EpochReport | None:
         raise OptionError("too few images", where="searcher.epochs", remedy="give it more")
@@ -216,7 +216,7 @@ def test_result_that_cannot_be_used() -> None:
 
 @pytest.mark.parametrize("at", [0, 4, 5])
 def test_watcher_is_not_the_plugin(at: int) -> None:
-    """What a watcher raises comes out as it is, from within an epoch as from between two."""
+    """A watcher's exception comes out as it is, from within an epoch as from between two."""
     error = PluginError("the watcher broke")
 
     def fail(progress: StageProgress) -> None:

@@ -142,7 +142,7 @@ def test_state_is_not_loaded_into_another_stage(make: Callable[..., Stage[Any]])
 
 @every_stage
 def test_nothing_outside_disturbs_a_stage(make: Callable[..., Stage[Any]]) -> None:
-    """What others draw between epochs changes nothing; another seed changes the result."""
+    """Draws of others between epochs change nothing; another seed changes the result."""
     quiet = make()
     expected = ending(quiet, quiet.run())
     disturb()

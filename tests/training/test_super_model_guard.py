@@ -1,4 +1,4 @@
-"""What the guard checks in a super model: paths, and everything that earlier tasks are computed by."""
+"""The guard's checks of a super model: paths, and everything that earlier tasks are computed by."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_paths_that_fit(path: Any) -> None:
     ],
 )
 def test_paths_that_do_not_fit(path: Any, said: str) -> None:
-    """What is wrong is said, and nothing is changed."""
+    """The fault is named, and nothing is changed."""
     model = grown()
     assert said in (model.path_fault(path) or "nothing")
     with pytest.raises(ValueError, match="path"):
@@ -80,7 +80,7 @@ def test_paths_that_do_not_fit(path: Any, said: str) -> None:
 
 
 def frozen_tensors(model: SuperModel) -> dict[str, Tensor]:
-    """What two tasks are computed by, found by hand: the units made for them and their heads."""
+    """Units and heads by which two tasks are computed, found by hand."""
     layers: Any = model.layers
     found = {
         f"unit {index} of layer {layer} ({name})": tensor
@@ -175,7 +175,7 @@ def test_other_changes(change: str) -> None:
 
 
 def test_features() -> None:
-    """What a head sees on any path: with a head made by hand they give the logits of the task on that path."""
+    """Features before a head on any path: with a head made by hand they give the logits of the task on that path."""
     model = grown()
     x = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     for parameter in model.parameters():

@@ -1,4 +1,4 @@
-"""What this machine offers: cores."""
+"""Hardware of this machine: cores."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ class TestAlone:
 
 
 def test_marker_left_aside(tmp_path: Path) -> None:
-    """What a process left that was killed while it followed another is removed by the next; nobody else's is."""
+    """Files of a process killed while it followed another are removed by the next; no others are."""
     folder = tmp_path / "a-run"
     folder.mkdir()
     with subprocess.Popen([sys.executable, "-c", "pass"]) as process:

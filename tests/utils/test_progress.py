@@ -100,7 +100,7 @@ def test_given_up_in_the_middle() -> None:
 
 
 def test_hidden() -> None:
-    """What a piece of work consists of can be kept from drawing."""
+    """The parts of a piece of work can be kept from drawing."""
     console, text = page()
     with bars.shown(console, delay=0), bars.hidden():
         list(bars.tracked(range(3), "adding"))
@@ -160,7 +160,7 @@ def test_decoding(tmp_path: Path) -> None:
 
 
 def test_runs_exporting_and_verifying(tiny: Path, tmp_path: Path, command: Command) -> None:
-    """What is made of a run that is there."""
+    """Reading of a run that exists."""
     folder = folder_of_run(command, "--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
     assert "reading runs" in drawn_by(lambda: list(list_runs(tmp_path)))
     assert "writing ONNX" in drawn_by(lambda: export_onnx(folder.name, 0, results=tmp_path))

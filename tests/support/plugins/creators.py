@@ -52,7 +52,7 @@ def grown(task: int = 2, *, stem: Any = "selectable", paths: Sequence[Sequence[i
 def task_of(
     model: SuperModel, task: int = 2, *, epochs: int = 3, seed: int = 3, images: int = 20, batch: int = 8
 ) -> CreationTask:
-    """What a creator is given: half of so many images train."""
+    """Input of a creator: half of so many images train."""
     schedule = CreationSchedule(epochs=epochs, batch_size=batch, learning_rate=0.05)
     return CreationTask(model, STREAM.tasks[task].train.part(0, images), task, schedule, seed, CPU)
 
