@@ -29,15 +29,4 @@ if TYPE_CHECKING:
 
 __all__ = ["LazyFactory", "Register", "__version__", "hookimpl", "load_model", "load_records", "run", "sweep"]
 
-__getattr__ = attach(
-    __name__,
-    {
-        "LazyFactory": "plugin.registration",
-        "Register": "plugin.registration",
-        "hookimpl": "hookspecs",
-        "load_model": "engine.saved_model.load",
-        "load_records": "results.leaderboard.frames",
-        "run": "api",
-        "sweep": "api",
-    },
-)
+__getattr__, __dir__ = attach(__name__)

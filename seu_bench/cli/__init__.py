@@ -22,10 +22,4 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgressDisplay", "SweepDisplay"]
 
-__getattr__ = attach(
-    __name__,
-    {
-        "ProgressDisplay": "progress",
-        "SweepDisplay": "sweep_display",
-    },
-)
+__getattr__, __dir__ = attach(__name__)

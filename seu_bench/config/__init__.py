@@ -59,16 +59,4 @@ __all__ = [
     "WidthOptions",
 ]
 
-__getattr__ = attach(
-    __name__,
-    dict.fromkeys(("BenchmarkSource", "BenchmarkSpec"), "benchmark")
-    | dict.fromkeys(("BenchmarkFile",), "benchmark_file")
-    | dict.fromkeys(
-        ("BackboneOptions", "NetworkOptions", "SelectingOptions", "TrainingOptions", "WidthOptions"), "common_options"
-    )
-    | dict.fromkeys(("Options",), "options")
-    | dict.fromkeys(
-        ("CreationSchedule", "ImageLimits", "ProtocolSpec", "Schedule", "ScheduleOptions", "SearchSchedule"), "protocol"
-    )
-    | dict.fromkeys(("CommandLine", "ComputeConfig", "Request"), "run"),
-)
+__getattr__, __dir__ = attach(__name__)

@@ -41,12 +41,4 @@ __all__ = [
     "default_data_root",
 ]
 
-__getattr__ = attach(
-    __name__,
-    dict.fromkeys(("BatchLoader", "MixedLoader", "TaskDataset"), "avalanche")
-    | dict.fromkeys(("DatasetInfo", "DatasetSource", "DatasetState", "RawDataset", "RawSplit"), "dataset")
-    | dict.fromkeys(("TaskImages", "batch_bounds"), "images")
-    | dict.fromkeys(("StreamPlan", "TaskPlan"), "planning")
-    | dict.fromkeys(("default_data_root",), "sources.common")
-    | dict.fromkeys(("TaskStream", "build_stream"), "streams"),
-)
+__getattr__, __dir__ = attach(__name__)

@@ -50,23 +50,4 @@ __all__ = [
     "verify",
 ]
 
-__getattr__ = attach(
-    __name__,
-    {
-        "LearnedModel": "saved_model.load",
-        "Outcome": "runner",
-        "ResolvedRun": "resolve",
-        "RunState": "run_states",
-        "StopRequest": "stopping",
-        "Verification": "saved_model.checks",
-        "describe_environment": "environment",
-        "execute": "runner",
-        "export_onnx": "saved_model.export",
-        "find_state": "run_states",
-        "installed_versions": "environment",
-        "launch": "launcher",
-        "list_runs": "run_states",
-        "load_model": "saved_model.load",
-        "verify": "saved_model.verify",
-    },
-)
+__getattr__, __dir__ = attach(__name__)

@@ -53,13 +53,4 @@ __all__ = [
     "sample_of",
 ]
 
-__getattr__ = attach(
-    __name__,
-    dict.fromkeys(("AlexNetShape",), "alexnet")
-    | dict.fromkeys(
-        ("ExtensionUnit", "GenotypeNetwork", "Mixture", "ProxyNetwork", "Sample", "Stem", "Unit", "sample_of"), "cells"
-    )
-    | dict.fromkeys(("ChannelsLastConv2d", "Dropout", "channels_last", "dropout"), "layers")
-    | dict.fromkeys(("BackboneModel", "MultiHeadModel"), "multihead")
-    | dict.fromkeys(("count_macs", "count_parameters"), "sizes"),
-)
+__getattr__, __dir__ = attach(__name__)

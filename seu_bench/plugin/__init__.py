@@ -62,30 +62,4 @@ __all__ = [
     "offered",
 ]
 
-__getattr__ = attach(
-    __name__,
-    {
-        "CommandFactory": "commands",
-        "Ended": "executors",
-        "Entry": "entries",
-        "Event": "executors",
-        "Executor": "executors",
-        "ExecutorFactory": "executors",
-        "Job": "executors",
-        "Kind": "entries",
-        "LazyCommand": "commands",
-        "LoggedRun": "loggers",
-        "LoggedValues": "loggers",
-        "LoggerFactory": "loggers",
-        "Noticed": "executors",
-        "Progressed": "executors",
-        "Register": "registration",
-        "Registry": "registry",
-        "RunLogger": "loggers",
-        "Started": "executors",
-        "Unavailable": "registration",
-        "event_from_json": "executors",
-        "load_plugins": "manager",
-        "offered": "registration",
-    },
-)
+__getattr__, __dir__ = attach(__name__)

@@ -53,27 +53,4 @@ __all__ = [
     "write_report",
 ]
 
-__getattr__ = attach(
-    __name__,
-    {
-        "METRICS": "record_metrics",
-        "Comparison": "comparison",
-        "Leaderboard": "leaderboard.boards",
-        "LeaderboardBuild": "leaderboard.building",
-        "Metric": "metric",
-        "Record": "record",
-        "StageRecord": "record",
-        "compare": "comparison",
-        "compute_metrics": "record_metrics",
-        "find_record": "record_files",
-        "load_records": "leaderboard.frames",
-        "make_leaderboards": "leaderboard.building",
-        "pack_records": "record_files",
-        "read_leaderboards": "leaderboard.building",
-        "read_record": "record",
-        "read_records": "record_files",
-        "unpack_records": "record_files",
-        "without_times": "record_metrics",
-        "write_report": "report.writing",
-    },
-)
+__getattr__, __dir__ = attach(__name__)

@@ -25,7 +25,4 @@ if TYPE_CHECKING:
 
 __all__ = ["JobResult", "SweepResult", "SweepSpec", "run_job", "with_share"]
 
-__getattr__ = attach(
-    __name__,
-    {"JobResult": "driver", "SweepResult": "driver", "SweepSpec": "spec", "run_job": "worker", "with_share": "local"},
-)
+__getattr__, __dir__ = attach(__name__)

@@ -18,7 +18,6 @@ from seu_bench.utils.lazy import attach
 if TYPE_CHECKING:
     from seu_bench.utils.files import refuse_link, write_atomic
     from seu_bench.utils.hardware import usable_cores
-    from seu_bench.utils.lazy import attach
     from seu_bench.utils.progress import bar, tracked
     from seu_bench.utils.seeding import RandomState, derive_seed
     from seu_bench.utils.text import escape_markdown, format_seconds, parse_bytes, printable
@@ -38,20 +37,4 @@ __all__ = [
     "write_atomic",
 ]
 
-__getattr__ = attach(
-    __name__,
-    {
-        "RandomState": "seeding",
-        "attach": "lazy",
-        "bar": "progress",
-        "derive_seed": "seeding",
-        "escape_markdown": "text",
-        "format_seconds": "text",
-        "parse_bytes": "text",
-        "printable": "text",
-        "refuse_link": "files",
-        "tracked": "progress",
-        "usable_cores": "hardware",
-        "write_atomic": "files",
-    },
-)
+__getattr__, __dir__ = attach(__name__)

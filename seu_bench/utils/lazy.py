@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable
 from typing import Any
 
 
-def attach(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a module ``__getattr__`` (PEP 562) that imports each name from its module on first access.
+def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a module's ``__getattr__`` and ``__dir__`` (PEP 562) that import each public name on first access.
+
+    A package lists each one in ``__all__`` and imports it under ``TYPE_CHECKING`` from the module that defines it. That
+    import, read from the package's source, says where the name comes from.
 
     Args:
         package: full name of the package, ``__name__``.
-        modules: module of each public name, relative to the package.
 
     Returns:
-        The function to assign to ``__getattr__``.
+        What to assign to ``__getattr__`` and ``__dir__``.
 
     Example:
-        ``__getattr__ = attach(__name__, {"Stage": "stage", "TrainingStage": "training_stage"})``
+        ``__getattr__, __dir__ = attach(__name__)``
     """
+    modules = functools.cache(_modules)
 
     def load(name: str) -> Any:
-        if name not in modules:
+        if name not in public() or name not in modules(package):
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
+        return getattr(importlib.import_module(modules(package)[name]), name)
 
-    return load
+    def public() -> list[str]:
+        return list(sys.modules[package].__all__)
+
+    return load, public
+
+
+def _modules(package: str) -> dict[str, str]:
+    """Module of each name that a package imports under ``TYPE_CHECKING``."""
+    import ast  # here, as many programs need no name of any room
+
+    spec = sys.modules[package].__spec__
+    source = getattr(spec and spec.loader, "get_source", lambda _: None)(package)
+    if source is None:
+        raise ImportError(f"the public names of {package} cannot be resolved: its source, __init__.py, is missing")
+    blocks = [node.body for node in ast.parse(source).body if isinstance(node, ast.If)]
+    imports = [node for block in blocks for node in block if isinstance(node, ast.ImportFrom)]
+    return {alias.name: node.module for node in imports for alias in node.names if node.module}

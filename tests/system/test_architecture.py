@@ -70,7 +70,6 @@ KNOWN_NAMES = {
     ("seu_bench.config.run", "seu"),
     ("seu_bench.sweeps.spec", "seu"),
     ("seu_bench.config.common_options", "alexnet"),
-    ("seu_bench.models", "alexnet"),  # the module
     ("seu_bench.utils.seeding", "random"),  # the generator of the standard library
 }
 

@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from seu_bench.data.sources.digits import DigitsSource
     from seu_bench.data.sources.official import TorchvisionSource
 
-__all__ = [
-    "DigitsSource",
-    "TorchvisionSource",
-]
+__all__ = ["DigitsSource", "TorchvisionSource"]
 
-__getattr__ = attach(
-    __name__,
-    dict.fromkeys(("DigitsSource",), "digits") | dict.fromkeys(("TorchvisionSource",), "official"),
-)
+__getattr__, __dir__ = attach(__name__)

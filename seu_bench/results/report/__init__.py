@@ -20,4 +20,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "ReportFiles", "write_report"]
 
-__getattr__ = attach(__name__, {"Limits": "sections", "ReportFiles": "writing", "write_report": "writing"})
+__getattr__, __dir__ = attach(__name__)
