@@ -49,8 +49,8 @@ def measure(engine: str, jobs: int) -> dict[str, Any]:
     each = (many - few) / jobs
     run = statistics.mean([record.seconds or 0.0 for record in records])
     return {
-        "cells": jobs,
-        "seconds_per_cell": each,
+        "jobs": jobs,
+        "seconds_per_job": each,
         "seconds_of_run": run,
         "seconds_besides": each - run,
         "seconds_to_start": few - FEW * each,
@@ -75,7 +75,7 @@ def endure(engine: str, jobs: int) -> dict[str, Any]:
     early = [look for look in seen if 0.1 * jobs <= look[0] < 0.2 * jobs]
     late = [look for look in seen if look[0] >= 0.9 * jobs]
     return {
-        "cells": jobs,
+        "jobs": jobs,
         "seconds": seconds,
         "driver_bytes_early": statistics.median(look[1] for look in early),
         "driver_bytes_late": statistics.median(look[1] for look in late),
@@ -129,11 +129,11 @@ def merge(part: str, engine: str, found: dict[str, Any]) -> None:
 def page(known: dict[str, Any]) -> str:
     """Format the tables of the measurements."""
     seconds = [
-        [engine, str(row["cells"]), *[f"{row[key]:.2f}" for key in _SECONDS], *_where(row)]
+        [engine, str(row["jobs"]), *[f"{row[key]:.2f}" for key in _SECONDS], *_where(row)]
         for engine, row in sorted(known.get("seconds", {}).items())
     ]
     memories = [
-        [engine, f"{row['cells']:,}", f"{row['seconds'] / 60:.1f}", *_mebibytes(row), *_where(row)]
+        [engine, f"{row['jobs']:,}", f"{row['seconds'] / 60:.1f}", *_mebibytes(row), *_where(row)]
         for engine, row in sorted(known.get("memory", {}).items())
     ]
     lines = [
@@ -166,7 +166,7 @@ _MEMORY_HEADS: Final = (
     "all, early MiB",
     "all, late MiB",
 )
-_SECONDS: Final = ("seconds_per_cell", "seconds_of_run", "seconds_besides", "seconds_to_start")
+_SECONDS: Final = ("seconds_per_job", "seconds_of_run", "seconds_besides", "seconds_to_start")
 _BYTES: Final = ("driver_bytes_early", "driver_bytes_late", "all_bytes_early", "all_bytes_late")
 _WHERE: Final = ("date", "revision", "cores")
 

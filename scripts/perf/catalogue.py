@@ -184,9 +184,9 @@ COMPARISONS: Final[tuple[Comparison, ...]] = (
         "memory",
         "Memory",
         "memory",
-        "Features of frozen layers that were kept, and the most memory that the process held (resident set), by "
+        "Cached features of frozen layers, and the most memory that the process held (resident set), by "
         "budgets of `--feature-cache`. Each run is a process of its own.",
-        (Wanted("within_budget", "features kept are within the budget", "yes"),),
+        (Wanted("within_budget", "cached features are within the budget", "yes"),),
     ),
     Comparison(
         "startup",
