@@ -9,18 +9,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from seu_bench._version import __version__
 from seu_bench.errors import Interruption, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.plugin.commands import CommandFactory, LazyCommand
-from seu_bench.plugin.entries import Entry, collect
-from seu_bench.plugin.manager import installed_points, load_plugins, packages_of
-from seu_bench.plugin.registration import Register
+from seu_bench.plugin.commands import LazyCommand
+from seu_bench.plugin.manager import broken, installed_points, load_plugins, only_ours
 from seu_bench.utils import progress as bars
+
+if TYPE_CHECKING:
+    from seu_bench.plugin.commands import CommandFactory
+    from seu_bench.plugin.entries import Entry
+    from seu_bench.plugin.registration import Register
 
 #: Exit status of a request that cannot be met, and of a run that the user interrupted.
 REFUSED = 2
@@ -117,20 +120,20 @@ class CommandGroup(click.Group):
 
 def plugin_commands() -> dict[str, Entry[CommandFactory]]:
     """Load the plugins of other packages and collect their commands."""
-    installed = list(installed_points())
-    packages = dict(zip([point.name for point in installed], packages_of(installed), strict=True))
-    manager = load_plugins([point for point in installed if packages[point.name] != _PACKAGE])
+    if only_ours():
+        return {}
+    from seu_bench.plugin.entries import Entry, collect
+
+    others = [(point, package) for point, package in installed_points() if package != _PACKAGE]
+    packages = {point.name: package for point, package in others}
     ours = {name: Entry(name, command, "cli", _PACKAGE) for name, command in CORE.items()}
-    kind = collect(manager, lambda plugin: packages.get(plugin, plugin), "command", "commands", ours)
+    kind = collect(load_plugins(others), packages, "command", "commands", ours)
     return {name: entry for name, entry in kind.items() if name not in CORE}
 
 
 def _failure(entry: Entry[CommandFactory], error: Exception) -> PluginError:
-    return PluginError(
-        f"the command {entry.name!r} of plugin {entry.plugin!r} of package {entry.package} failed: "
-        f"{type(error).__name__}: {error}",
-        remedy=f"repair or uninstall it: pip uninstall {entry.package}",
-    )
+    owner, said = f"plugin {entry.plugin!r} of package {entry.package}", f"{type(error).__name__}: {error}"
+    return broken(f"the command {entry.name!r} of {owner} failed: {said}", entry.package)
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import pluggy
 
 from seu_bench.errors import PluginError, UnknownNameError
+from seu_bench.plugin.manager import broken
 from seu_bench.plugin.registration import Unavailable
 
 Factory = TypeVar("Factory")
@@ -86,7 +88,7 @@ class Kind(Mapping[str, Entry[Factory]]):
 
 def collect(
     manager: pluggy.PluginManager,
-    package_of: Callable[[str], str],
+    packages: Mapping[str, str],
     singular: str,
     plural: str,
     ours: Mapping[str, Entry[Any]] | None = None,
@@ -97,7 +99,7 @@ def collect(
     The hook ``register_<plural>`` of each plugin is called by itself, so that the owner of each name is known.
 
     Args:
-        package_of: package of a plugin by the plugin's name.
+        packages: package of each installed plugin; another one counts as a package of its own.
         ours: entries of core; no plugin can take their names.
         adapt: applied to each factory of a plugin.
 
@@ -106,41 +108,30 @@ def collect(
     """
     hook = f"register_{plural}"
     entries: dict[str, Entry[Any]] = dict(ours or {})
-    for owner, plugin in manager.list_name_plugin():
-        if plugin is None:
-            continue
-        others = [other for other in manager.get_plugins() if other is not plugin]
-        package = package_of(owner)
-        register = _collector(entries, singular, owner, package, adapt)
-        try:
-            manager.subset_hook_caller(hook, others)(register=register)
-        except PluginError:
-            raise
-        except Exception as error:
-            raise PluginError(
-                f"plugin {owner!r} of package {package} failed in {hook}: {type(error).__name__}: {error}",
-                remedy=f"repair or uninstall it: pip uninstall {package}",
-            ) from error
-    return Kind(singular, plural, entries)
 
-
-def _collector(
-    entries: dict[str, Entry[Any]], singular: str, plugin: str, package: str, adapt: Callable[[Any], Any]
-) -> Callable[[str, Any], None]:
-    def register(name: str, factory: Any) -> None:
+    def register(plugin: str, package: str, name: str, factory: Any) -> None:
         if not isinstance(name, str) or not _PLAIN.fullmatch(name):
-            raise PluginError(
+            raise broken(
                 f"plugin {plugin!r} of package {package} registers the {singular} {name!r:.100}, which is no plain name"
                 ": letters, digits, '_', '.', '+' and '-', 60 at the most, the first a letter or a digit",
-                remedy=f"repair or uninstall it: pip uninstall {package}",
+                package,
             )
         if name in entries:
-            other = entries[name]
             raise PluginError(
-                f"the {singular} {name!r} is registered twice: by {other.package} and by {package}",
+                f"the {singular} {name!r} is registered twice: by {entries[name].package} and by {package}",
                 remedy=f"uninstall one of them: pip uninstall {package}",
             )
         adapted = factory if isinstance(factory, Unavailable) else adapt(factory)
         entries[name] = Entry(name, adapted, plugin, package)
 
-    return register
+    for owner, plugin in manager.list_name_plugin():
+        others = [other for other in manager.get_plugins() if other is not plugin]
+        package = packages.get(owner, owner)
+        try:
+            manager.subset_hook_caller(hook, others)(register=partial(register, owner, package))
+        except PluginError:
+            raise
+        except Exception as error:
+            said = f"failed in {hook}: {type(error).__name__}: {error}"
+            raise broken(f"plugin {owner!r} of package {package} {said}", package) from error
+    return Kind(singular, plural, entries)

@@ -6,25 +6,54 @@ this loop names the plugin and the package in both cases.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+import sys
+from collections.abc import Iterable
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pluggy
 
 from seu_bench import hookspecs
 from seu_bench.errors import PluginError
 
-
-def installed_points() -> EntryPoints:
-    """The entry points of every installed plugin: the metadata of each installed package is read for them."""
-    return entry_points(group=hookspecs.GROUP)
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
-def load_plugins(points: Iterable[EntryPoint] | None = None) -> pluggy.PluginManager:
+def installed_points() -> list[tuple[EntryPoint, str]]:
+    """The entry points of installed plugins with the package of each, by the plugins' names."""
+    from importlib.metadata import entry_points  # takes longer than all else that ``seu-bench --help`` imports
+
+    points = sorted(entry_points(group=hookspecs.GROUP), key=lambda point: point.name)
+    # A package's name is read from its metadata, and one package has many plugins.
+    names = {dist: dist.name for dist in {point.dist for point in points} if dist is not None}
+    return [(point, names[point.dist] if point.dist is not None else "an unknown package") for point in points]
+
+
+def only_ours() -> bool:
+    """Whether no other package brings plugins, as far as files can tell: :mod:`importlib.metadata` is slow to import.
+
+    The answer is no where packages may be installed otherwise, in an archive or by an importer of their own.
+    """
+    folders = [Path(folder) for folder in sys.path]
+    importers = [finder for finder in sys.meta_path if hasattr(finder, "find_distributions")]
+    if importers != [PathFinder] or any(folder.is_file() for folder in folders):
+        return False
+    found = (file for folder in folders for file in folder.glob("*-[Ii][Nn][Ff][Oo]/entry_points.txt"))
+    others = (file for file in found if not file.parent.name.startswith(("seu_bench-", "seu_bench.egg-info")))
+    section = f"[{hookspecs.GROUP}]".encode()
+    try:
+        return not any(section in file.read_bytes() for file in others)
+    except OSError:
+        return False
+
+
+def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> pluggy.PluginManager:
     """Load every installed plugin of the entry-point group ``seu_bench``.
 
     Args:
-        points: the entry points of the plugins to load, all of :func:`installed_points` by default.
+        points: entry points of the plugins to load with the package of each, all that are installed by default.
 
     Returns:
         A manager of its own, with the plugins registered.
@@ -35,48 +64,36 @@ def load_plugins(points: Iterable[EntryPoint] | None = None) -> pluggy.PluginMan
     manager = pluggy.PluginManager(hookspecs.GROUP)
     manager.add_hookspecs(hookspecs)
     owners: dict[str, str] = {}
-    if points is None:
-        points = installed_points()
-    ordered = sorted(points, key=lambda point: point.name)
-    for point, package in zip(ordered, packages_of(ordered), strict=True):
-        if point.name in owners:
+    for point, package in installed_points() if points is None else points:
+        name, value = point.name, point.value
+        if name in owners:
             raise PluginError(
-                f"two plugins are called {point.name!r}: one from {owners[point.name]}, one from {package}",
+                f"two plugins are called {name!r}: one from {owners[name]}, one from {package}",
                 remedy=f"uninstall one of them: pip uninstall {package}",
             )
-        owners[point.name] = package
+        owners[name] = package
         try:
             plugin = point.load()
         except Exception as error:
-            raise PluginError(
-                f"plugin {point.name!r} of package {package} cannot be imported: {type(error).__name__}: {error}",
-                where=point.value,
-                remedy=f"repair or uninstall it: pip uninstall {package}",
-            ) from error
+            said = f"{type(error).__name__}: {error}"
+            raise broken(f"plugin {name!r} of package {package} cannot be imported: {said}", package, value) from error
         try:
-            manager.register(plugin, name=point.name)
+            manager.register(plugin, name=name)
         except (pluggy.PluginValidationError, ValueError) as error:
-            raise PluginError(
-                f"plugin {point.name!r} of package {package} cannot be used: {' '.join(str(error).split())}",
-                where=point.value,
-                remedy=f"repair or uninstall it: pip uninstall {package}",
-            ) from error
+            said = " ".join(str(error).split())
+            raise broken(f"plugin {name!r} of package {package} cannot be used: {said}", package, value) from error
     try:
         manager.check_pending()
     except pluggy.PluginValidationError as error:
         name = manager.get_name(error.plugin) or "?"
         raise PluginError(
-            f"plugin {name!r} of package {owners.get(name, '?')} implements an unknown hook: {error}",
+            f"plugin {name!r} of package {owners.get(name)} implements an unknown hook: {error}",
             where=name,
             remedy="the hooks are listed in seu_bench/hookspecs.py",
         ) from error
     return manager
 
 
-def packages_of(points: Sequence[EntryPoint]) -> list[str]:
-    """Names of the distributions that entry points come from; each distribution's metadata are read once."""
-    names: dict[int, str] = {}
-    for point in points:
-        if point.dist is not None and id(point.dist) not in names:
-            names[id(point.dist)] = point.dist.name
-    return [names.get(id(point.dist), "an unknown package") for point in points]
+def broken(what: str, package: str, where: str | None = None) -> PluginError:
+    """The error that says what is wrong with a plugin of a package."""
+    return PluginError(what, where=where, remedy=f"repair or uninstall it: pip uninstall {package}")

@@ -12,7 +12,7 @@ from seu_bench.plugin.commands import CommandFactory
 from seu_bench.plugin.entries import Entry, Kind, collect
 from seu_bench.plugin.executors import ExecutorFactory
 from seu_bench.plugin.loggers import LoggerFactory
-from seu_bench.plugin.manager import installed_points, load_plugins, packages_of
+from seu_bench.plugin.manager import installed_points, load_plugins
 from seu_bench.results.metric import Metric, as_metric
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.training.components import BackboneFactory, CreatorFactory, SearcherFactory
@@ -35,9 +35,8 @@ class Registry:
     def __init__(self, manager: pluggy.PluginManager | None = None) -> None:
         points = installed_points()
         self.manager = load_plugins(points) if manager is None else manager
-        names = [point.name for point in points]
-        self._packages = dict(zip(names, packages_of(tuple(points)), strict=True))
-        kind = partial(collect, self.manager, self.package)
+        self._packages = {point.name: package for point, package in points}
+        kind = partial(collect, self.manager, self._packages)
         self.strategies: Kind[StrategyFactory] = kind("strategy", "strategies")
         self.backbones: Kind[BackboneFactory] = kind("backbone", "backbones")
         self.searchers: Kind[SearcherFactory] = kind("searcher", "searchers")

@@ -141,7 +141,7 @@ class LocalExecutor:
         if self._context.get_start_method() == "forkserver":
             # No effect on a server that runs already: there is one for all sweeps of this process. Records name the
             # code that it has imported, even if the checkout is changed while jobs run.
-            self._context.set_forkserver_preload([*_PRELOADED, *(point.module for point in installed_points())])
+            self._context.set_forkserver_preload([*_PRELOADED, *(point.module for point, _ in installed_points())])
             self._inherited = {REVISION: revision} if (revision := code_revision()) else {}
         self._waiting.extend(jobs)
         self._fill()

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from support.commands import Command, Install, write_package
 
 from seu_bench.cli.main import CORE
 from seu_bench.errors import PluginError
+from seu_bench.plugin.manager import only_ours
 from seu_bench.plugin.registry import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,16 +167,21 @@ def test_imports_no_more_than_it_needs(tmp_path: Path, arguments: list[str], imp
     """Help imports a plugin's outer module, its command the inner one; a command of core imports none of them."""
     package, points, modules = offering()
     site = write_package(tmp_path / "site", package, points, modules)
+    assert imported_by(arguments, ("stranger", "seu_bench_", "torch", "numpy"), PYTHONPATH=str(site)) == imported
+
+
+def test_help_without_plugins_of_others() -> None:
+    """It neither reads the metadata of all that is installed nor loads a plugin; most users have no others."""
+    if only_ours():
+        assert imported_by(["--help"], ("importlib.metadata", "email", "seu_bench_", "seu_bench.plugin.entries")) == []
+
+
+def imported_by(arguments: Sequence[str], begins: tuple[str, ...], **environment: str) -> list[str]:
+    """Modules, by the beginnings of their names, that a command imports in a process of its own."""
     code = (
         "import atexit, sys; from seu_bench.cli.main import main; sys.argv = ['seu-bench', *sys.argv[1:]];"
-        "names = lambda: sorted(m for m in sys.modules if m.startswith(('stranger', 'seu_bench_', 'torch', 'numpy')));"
-        "atexit.register(lambda: print(names(), file=sys.stderr)); main()"
+        f"names = lambda: sorted(m for m in sys.modules if m.startswith({begins}));"
+        "atexit.register(lambda: print(*names(), file=sys.stderr)); main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(site)},
-    )
-    assert done.stderr == f"{imported}\n"
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stderr.split()

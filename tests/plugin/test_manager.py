@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
+import sys
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +15,7 @@ from support.commands import Command, Install
 import seu_bench
 from seu_bench import hookimpl
 from seu_bench.errors import PluginError, UnknownNameError
-from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.manager import installed_points, load_plugins, only_ours
 from seu_bench.plugin.registration import Register
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.metric import MetricFunction
@@ -102,6 +105,57 @@ def test_one_module_by_two_names(install: Install) -> None:
     """A module that two entry points name would be registered twice."""
     install("a-stranger", {"first": "mine", "second": "mine"}, {"mine": ""})
     refused("'second'", "a-stranger", "registered")
+
+
+@pytest.fixture
+def none_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path on which this package alone brings plugins, whatever else is installed for the tests."""
+    others = {
+        Path(str(point.dist.locate_file("")))
+        for point, name in installed_points()
+        if point.dist and name != "seu-bench"
+    }
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if Path(folder) not in others])
+
+
+def test_only_ours(none_of_others: None, install: Install, tmp_path: Path) -> None:
+    """Packages that have nothing to do with seu-bench, other installations of it and folders that are missing aside."""
+    assert only_ours()
+    sys.path.append(str(tmp_path / "missing"))
+    install("unrelated", {}, {}).joinpath("unrelated-1.0.dist-info", "entry_points.txt").write_text(
+        "[pytest11]\na = b\n"
+    )
+    install("seu-bench", {"seu": "mine"}, {})
+    assert only_ours()
+
+
+@pytest.mark.parametrize("information", ["a_stranger-1.0.dist-info", "a_stranger.egg-info", "EGG-INFO", "s.DIST-INFO"])
+def test_not_only_ours(none_of_others: None, install: Install, information: str) -> None:
+    """Every kind of metadata is seen that Python sees."""
+    folder = install("a-stranger", {"mine": "mine"}, {})
+    site = folder.rename(folder.with_name("site.egg"))
+    sys.path[0] = str(site)
+    (site / "a_stranger-1.0.dist-info").rename(site / information)
+    importlib.invalidate_caches()
+    assert "mine" in importlib.metadata.entry_points(group="seu_bench").names
+    assert not only_ours()
+
+
+def test_installed_otherwise(none_of_others: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python is asked where files do not tell: archives, importers that know packages, metadata that cannot be read."""
+    with monkeypatch.context() as patch:
+        with zipfile.ZipFile(tmp_path / "packages.zip", "w") as file:
+            file.writestr("a.py", "")
+        patch.syspath_prepend(tmp_path / "packages.zip")
+        assert not only_ours()
+    assert only_ours()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "meta_path", [SimpleNamespace(find_distributions=None), *sys.meta_path])
+        assert not only_ours()
+    with monkeypatch.context() as patch:
+        (tmp_path / "a_stranger-1.0.dist-info" / "entry_points.txt").mkdir(parents=True)
+        patch.syspath_prepend(tmp_path)
+        assert not only_ours()
 
 
 class Offering:
