@@ -4,7 +4,6 @@
 - ``component_contract``: :class:`SearcherContract` and :class:`CreatorContract`
 - ``trial``: :class:`Trial` and :class:`Learner`, a strategy trained and evaluated as a run does it
 - ``components``: the same for searchers and creators; their tasks on tiny streams
-- ``resuming``: checks of resuming and of rebuilding a model
 - ``streams``: synthetic textures and tiny streams
 - ``checking``: contracts on installed plugins without a test file (``seu-bench check-plugin NAME``)
 

@@ -7,10 +7,9 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,8 +20,7 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.utils.progress import Bar, bar, hidden
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """A registered name to run a contract on."""
 
     kind: str
@@ -32,19 +30,12 @@ class Subject:
         return f"{self.kind} {self.entry.name!r} of package {self.entry.package}"
 
 
-@dataclass(frozen=True)
-class Check:
-    """Result of one test of a contract.
-
-    Attributes:
-        name: of the test, e.g. ``resumes`` or ``tasks_of_unusual_shape[tiny_unequal-1]``.
-        passed: whether it passed.
-        message: why not.
-    """
+class Check(NamedTuple):
+    """Result of one test of a contract, e.g. ``tasks_of_unusual_shape[tiny_unequal-1]``, and why it did not pass."""
 
     name: str
     passed: bool
-    message: str = ""
+    message: str
 
 
 def subjects(registry: Registry, name: str) -> list[Subject]:
@@ -61,7 +52,7 @@ def subjects(registry: Registry, name: str) -> list[Subject]:
     found = [subject for subject in everything if subject.entry.name == name]
     found = found or [subject for subject in everything if subject.entry.plugin == name]
     if not found:
-        known = sorted({subject.entry.name for subject in everything} | {each.entry.plugin for each in everything})
+        known = sorted({word for _, entry in everything for word in (entry.name, entry.plugin)})
         raise UnknownNameError(
             f"no strategy, searcher, creator or plugin that offers one is called {name!r}{did_you_mean(name, known)}",
             remedy=f"there are: {', '.join(known)}",
@@ -69,42 +60,36 @@ def subjects(registry: Registry, name: str) -> list[Subject]:
     return found
 
 
-def check(subject: Subject, options: Mapping[str, Any] | None = None) -> Iterator[Check]:
-    """Run the contract of a subject in pytest and yield the result of each test.
-
-    Args:
-        options: of the component, by name.
+def check(subject: Subject, options: Mapping[str, Any] | None = None) -> list[Check]:
+    """Run the contract of a subject, with ``options`` by name, in pytest, and return the result of each test.
 
     Raises:
         OptionError: the contract could not be run with them.
     """
     contract = f"{subject.kind.title()}Contract"
-    source = "\n".join(
-        [
-            f"from seu_bench.testing import {contract}",
-            f"class TestSubject({contract}):",
-            f"    {subject.kind} = {subject.entry.name!r}",
-            f"    options = {dict(options or {})!r}",
-            # Estimates may be upper bounds; only the author's own test can ask for exact ones.
-            "    exact_passes = False",
-        ]
-    )
-    with tempfile.TemporaryDirectory() as folder:
+    output = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, bar(f"checking {subject}") as drawn:
         file = Path(folder) / "test_subject.py"
-        file.write_text(source + "\n", encoding="utf-8")
+        file.write_text(
+            f"from seu_bench.testing import {contract}\n"
+            f"class TestSubject({contract}):\n"
+            f"    {subject.kind} = {subject.entry.name!r}\n"
+            f"    options = {dict(options or {})!r}\n"
+            # Estimates may be upper bounds; only the author's own test can ask for exact ones.
+            "    exact_passes = False\n",
+            encoding="utf-8",
+        )
         # Ignore the configuration of the working folder, and write nothing into it.
         settings = ["-c", os.devnull, "--rootdir", folder, "-p", "no:cacheprovider", "--basetemp", f"{folder}/tmp"]
-        output = io.StringIO()
-        with bar(f"checking {subject}") as drawn:
-            collector = _Collector(drawn)
-            with hidden(), contextlib.redirect_stdout(output):
-                status = pytest.main([*settings, str(file)], plugins=[collector])
+        collector = _Collector(drawn)
+        with hidden(), contextlib.redirect_stdout(output):
+            status = pytest.main([*settings, str(file)], plugins=[collector])
     if not collector.checks:
         raise OptionError(
             f"the contract of {subject} could not be run: pytest ended with {int(status)}",
             where=output.getvalue().strip()[-500:] or None,
         )
-    yield from collector.checks
+    return collector.checks
 
 
 class _Collector:
@@ -123,11 +108,7 @@ class _Collector:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the result of a test that ran, or whose fixtures failed."""
         if report.when == "call" or report.failed:
-            name = report.nodeid.rpartition("::")[2].removeprefix("test_")
-            self.checks.append(Check(name, report.passed, "" if report.passed else _message(report)))
-
-
-def _message(report: pytest.TestReport) -> str:
-    crash = getattr(report.longrepr, "reprcrash", None)
-    text = str(crash.message if crash is not None else report.longrepr)
-    return re.sub(r"^(Failed|seu_bench\.errors\.\w+): ", "", text).strip()
+            crash = getattr(report.longrepr, "reprcrash", None)
+            said = "" if report.passed else str(crash.message if crash is not None else report.longrepr)
+            said = re.sub(r"^(Failed|seu_bench\.errors\.\w+): ", "", said).strip()
+            self.checks.append(Check(report.nodeid.rpartition("::")[2].removeprefix("test_"), report.passed, said))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -17,17 +17,14 @@ from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.entries import Entry
-from seu_bench.plugin.registration import Register
+from seu_bench.plugin.registration import LazyFactory, Register
 from seu_bench.results.record import Record
 from seu_bench.search_space import SearchSpace
-from seu_bench.testing.streams import TINY, TinyBenchmark, TinyData
+from seu_bench.testing.streams import TINY
 from seu_bench.testing.trial import Trial, installed
 from seu_bench.training.components import Component, CreationTask, CreatorFactory, SearchTask
-from seu_bench.training.costing import component_passes
 from seu_bench.training.guard import GuardedStage, guarded_stage
-from seu_bench.training.stage import EpochlessStage, Stage
-
-Found = TypeVar("Found")
+from seu_bench.training.stage import EpochlessStage
 
 SEARCH = SearchSchedule(epochs=2, batch_size=8, cells=3, channels=2)
 CREATION = CreationSchedule(epochs=3, batch_size=8, old_unit_epochs=1)
@@ -61,20 +58,16 @@ class ComponentTrial:
         options = build_options(entry.factory.options, f"{self.kind} {self.name!r}", self.options)
         return Component(self.kind, self.name, entry.factory, options, entry.plugin, entry.package)
 
-    def estimate_passes(self, task: SearchTask | CreationTask) -> int:
-        """Return the image passes that the factory announces."""
-        return sum(component_passes(self.component, task.schedule, len(task.images)))
-
-    def stage(self, task: Any, fault: Callable[[object], str | None]) -> GuardedStage[Any]:
+    def stage(self, task: Any) -> GuardedStage[Any]:
         """Build the stage for a task."""
+        fault = task.space.fault if isinstance(task, SearchTask) else task.model.path_fault
         return guarded_stage(self.component, task, fault)
 
     def record(self, benchmark: str, results: Path) -> Record:
         """Run briefly the strategy that takes such components, and return the record."""
         options = {f"{self.kind}.{name}": value for name, value in self.options.items()}
-        searcher, creator = (self.name if self.kind == kind else None for kind in ("searcher", "creator"))
-        trial = Trial(host(self.kind), options, self.plugins, searcher=searcher, creator=creator)
-        return trial.record(benchmark, results)
+        chosen: dict[str, Any] = {self.kind: self.name}
+        return Trial(host(self.kind), options, self.plugins, **chosen).record(benchmark, results)
 
 
 def host(kind: str) -> str:
@@ -91,9 +84,8 @@ def stream_of(benchmark: str) -> TaskStream:
     Returns:
         Its tasks, of made-up images; the same at every call.
     """
-    shape = TINY[benchmark]
-    data = TinyData(benchmark, shape).load(None)
-    return build_stream(TinyBenchmark(benchmark, shape).load(), lambda _: data, ImageLimits(), 0)
+    tiny = TINY[benchmark]
+    return build_stream(tiny.load(), lambda _: tiny.data.load(None), ImageLimits(), 0)
 
 
 def alone(images: TaskImages) -> TaskImages:
@@ -140,13 +132,9 @@ def creation_tasks(benchmark: str, *, stem: str = "selectable", tasks: int = 3) 
     return [replace(task, schedule=CREATION) for task in capture.tasks]
 
 
-def fresh(task: CreationTask) -> CreationTask:
-    """Return the same creation with a copy of its model."""
-    return replace(task, model=copy.deepcopy(task.model))
-
-
-class _NoOptions(Options):
-    pass
+def fresh(task: Any) -> Any:
+    """Return the same search, or the same creation with a copy of its model."""
+    return replace(task, model=copy.deepcopy(task.model)) if isinstance(task, CreationTask) else task
 
 
 class _Newest(EpochlessStage[tuple[int, ...]]):
@@ -163,19 +151,13 @@ class _Newest(EpochlessStage[tuple[int, ...]]):
 class _Capture:
     """A plugin whose creator keeps a copy of each creation that it is asked for."""
 
-    summary = "for tests"
-    options: type[Options] = _NoOptions
-
     def __init__(self) -> None:
         self.tasks: list[CreationTask] = []
 
-    def build(self, options: _NoOptions, task: CreationTask) -> Stage[tuple[int, ...]]:
+    def _build(self, options: Options, task: CreationTask) -> _Newest:
         self.tasks.append(fresh(task))
         return _Newest(task)
 
-    def estimate_passes(self, options: _NoOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
-        return 0, 0
-
     @hookimpl
     def register_creators(self, register: Register[CreatorFactory]) -> None:
-        register("captured", self)
+        register("captured", LazyFactory("for tests", options=Options, build=self._build))

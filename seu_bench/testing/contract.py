@@ -8,8 +8,10 @@ training images, and is judged after its one training.
 from __future__ import annotations
 
 import itertools
+import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,11 +21,11 @@ import torch
 from scipy.special import bdtrc
 
 from seu_bench.data.streams import TaskStream
+from seu_bench.engine.resume import is_resumable
 from seu_bench.metrics import forgetting
 from seu_bench.results.record_metrics import EVALUATION
-from seu_bench.testing.resuming import check_made_again, check_resumes, is_resumable
 from seu_bench.testing.streams import poison
-from seu_bench.testing.trial import Learner, Trial, drawn, require, same, stored_parameters, used_parameters
+from seu_bench.testing.trial import Contract, Learner, Trial, drawn, from_file, require, same, used_parameters
 from seu_bench.utils.seeding import RandomState
 
 #: Probability that guessing reaches the accuracy that counts as having learned.
@@ -35,18 +37,7 @@ def above_chance(images: int, classes: int) -> int:
     return next(right for right in range(1, images + 2) if bdtrc(right - 1, images, 1 / classes) <= BY_CHANCE)
 
 
-class OneThread:
-    """Contracts compute with one thread: images this small only wait for a second one."""
-
-    @pytest.fixture(autouse=True)
-    def _one_thread(self) -> Iterator[None]:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        yield
-        torch.set_num_threads(threads)
-
-
-class StrategyContract(OneThread):
+class StrategyContract(Contract):
     """Tests that every strategy must pass.
 
     Attributes:
@@ -62,9 +53,6 @@ class StrategyContract(OneThread):
     """
 
     strategy: ClassVar[str]
-    options: ClassVar[Mapping[str, Any]] = {}
-    plugins: ClassVar[Sequence[object]] = ()
-    exact_passes: ClassVar[bool] = True
 
     @pytest.fixture
     def trial(self) -> Trial:
@@ -102,14 +90,48 @@ class StrategyContract(OneThread):
             )
 
     def test_goes_on_where_it_was_left(self, trial: Trial) -> None:
-        """From a state in a file, a new strategy learns the rest to the same weights, bit by bit."""
-        if not is_resumable(trial.learner("tiny_three")):
+        """From a state in a file, a new strategy learns the last task to the same weights, bit by bit."""
+        whole = trial.learner("tiny_three")
+        strategy, last = whole.strategy, whole.tasks - 1
+        if not is_resumable(strategy) or whole.whole_stream:
             pytest.skip("this strategy cannot be resumed")
-        check_resumes(trial, "tiny_three")
+        for task in range(last):
+            whole.learn(task)
+        places = {"between two tasks": from_file(strategy.state_dict())}
+        within: list[Any] = []
+        if strategy.resumes_within_tasks:
+            strategy.pause = lambda _: within.append(from_file(strategy.state_dict()))
+        whole.learn(last)
+        if within:
+            places["between two epochs of the last task"] = within[len(within) // 2]
+        for place, state in places.items():
+            learner = trial.learner("tiny_three")
+            learner.strategy.load_state_dict(state)
+            learner.learn(last)
+            require(
+                same(whole.weights(), learner.weights()),
+                f"a run that was interrupted {place} ends with other weights than one that was not: get_extra_state() "
+                "must return all that the strategy remembers beside its model, the stages' get_extra_state() all that "
+                "decides how they resume",
+            )
 
     def test_model_can_be_made_again(self, trial: Trial) -> None:
         """From its architecture, as JSON holds it, and its weights a new model is made that answers the same."""
-        check_made_again(trial, "tiny_three")
+        learner, again = trial.learner("tiny_three").learn_all(), trial.learner("tiny_three")
+        try:
+            again.model.load_architecture(json.loads(json.dumps(learner.model.architecture(), allow_nan=False)))
+            again.model.load_state_dict(learner.model.state_dict())
+        except Exception as error:
+            first = str(error).partition("\n")[0]
+            pytest.fail(
+                "the model cannot be made again from architecture() and its weights: no run could be resumed, and "
+                f"load_model() would fail: {type(error).__name__}: {first}",
+            )
+        for task in range(learner.tasks):
+            require(
+                torch.equal(learner.logits(task), again.logits(task)),
+                f"task {task}: a model made again from architecture() and its weights answers otherwise",
+            )
 
     def test_kept_features_change_nothing(self, trial: Trial) -> None:
         """With no, little and much memory for outputs of frozen layers it learns the same weights, bit by bit."""
@@ -128,8 +150,10 @@ class StrategyContract(OneThread):
         found = []
         for poisoned in (False, True):
             learner = trial.learner("tiny_three")
-            if poisoned:
-                _poison_what_is_forbidden(learner.stream, learner.whole_stream)
+            tasks = learner.stream.tasks
+            later = [] if learner.whole_stream else [tasks[-1].train, tasks[-1].valid]
+            for images in (*later, *(task.test for task in tasks)) if poisoned else ():
+                poison(images)
             for task in range(learner.tasks if learner.whole_stream else learner.tasks - 1):
                 learner.learn(task)
             found.append(learner.weights())
@@ -179,23 +203,24 @@ class StrategyContract(OneThread):
             learner.learn(task)
             if learner.whole_stream and task < learner.tasks - 1:
                 continue
-            total, active = (values[-1:] for values in (learner.sizes.params_total, learner.sizes.params_active))
-            require(bool(total and active), "no sizes were measured: hand context.evaluator on")
-            stored = sum(parameter.numel() for parameter in stored_parameters(learner.model).values())
-            require(
-                total[0] == stored,
-                f"task {task}: {total[0]} parameters were counted, and the model's state holds {stored}",
-            )
-            require(active[0] <= total[0], f"task {task}: {active[0]} active parameters of {total[0]} in all")
-            _require_in_range(task, "parameters", learner.cost.params_total_min, total[0], learner.cost.params_total)
-            _require_in_range(task, "macs", learner.cost.macs_min, learner.sizes.macs[-1], learner.cost.macs)
+            sizes, cost = learner.sizes, learner.cost
+            require(bool(sizes.params_total), "no sizes were measured: hand context.evaluator on")
+            total, active = sizes.params_total[-1], sizes.params_active[-1]
+            state = set(learner.model.state_dict(keep_vars=True).values())
+            held = sum(tensor.numel() for tensor in state if isinstance(tensor, torch.nn.Parameter))
+            require(total == held, f"task {task}: {total} parameters were counted, and the model's state holds {held}")
+            require(active <= total, f"task {task}: {active} active parameters of {total} in all")
+            for what, least, found, most in (
+                ("parameters", cost.params_total_min, total, cost.params_total),
+                ("macs", cost.macs_min, sizes.macs[-1], cost.macs),
+            ):
+                require(
+                    least[task] <= found <= most[task],
+                    f"task {task}: {found} {what} were measured, and cost said {least[task]} to {most[task]}",
+                )
         last = learner.tasks - 1
-        counted = {id(parameter) for parameter in learner.model.task_module(last).parameters()}
-        missing = [
-            parameter.numel()
-            for identity, parameter in used_parameters(learner.model, learner.test_images(last)[:2], last).items()
-            if identity not in counted
-        ]
+        used = used_parameters(learner.model, learner.test_images(last)[:2], last)
+        missing = [parameter.numel() for parameter in used - set(learner.model.task_module(last).parameters())]
         require(
             not missing,
             f"task_module({last}) lacks {len(missing)} parameters of {sum(missing)} numbers in all that the task's "
@@ -214,22 +239,18 @@ class StrategyContract(OneThread):
                 [value is not None for value in row] == [earlier <= task for earlier in tasks],
                 f"row {task} of the accuracy matrix is {row}",
             )
-        expected = _passes((stage.name, stage.task, stage.image_passes) for stage in learner.cost.stages)
-        passed = _passes((stage.name, stage.task, stage.image_passes) for stage in record.stages)
+        expected, passed = _passes(learner.cost.stages), _passes(record.stages)
         for name, found in (("cost", expected), ("the record", passed)):
             absent = [task for task in tasks if not any(place[1] == task for place in found)]
             require(
                 bool(found) and (learner.whole_stream or not absent),
                 f"{name} has no stage of learning for tasks {absent}: hand context.on_progress on, and list the stages",
             )
-        if trial.exact_passes:
-            require(
-                expected == passed,
-                f"image passes by stage and task: cost said {expected}, the run took {passed}. Where the estimate "
-                "cannot be exact, set exact_passes = False",
-            )
-        else:
-            require(bool(passed), f"the run passed no images to learn; cost said {expected}")
+        require(
+            expected == passed or not trial.exact_passes,
+            f"image passes by stage and task: cost said {expected}, the run took {passed}. Where the estimate "
+            "cannot be exact, set exact_passes = False",
+        )
 
 
 class FrozenGrowthContract(StrategyContract):
@@ -242,9 +263,9 @@ class FrozenGrowthContract(StrategyContract):
         for task in range(learner.tasks):
             learner.learn(task)
             logits.append(learner.logits(task))
-            for earlier in range(task):
+            for earlier, before in enumerate(logits[:-1]):
                 require(
-                    torch.equal(learner.logits(earlier), logits[earlier]),
+                    torch.equal(learner.logits(earlier), before),
                     f"learning task {task} changed the logits of task {earlier}: freeze what it is computed by, "
                     "batch normalisation's running statistics too",
                 )
@@ -253,14 +274,6 @@ class FrozenGrowthContract(StrategyContract):
             column = [rows[later][task] for later in range(task, learner.tasks)]
             require(len(set(column)) == 1, f"column {task} of the accuracy matrix is {column} from the diagonal on")
         require(forgetting(rows) == 0.0, f"forgetting is {forgetting(rows)}")
-
-
-def _poison_what_is_forbidden(stream: TaskStream, whole_stream: bool) -> None:
-    for task in stream.tasks:
-        poison(task.test)
-    if not whole_stream:
-        for images in (stream.tasks[-1].train, stream.tasks[-1].valid):
-            poison(images)
 
 
 def _learned_in_noise(trial: Trial, seed: int, noise: int) -> Learner:
@@ -277,16 +290,10 @@ def _learned_in_noise(trial: Trial, seed: int, noise: int) -> Learner:
         return trial.learner("tiny_two", seed=seed, disturb=disturb).learn_all()
 
 
-def _require_in_range(task: int, what: str, least: Sequence[int], found: int, most: Sequence[int]) -> None:
-    require(
-        least[task] <= found <= most[task],
-        f"task {task}: {found} {what} were measured, and cost said {least[task]} to {most[task]}",
-    )
-
-
-def _passes(stages: Iterable[tuple[str, int, int]]) -> dict[tuple[str, int], int]:
-    found: dict[tuple[str, int], int] = {}
-    for name, task, images in stages:
-        if name != EVALUATION and images:
-            found[name, task] = found.get((name, task), 0) + images
-    return found
+def _passes(stages: Iterable[Any]) -> dict[tuple[str, int], int]:
+    """Images of each stage of learning, by name and task."""
+    found: Counter[tuple[str, int]] = Counter()
+    for stage in stages:
+        if stage.name != EVALUATION and stage.image_passes:
+            found[stage.name, stage.task] += stage.image_passes
+    return dict(found)

@@ -20,13 +20,12 @@ from seu_bench.plugin.registration import Register
 
 def raw_split(labels: Sequence[int], channels: int, size: int, seed: int) -> RawSplit:
     """Return textures: stripes across or along, whose brightness tells classes apart, with some noise."""
-    generator = np.random.default_rng(seed)
-    pixels = generator.normal(0, 12, (len(labels), channels, size, size))
+    classes = np.asarray(labels, dtype=np.int64)
+    column = classes[:, None, None, None]
     stripes = np.arange(size) % 2 * 60.0
-    for position, label in enumerate(labels):
-        lines = stripes[:, None] if label % 2 else stripes[None, :]
-        pixels[position] += 30 + 40 * (label % 4) + lines
-    return RawSplit(np.clip(pixels, 0, 255).astype(np.uint8), np.asarray(labels, dtype=np.int64))
+    pixels = np.random.default_rng(seed).normal(0, 12, (len(labels), channels, size, size))
+    pixels += 30 + 40 * (column % 4) + np.where(column % 2 == 1, stripes[:, None], stripes)
+    return RawSplit(np.clip(pixels, 0, 255).astype(np.uint8), classes)
 
 
 def raw_dataset(
@@ -79,41 +78,13 @@ PROTOCOL: Final[Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class TinyShape:
-    """A tiny benchmark: the classes of each task, and images per class.
-
-    Attributes:
-        train: of each class, validation images included.
-        test: of every class.
-    """
-
-    groups: tuple[tuple[int, ...], ...]
-    train: tuple[int, ...]
-    test: int
-
-
-#: By name: to be learned; for looking at what is used and stored; and shapes that surprise.
-TINY: Final[Mapping[str, TinyShape]] = {
-    "tiny_pairs": TinyShape(((0, 1), (2, 3)), (32,) * 4, 50),
-    "tiny_two": TinyShape(((0, 1), (2, 3)), (10,) * 4, 10),
-    "tiny_three": TinyShape(((0, 1), (2, 3), (4, 5)), (10,) * 6, 10),
-    "tiny_single": TinyShape(((0, 1),), (10,) * 2, 4),
-    "tiny_unequal": TinyShape(((0, 1), (2, 3, 4, 5), (6, 7, 8)), (8,) * 9, 4),
-    "tiny_lopsided": TinyShape(((0, 1), (2, 3)), (17, 1, 1, 17), 4),
-}
-
-
-@dataclass(frozen=True)
 class TinyData:
-    """The textures of one of :data:`TINY`, as a source of data."""
+    """Textures as a source of data: ``train`` images of each class, validation included, and ``test`` of every one."""
 
     name: str
-    shape: TinyShape
-
-    @property
-    def summary(self) -> str:
-        """One line that says what it is."""
-        return f"{len(self.shape.train)} made-up textures, 8x8 grey"
+    train: tuple[int, ...]
+    test: int
+    summary = "made-up textures, 8x8 grey"
 
     def info(self, root: Path | None) -> DatasetInfo:
         """Shape and sizes."""
@@ -125,7 +96,7 @@ class TinyData:
 
     def load(self, root: Path | None) -> RawDataset:
         """Generate the images, equal at every call."""
-        return raw_dataset(self.shape.train, [self.shape.test] * len(self.shape.train), name=self.name)
+        return raw_dataset(self.train, [self.test] * len(self.train), name=self.name)
 
     def fetch(self, root: Path) -> None:
         """Do nothing: the images are generated."""
@@ -133,15 +104,11 @@ class TinyData:
 
 @dataclass(frozen=True)
 class TinyBenchmark:
-    """One of :data:`TINY`, as a source of a benchmark."""
+    """Tasks, each of a group of classes, as a source of a benchmark."""
 
-    name: str
-    shape: TinyShape
-
-    @property
-    def summary(self) -> str:
-        """One line that says what it is."""
-        return f"{len(self.shape.groups)} tasks of made-up textures"
+    data: TinyData
+    groups: tuple[tuple[int, ...], ...]
+    summary = "tasks of made-up textures"
 
     def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
         """The benchmark.
@@ -149,12 +116,27 @@ class TinyBenchmark:
         Raises:
             SpecError: a key is to be replaced; what the contract measures depends on them.
         """
+        name = self.data.name
         if overrides:
             raise SpecError(
-                f"benchmark {self.name!r} is fixed: {', '.join(overrides)} cannot be replaced",
+                f"benchmark {name!r} is fixed: {', '.join(overrides)} cannot be replaced",
                 remedy="remove the options that begin with benchmark.",
             )
-        return benchmark(class_split(self.shape.groups, self.name), self.name, PROTOCOL)
+        return benchmark(class_split(self.groups, name), name, PROTOCOL)
+
+
+#: By name: to be learned; for looking at what is used and stored; and shapes that surprise.
+TINY: Final[Mapping[str, TinyBenchmark]] = {
+    name: TinyBenchmark(TinyData(name, train, test), groups)
+    for name, groups, train, test in (
+        ("tiny_pairs", ((0, 1), (2, 3)), (32,) * 4, 50),
+        ("tiny_two", ((0, 1), (2, 3)), (10,) * 4, 10),
+        ("tiny_three", ((0, 1), (2, 3), (4, 5)), (10,) * 6, 10),
+        ("tiny_single", ((0, 1),), (10,) * 2, 4),
+        ("tiny_unequal", ((0, 1), (2, 3, 4, 5), (6, 7, 8)), (8,) * 9, 4),
+        ("tiny_lopsided", ((0, 1), (2, 3)), (17, 1, 1, 17), 4),
+    )
+}
 
 
 class TinyStreams:
@@ -163,11 +145,11 @@ class TinyStreams:
     @hookimpl
     def register_datasets(self, register: Register[DatasetSource]) -> None:
         """Offer the textures."""
-        for name, shape in TINY.items():
-            register(name, TinyData(name, shape))
+        for name, tiny in TINY.items():
+            register(name, tiny.data)
 
     @hookimpl
     def register_benchmarks(self, register: Register[BenchmarkSource]) -> None:
         """Offer the benchmarks."""
-        for name, shape in TINY.items():
-            register(name, TinyBenchmark(name, shape))
+        for name, tiny in TINY.items():
+            register(name, tiny)

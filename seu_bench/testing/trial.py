@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import pickle
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -79,14 +80,9 @@ class Trial:
         options = dict(self.options)
         if brief and "epochs" in self.registry.strategies.find(self.strategy).factory.options.model_fields:
             options["epochs"] = BRIEF
+        components = {"searcher": self.searcher, "creator": self.creator}
         request = Request(
-            strategy=self.strategy,
-            benchmark=benchmark,
-            searcher=self.searcher,
-            creator=self.creator,
-            seed=seed,
-            options=options,
-            **fields,
+            strategy=self.strategy, benchmark=benchmark, seed=seed, options=options, **components, **fields
         )
         return resolve(self.registry, request)
 
@@ -130,12 +126,7 @@ class Learner:
         whole_stream: whether it is trained once on all tasks.
     """
 
-    def __init__(
-        self,
-        run: ResolvedRun,
-        stream: TaskStream,
-        disturb: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, run: ResolvedRun, stream: TaskStream, disturb: Callable[[], None] | None = None) -> None:
         self.run = run
         self.stream = stream
         self.tasks = len(stream.tasks)
@@ -164,10 +155,9 @@ class Learner:
 
         A strategy that trains on the whole stream is trained at the last task, and not before.
         """
-        train, valid, test = (self.scenario.streams[name] for name in ("train", "valid", "test"))
-        last = task == self.tasks - 1
-        if self.whole_stream and not last:
+        if self.whole_stream and task < self.tasks - 1:
             return
+        train, valid, test = (self.scenario.streams[name] for name in ("train", "valid", "test"))
         self._disturb()
         if self.whole_stream:
             self.strategy.train(train, eval_streams=[valid])
@@ -198,6 +188,21 @@ class Learner:
     def logits(self, task: int) -> Tensor:
         """Logits ``[N, num_classes]`` of a task's test images in evaluation mode."""
         return evaluated(self.model, self.test_images(task), task)
+
+
+class Contract:
+    """Attributes of all contracts. They compute with one thread: images this small only wait for a second one."""
+
+    options: ClassVar[Mapping[str, Any]] = {}
+    plugins: ClassVar[Sequence[object]] = ()
+    exact_passes: ClassVar[bool] = True
+
+    @pytest.fixture(autouse=True)
+    def _one_thread(self) -> Iterator[None]:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        yield
+        torch.set_num_threads(threads)
 
 
 def require(holds: bool, otherwise: str) -> None:
@@ -231,42 +236,29 @@ def from_file(state: Mapping[str, Any]) -> Any:
     try:
         return torch.load(file, weights_only=True)
     except Exception as error:
-        first = next(iter(str(error).splitlines()), "")
+        first = str(error).partition("\n")[0]
         pytest.fail(f"the state holds more than tensors and plain values: {type(error).__name__}: {first}")
 
 
-def stored_parameters(model: nn.Module) -> dict[int, nn.Parameter]:
-    """Return the parameters that ``model`` stores, shared ones once, by identity."""
-    state = model.state_dict(keep_vars=True)
-    return {id(tensor): tensor for tensor in state.values() if isinstance(tensor, nn.Parameter)}
-
-
-def used_parameters(model: Any, images: Tensor, task: int) -> dict[int, nn.Parameter]:
-    """Return the parameters that a task's logits are computed from, by identity, found by autograd.
+def used_parameters(model: Any, images: Tensor, task: int) -> set[nn.Parameter]:
+    """Return the parameters that a task's logits are computed from, found by autograd.
 
     Every parameter of ``model`` has ``requires_grad`` afterwards.
     """
     model.eval()
     model.requires_grad_(True)
     with torch.enable_grad():
-        logits: Tensor = model.forward_single_task(images, task)
-    found: dict[int, nn.Parameter] = {}
-    pending: list[Any] = [logits.grad_fn]
+        pending: list[Any] = [model.forward_single_task(images, task).grad_fn]
     seen: set[Any] = set()
     while pending:
         node = pending.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        variable = getattr(node, "variable", None)
-        if isinstance(variable, nn.Parameter):
-            found[id(variable)] = variable
-        pending += [following for following, _ in node.next_functions]
-    return found
+        if node is not None and node not in seen:
+            seen.add(node)
+            pending += [following for following, _ in node.next_functions]
+    variables = (getattr(node, "variable", None) for node in seen)
+    return {variable for variable in variables if isinstance(variable, nn.Parameter)}
 
 
-def drawn() -> tuple[bytes, bytes, object]:
+def drawn() -> bytes:
     """Return the states of the global generators of torch, NumPy and ``random``."""
-    numpy_state: Any = np.random.get_state(legacy=True)
-    place = numpy_state[1].tobytes() + repr(numpy_state[2:]).encode()
-    return torch.get_rng_state().numpy().tobytes(), place, random.getstate()
+    return pickle.dumps((torch.get_rng_state().numpy(), np.random.get_state(), random.getstate()))
