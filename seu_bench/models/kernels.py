@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+from torch.nn.grad import conv2d_weight
 
 
 def trains_on_cpu(x: Tensor, *weights: Tensor) -> bool:
@@ -108,10 +109,15 @@ class DepthwiseFunction(torch.autograd.Function):
 
 
 def _gradient_of_input(gradient: Tensor, x: Tensor, weight: Tensor, stride: int, dilation: int) -> Tensor:
-    padding = dilation * (weight.shape[-1] // 2)
+    padding, groups = dilation * (weight.shape[-1] // 2), len(weight)
     if dilation > 1:
-        return functional.conv2d(gradient, weight.flip(2, 3), None, 1, padding, dilation, len(weight))
-    return _torch_gradients(gradient, x, weight, (stride, stride), (padding, padding), (True, False))[0]
+        return functional.conv2d(gradient, weight.flip(2, 3), None, 1, padding, dilation, groups)
+    # Not torch.nn.grad.conv2d_input, which does not know that channels are innermost in x: up to six times slower.
+    sides, mask = (stride, stride), (True, False, False)
+    of_x: Tensor = torch.ops.aten.convolution_backward(
+        gradient, x, weight, None, sides, (padding, padding), (1, 1), False, (0, 0), groups, mask
+    )[0]
+    return of_x
 
 
 def _gradient_of_weight(gradient: Tensor, x: Tensor, size: int, dilation: int) -> Tensor:
@@ -146,23 +152,8 @@ def _fold(x: Tensor, f: int, rows: int) -> Tensor:
 
 def _three_columns(gradient: Tensor, x: Tensor, height: int, row_stride: int) -> Tensor:
     """The gradient of a depthwise kernel ``[C, 1, height, 3]``."""
-    weight = x.new_empty(x.shape[1], 1, height, 3)
-    return _torch_gradients(gradient, x, weight, (row_stride, 1), (height // 2, 1), (False, True))[1]
-
-
-def _torch_gradients(
-    gradient: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    needed: tuple[bool, bool],
-) -> list[Tensor]:
-    """Torch's own gradients of a depthwise convolution without dilation: of ``x``, of ``weight``, those needed."""
-    gradients: list[Tensor] = torch.ops.aten.convolution_backward(
-        gradient, x, weight, None, stride, padding, (1, 1), False, (0, 0), len(weight), (*needed, False)
-    )
-    return gradients
+    shape = (x.shape[1], 1, height, 3)
+    return conv2d_weight(x, shape, gradient, (row_stride, 1), (height // 2, 1), groups=x.shape[1])
 
 
 def pick_pixels(x: Tensor) -> tuple[Tensor, Tensor]:
