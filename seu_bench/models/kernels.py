@@ -152,8 +152,9 @@ def _fold(x: Tensor, f: int, rows: int) -> Tensor:
 
 def _three_columns(gradient: Tensor, x: Tensor, height: int, row_stride: int) -> Tensor:
     """The gradient of a depthwise kernel ``[C, 1, height, 3]``."""
-    shape = (x.shape[1], 1, height, 3)
-    return conv2d_weight(x, shape, gradient, (row_stride, 1), (height // 2, 1), groups=x.shape[1])
+    channels, stride, padding = x.shape[1], (row_stride, 1), (height // 2, 1)
+    of_weight: Tensor = conv2d_weight(x, (channels, 1, height, 3), gradient, stride, padding, groups=channels)
+    return of_weight
 
 
 def pick_pixels(x: Tensor) -> tuple[Tensor, Tensor]:
