@@ -15,7 +15,7 @@ from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.data.dataset import DatasetSource
 from seu_bench.data.planning import StreamPlan, dataset_names, plan_stream
-from seu_bench.data.sources.definitions import checksum_of_definition, definition_source
+from seu_bench.data.sources.definitions import definition_source
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.entries import Entry
 from seu_bench.plugin.registry import Registry
@@ -126,7 +126,11 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         for kind in ("searcher", "creator")
     )
     backbone = registry.backbones.find(options.backbone).factory if isinstance(options, BackboneOptions) else None
-    definitions = {name: benchmark.datasets[name] for name in dataset_names(benchmark) if name in benchmark.datasets}
+    own = {
+        name: definition_source(benchmark.datasets[name], name)
+        for name in dataset_names(benchmark)
+        if name in benchmark.datasets
+    }
     spec = RunSpec(
         strategy=request.strategy,
         benchmark=benchmark,
@@ -137,17 +141,14 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         searcher_options=_decisive(searcher.options) if searcher else {},
         creator_options=_decisive(creator.options) if creator else {},
         seed=request.seed,
-        local_data={name: checksum_of_definition(definition) for name, definition in definitions.items()},
+        local_data={name: source.checksum() for name, source in own.items()},
         chosen=tuple(part.name for part in (searcher, creator) if part and part.name != factory.components[part.kind]),
         **request.model_dump(include=set(ResultFields.model_fields)),
     )
-    sources = {
-        name: definition_source(definitions[name], name)
-        if name in definitions
-        else registry.datasets.find(name).factory
-        for name in dataset_names(benchmark)
+    sources: dict[str, DatasetSource] = {
+        name: own[name] if name in own else registry.datasets.find(name).factory for name in dataset_names(benchmark)
     }
-    packages = {name: registry.datasets[name].package for name in sources if name not in definitions}
+    packages = {name: registry.datasets[name].package for name in sources if name not in own}
     return ResolvedRun(
         request, spec, parts["benchmark"], factory, options, searcher, creator, backbone, sources, packages
     )

@@ -12,7 +12,7 @@ from PIL import Image
 from support.official_formats import random_split, write_image, write_mnist_like
 
 from seu_bench.config.benchmark import TorchvisionDefinition
-from seu_bench.data.sources.definitions import checksum_of_definition, definition_source
+from seu_bench.data.sources.definitions import definition_source
 from seu_bench.errors import DataError, DataMissingError, SpecError, UnknownNameError
 
 
@@ -32,7 +32,7 @@ def test_class_without_splits_is_split_here(tmp_path: Path) -> None:
     assert data.info.num_classes == 3
     resized = by_class("FakeData", train=arguments, size=4, channels=1)
     assert definition_source(resized, "fake").load(tmp_path).train.images.shape[1:] == (1, 4, 4)
-    assert checksum_of_definition(resized) == ""
+    assert definition_source(resized, "mine").checksum() == ""
 
 
 def test_class_with_a_test_table_of_its_own(tmp_path: Path) -> None:

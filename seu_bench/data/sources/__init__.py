@@ -2,10 +2,8 @@
 
 - ``official``: official sets that torchvision reads, checked by md5
 - ``digits``: scikit-learn's digits, which need no files
-- ``folder``: a folder of class folders
-- ``npz``: arrays of an ``.npz`` file
+- ``definitions``: a benchmark's ``[datasets.NAME]``: the user's folders of images and ``.npz`` files
 - ``torchvision_class``: any class of ``torchvision.datasets``
-- ``definitions``: the source of a benchmark's ``[datasets.NAME]``, and its checksum
 - ``common``: the data root, held-out test sets, pixels of images, errors
 """
 

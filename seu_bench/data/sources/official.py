@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seu_bench.data.dataset import DatasetInfo, DatasetState, RawDataset, RawSplit
-from seu_bench.data.sources.common import counted, default_data_root, download_bars, missing_error, one_line
+from seu_bench.data.sources.common import DATA_ROOT_VARIABLE, counted, default_data_root, download_bars, one_line
 from seu_bench.data.sources.torchvision_class import array_split
-from seu_bench.errors import DataCorruptError, DataError
+from seu_bench.errors import DataCorruptError, DataError, DataMissingError
 from seu_bench.utils.progress import tracked
 
 #: Seconds without an answer after which a download is given up.
@@ -87,7 +87,9 @@ class TorchvisionSource:
         """Read both splits into memory, after checking every file."""
         state, folder = self.state(root), default_data_root(root)
         if state.status in ("missing", "incomplete"):
-            raise missing_error(self.known.name, folder, state.detail)
+            what = f"is incomplete, {state.detail}" if state.detail else "is missing"
+            or_else = f"(or point --data-root or {DATA_ROOT_VARIABLE} at the folder that holds it)"
+            raise self._error(what, folder, f"{self._command(folder)} {or_else}", DataMissingError)
         if state.status == "corrupt":
             raise self._corrupt(folder, state.detail)
         try:
@@ -109,45 +111,42 @@ class TorchvisionSource:
                 for training in (True, False):
                     self._construct(folder, training, download=True)
         except _DOWNLOAD_ERRORS as error:
-            raise DataError(
-                f"data set {self.known.name!r} could not be downloaded from {', '.join(self._hosts())}:"
-                f" {one_line(error)}",
-                where=str(folder),
-                remedy=f"check the network and try again; or copy the files there by hand ({', '.join(self._files())});"
-                " or set --data-root to a folder that has them",
-            ) from error
+            what = f"could not be downloaded from {', '.join(self._hosts())}: {one_line(error)}"
+            by_hand = f"copy the files there by hand ({', '.join(self._files())})"
+            remedy = f"check the network and try again; or {by_hand}; or set --data-root to a folder that has them"
+            raise self._error(what, folder, remedy) from error
         finally:
             socket.setdefaulttimeout(timeout)
         state = self.state(folder)
         if state.status != "complete":
             raise self._corrupt(folder, state.detail)
 
-    def _corrupt(self, folder: Path, detail: str) -> DataCorruptError:
-        return DataCorruptError(
-            f"data set {self.known.name!r} is corrupt: {detail}",
-            where=str(folder),
-            remedy="delete the file that is named above, then: "
-            f"seu-bench data fetch {self.known.name} --data-root {folder}",
-        )
+    def _command(self, folder: Path) -> str:
+        return f"seu-bench data fetch {self.known.name} --data-root {folder}"
+
+    def _corrupt(self, folder: Path, detail: str) -> DataError:
+        remedy = f"delete the file that is named above, then: {self._command(folder)}"
+        return self._error(f"is corrupt: {detail}", folder, remedy, DataCorruptError)
+
+    def _error(self, what: str, folder: Path, remedy: str, kind: type[DataError] = DataError) -> DataError:
+        return kind(f"data set {self.known.name!r} {what}", where=str(folder), remedy=remedy)
 
     @property
     def _is_idx(self) -> bool:
-        return self.class_name != "SVHN" and not self.class_name.startswith("CIFAR")
+        return self.class_name not in ("SVHN", "CIFAR10", "CIFAR100")
 
+    @property
     def _class(self) -> Any:
         import torchvision.datasets
 
         return getattr(torchvision.datasets, self.class_name)
 
     def _hosts(self) -> list[str]:
-        cls = self._class()
-        urls = (
-            [cls.split_list["train"][0]]
-            if self.class_name == "SVHN"
-            else [cls.url]
-            if hasattr(cls, "url")
-            else cls.mirrors
-        )
+        cls = self._class
+        if self.class_name == "SVHN":
+            urls = [cls.split_list["train"][0]]
+        else:
+            urls = [cls.url] if hasattr(cls, "url") else cls.mirrors
         return [urlparse(url).hostname or url for url in urls]
 
     def _idx_pairs(self) -> list[tuple[str, str]]:
@@ -161,7 +160,7 @@ class TorchvisionSource:
         """Files below the root and their md5, where it is known."""
         if self._is_idx:
             return {name: self.md5.get(Path(name).name) for pair in self._idx_pairs() for name in pair}
-        cls = self._class()
+        cls = self._class
         if self.class_name == "SVHN":
             return {cls.split_list[split][1]: cls.split_list[split][2] for split in ("train", "test")}
         listed = [*cls.train_list, *cls.test_list, (cls.meta["filename"], cls.meta["md5"])]
@@ -206,7 +205,7 @@ class TorchvisionSource:
 
     def _construct(self, folder: Path, training: bool, *, download: bool) -> Any:
         which = {"split": "train" if training else "test"} if self.class_name == "SVHN" else {"train": training}
-        cls = self._class()
+        cls = self._class
         if self._is_idx:
             # A folder `processed` of an old torchvision would be unpickled. The name stays: the folder is named by it.
             cls = type(self.class_name, (cls,), {"_check_legacy_exist": lambda _: False})
@@ -216,7 +215,7 @@ class TorchvisionSource:
         """Read a split of SVHN or CIFAR."""
         split = array_split(self._construct(folder, training, download=False))
         if split is None or split.images.shape[1:] != (self.known.channels, self.known.height, self.known.width):
-            raise ValueError(f"its images are {None if split is None else split.images.shape}")
+            raise ValueError(f"its images are {split and split.images.shape}")
         if split.labels.min() < 0 or split.labels.max() >= self.known.num_classes:
             raise ValueError(f"its labels are {split.labels.min()}..{split.labels.max()}")
         return RawSplit(np.ascontiguousarray(split.images), split.labels)

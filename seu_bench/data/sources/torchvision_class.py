@@ -16,13 +16,11 @@ from seu_bench.config.options import did_you_mean
 from seu_bench.data.dataset import DatasetInfo, DatasetState, Images, RawDataset, RawSplit
 from seu_bench.data.sources.common import (
     as_pixels,
-    as_size,
     channels_first,
     default_data_root,
     described,
     download_bars,
     one_line,
-    split_by_fraction,
 )
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError, SpecError, UnknownNameError
 from seu_bench.utils.progress import tracked
@@ -43,8 +41,7 @@ class TorchvisionClassSource:
     """
 
     def __init__(self, definition: TorchvisionDefinition, name: str) -> None:
-        self.definition = definition
-        self.name = name
+        self.definition, self.name = definition, name
         self.summary = f"torchvision.datasets.{definition.class_name}"
         # Decoding can take minutes, and both info() and load() need it.
         self._loaded: tuple[Path, RawDataset] | None = None
@@ -70,34 +67,31 @@ class TorchvisionClassSource:
         if self._loaded and self._loaded[0] == folder:
             return self._loaded[1]
         splits = [self._split(dataset) for dataset in self._construct(folder, download=False)]
-        if len(splits) == 1:
-            splits = [*split_by_fraction(splits[0], self.definition.test_fraction, self.name)]
-        train, test = splits
-        if train.images.shape[1:] != test.images.shape[1:]:
-            raise self._unfit(
-                f"has images {train.images.shape[1:]} in training and {test.images.shape[1:]} in test [C, H, W]",
-                "give 'size' and 'channels'",
-            )
-        self._loaded = (folder, described(self.name, train, test))
+        train, test = (split.images.shape[1:] for split in (splits[0], splits[-1]))
+        if train != test:
+            what = f"has images {train} in training and {test} in test [C, H, W]"
+            raise self._unfit(what, "give 'size' and 'channels'")
+        self._loaded = (folder, described(self.name, splits, self.definition.test_fraction))
         return self._loaded[1]
+
+    def checksum(self) -> str:
+        """Empty: torchvision's files are not the user's own."""
+        return ""
 
     def fetch(self, root: Path) -> None:
         """Have torchvision download the set below ``root``, where its class can."""
         if "root" not in self._parameters:
             return
         if "download" not in self._parameters:
-            raise self._unfit("cannot be downloaded by torchvision", "put its files there by hand", where=root)
+            raise self._unfit("cannot be downloaded by torchvision", "put its files there by hand", root)
         root.mkdir(parents=True, exist_ok=True)
         try:
             with download_bars(self.name):
                 self._construct(root, download=True)
         except DataMissingError as error:
             cause = error.__cause__ or error
-            raise self._unfit(
-                f"could not be downloaded: {one_line(cause)}",
-                "check the network and try again, or copy the files there by hand",
-                where=root,
-            ) from cause
+            remedy = "check the network and try again, or copy the files there by hand"
+            raise self._unfit(f"could not be downloaded: {one_line(cause)}", remedy, root) from cause
 
     @cached_property
     def _class(self) -> Any:
@@ -122,16 +116,14 @@ class TorchvisionClassSource:
     @cached_property
     def _parameters(self) -> list[str]:
         """Names of all constructor parameters, those that ``**kwargs`` hands to base classes included."""
-        names: list[str] = []
+        names: dict[str, None] = {}
         for cls in self._class.__mro__:
             if "__init__" in vars(cls):
                 own = list(inspect.signature(cls.__init__).parameters.values())[1:]
-                names += [
-                    p.name for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in names
-                ]
-                if not any(parameter.kind == parameter.VAR_KEYWORD for parameter in own):
+                names |= dict.fromkeys(p.name for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+                if not any(p.kind == p.VAR_KEYWORD for p in own):
                     break
-        return names
+        return list(names)
 
     @cached_property
     def _arguments(self) -> list[dict[str, Any]]:
@@ -172,33 +164,27 @@ class TorchvisionClassSource:
                     remedy=f"give its arguments in [datasets.{self.name}.train] and [datasets.{self.name}.test]",
                 ) from error
             except (RuntimeError, OSError, EOFError) as error:
-                raise DataMissingError(
-                    f"data set {self.name!r} is missing: {one_line(error)}",
-                    where=str(folder),
-                    remedy=self._download_command(folder)
-                    if "download" in common
-                    else "torchvision cannot download it: put its files there by hand",
-                ) from error
+                by_hand = "torchvision cannot download it: put its files there by hand"
+                remedy = self._download_command(folder) if "download" in common else by_hand
+                raise self._unfit(f"is missing: {one_line(error)}", remedy, folder, DataMissingError) from error
         return built
 
     def _download_command(self, folder: Path) -> str:
         """A shell command that downloads the set; ``seu-bench data fetch`` knows registered sets only."""
         name = self.definition.class_name
-        calls = []
-        for arguments in self._arguments:
-            given = {"root": str(folder), **arguments, "download": True}
-            calls.append(f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})")
+        given = [{"root": str(folder), **arguments, "download": True} for arguments in self._arguments]
+        calls = (f"{name}({', '.join(f'{key}={value!r}' for key, value in each.items())})" for each in given)
         return f'python -c "from torchvision.datasets import {name}; {"; ".join(calls)}"'
 
     def _split(self, dataset: Any) -> RawSplit:
-        size, channels = as_size(self.definition.size), self.definition.channels
+        size, channels = self.definition.size, self.definition.channels
+        size = (size, size) if isinstance(size, int) else size
         split = array_split(dataset)
         if split is None or channels not in (None, split.images.shape[1]) or size not in (None, split.images.shape[2:]):
             split = self._one_by_one(dataset, channels, size)
         if split.labels.min() < 0:
-            raise self._unfit(
-                f"has negative labels ({split.labels.min()})", "choose a split in which every image is labelled"
-            )
+            remedy = "choose a split in which every image is labelled"
+            raise self._unfit(f"has negative labels ({split.labels.min()})", remedy)
         return split
 
     def _one_by_one(self, dataset: Any, channels: int | None, size: tuple[int, int] | None) -> RawSplit:
@@ -210,36 +196,30 @@ class TorchvisionClassSource:
             try:
                 item = dataset[index]
             except (OSError, SyntaxError, RuntimeError, Image.DecompressionBombError) as error:
-                raise DataCorruptError(
-                    f"image {index} of data set {self.name!r} cannot be read: {one_line(error)}",
-                    where=self.summary,
-                    remedy="delete the set's files and fetch it again",
-                ) from error
+                what = f"has an image {index} that cannot be read: {one_line(error)}"
+                raise self._unfit(what, "delete the set's files and fetch it again", kind=DataCorruptError) from error
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], Image.Image)):
                 raise self._unfit("does not give pairs of an image and a label", "choose a classification set")
             image, label = item
             if not isinstance(label, int | np.integer):
-                raise self._unfit(
-                    f"has labels that are {type(label).__name__}, not int",
-                    "choose a set, or arguments, with int labels",
-                )
+                what = f"has labels that are {type(label).__name__}, not int"
+                raise self._unfit(what, "choose a set, or arguments, with int labels")
             channels = channels or (1 if image.mode in ("1", "L") or image.mode.startswith("I;16") else 3)
             try:
                 pixels.append(as_pixels(image, channels, size))
             except (OSError, SyntaxError, ValueError) as error:
                 raise self._unfit(f"has an unusable image {index}: {one_line(error)}", "leave it out") from error
-            if pixels[-1].shape != pixels[0].shape:
-                raise self._unfit(
-                    f"has images of different sizes: {pixels[0].shape[1:]} first, image {index} {pixels[-1].shape[1:]}",
-                    f"give [datasets.{self.name}] size = [HEIGHT, WIDTH]",
-                )
+            first, last = pixels[0].shape[1:], pixels[-1].shape[1:]
+            if first != last:
+                what = f"has images of different sizes: {first} first, image {index} {last}"
+                raise self._unfit(what, f"give [datasets.{self.name}] size = [HEIGHT, WIDTH]")
             labels.append(int(label))
         if not pixels:
             raise self._unfit("has no images", "check its arguments")
         return RawSplit(np.stack(pixels), np.asarray(labels, dtype=np.int64))
 
-    def _unfit(self, what: str, remedy: str, where: Path | None = None) -> DataError:
-        return DataError(f"data set {self.name!r} {what}", where=str(where or self.summary), remedy=remedy)
+    def _unfit(self, what: str, remedy: str, where: Path | None = None, kind: type[DataError] = DataError) -> DataError:
+        return kind(f"data set {self.name!r} {what}", where=str(where or self.summary), remedy=remedy)
 
 
 def array_split(dataset: Any) -> RawSplit | None:

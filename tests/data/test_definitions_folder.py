@@ -12,7 +12,7 @@ from PIL import Image
 from support.official_formats import write_image
 
 from seu_bench.config.benchmark import FolderDefinition
-from seu_bench.data.sources.definitions import checksum_of_definition, definition_source
+from seu_bench.data.sources.definitions import definition_source
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError
 
 
@@ -70,7 +70,7 @@ def test_folder_absent_and_a_file(tmp_path: Path) -> None:
     with pytest.raises(DataMissingError, match=r"'mine' is missing(.|\n)*none(.|\n)*'path'"):
         source.load(None)
     with pytest.raises(DataMissingError):
-        checksum_of_definition(folder(tmp_path / "none"))
+        definition_source(folder(tmp_path / "none"), "mine").checksum()
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="is a file, not a folder"):
         definition_source(folder(tmp_path / "file"), "mine").info(None)
@@ -137,11 +137,11 @@ def test_folder_names_the_file_that_is_no_image(tmp_path: Path) -> None:
 def test_folder_checksum_sees_names_and_sizes(tmp_path: Path) -> None:
     class_folders(tmp_path / "one", {"a": 2, "b": 2})
     class_folders(tmp_path / "two", {"a": 2, "b": 2})
-    first = checksum_of_definition(folder(tmp_path / "one"))
+    first = definition_source(folder(tmp_path / "one"), "mine").checksum()
     assert len(first) == 64
-    assert first == checksum_of_definition(folder(tmp_path / "two"))
+    assert first == definition_source(folder(tmp_path / "two"), "mine").checksum()
     (tmp_path / "two" / "a" / "0.png").rename(tmp_path / "two" / "a" / "9.png")
-    assert first != checksum_of_definition(folder(tmp_path / "two"))
+    assert first != definition_source(folder(tmp_path / "two"), "mine").checksum()
 
 
 def test_own_files_cannot_be_fetched(tmp_path: Path) -> None:

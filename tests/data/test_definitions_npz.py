@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seu_bench.config.benchmark import NpzDefinition
-from seu_bench.data.sources.definitions import checksum_of_definition, definition_source
+from seu_bench.data.sources.definitions import definition_source
 from seu_bench.errors import DataCorruptError, DataMissingError
 
 Arrays = dict[str, NDArray[Any]]
@@ -56,7 +56,7 @@ def test_npz_with_its_own_test_set(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.train.images[:, 0], IMAGES)
     np.testing.assert_array_equal(data.test.labels, LABELS[:4])
     assert data.test.labels.dtype == np.int64
-    assert len(checksum_of_definition(definition)) == 64
+    assert len(definition_source(definition, "mine").checksum()) == 64
 
 
 FAULTS: list[tuple[Arrays, str]] = [
