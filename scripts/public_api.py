@@ -37,7 +37,7 @@ def rooms() -> Iterator[tuple[str, Mapping[str, list[str]]]]:
             continue
         parts = path.relative_to(ROOT).with_suffix("").parts
         room = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        sources = imported(tree)
+        sources = imported(tree, room)
         found: dict[str, list[str]] = {}
         for name in names:
             found.setdefault(sources.get(name, room), []).append(name)
@@ -54,12 +54,13 @@ def declared(tree: ast.Module) -> list[str]:
     return []
 
 
-def imported(tree: ast.Module) -> dict[str, str]:
-    """Return the module of each name that a file imports, those under ``TYPE_CHECKING`` included."""
+def imported(tree: ast.Module, package: str) -> dict[str, str]:
+    """Return the module of each name that ``__init__`` imports, those under ``TYPE_CHECKING`` included."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {alias.asname or alias.name: node.module for alias in node.names}
+            module = f"{package}.{node.module}" if node.level else node.module
+            found |= {alias.asname or alias.name: module for alias in node.names}
     return found
 
 

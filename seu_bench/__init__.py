@@ -21,11 +21,11 @@ from seu_bench._version import __version__
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.api import run, sweep
-    from seu_bench.engine.saved_model.load import load_model
-    from seu_bench.hookspecs import hookimpl
-    from seu_bench.plugin.registration import LazyFactory, Register
-    from seu_bench.results.leaderboard.frames import load_records
+    from .api import run, sweep
+    from .engine.saved_model.load import load_model
+    from .hookspecs import hookimpl
+    from .plugin.registration import LazyFactory, Register
+    from .results.leaderboard.frames import load_records
 
 __all__ = ["LazyFactory", "Register", "__version__", "hookimpl", "load_model", "load_records", "run", "sweep"]
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.cli.progress import ProgressDisplay
-    from seu_bench.cli.sweep_display import SweepDisplay
+    from .progress import ProgressDisplay
+    from .sweep_display import SweepDisplay
 
 __all__ = ["ProgressDisplay", "SweepDisplay"]
 

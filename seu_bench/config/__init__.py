@@ -18,25 +18,12 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.config.benchmark import BenchmarkSource, BenchmarkSpec
-    from seu_bench.config.benchmark_file import BenchmarkFile
-    from seu_bench.config.common_options import (
-        BackboneOptions,
-        NetworkOptions,
-        SelectingOptions,
-        TrainingOptions,
-        WidthOptions,
-    )
-    from seu_bench.config.options import Options
-    from seu_bench.config.protocol import (
-        CreationSchedule,
-        ImageLimits,
-        ProtocolSpec,
-        Schedule,
-        ScheduleOptions,
-        SearchSchedule,
-    )
-    from seu_bench.config.run import CommandLine, ComputeConfig, Request
+    from .benchmark import BenchmarkSource, BenchmarkSpec
+    from .benchmark_file import BenchmarkFile
+    from .common_options import BackboneOptions, NetworkOptions, SelectingOptions, TrainingOptions, WidthOptions
+    from .options import Options
+    from .protocol import CreationSchedule, ImageLimits, ProtocolSpec, Schedule, ScheduleOptions, SearchSchedule
+    from .run import CommandLine, ComputeConfig, Request
 
 __all__ = [
     "BackboneOptions",

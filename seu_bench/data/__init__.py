@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.data.avalanche import BatchLoader, MixedLoader, TaskDataset
-    from seu_bench.data.dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit
-    from seu_bench.data.images import TaskImages, batch_bounds
-    from seu_bench.data.planning import StreamPlan, TaskPlan
-    from seu_bench.data.sources.common import default_data_root
-    from seu_bench.data.streams import TaskStream, build_stream
+    from .avalanche import BatchLoader, MixedLoader, TaskDataset
+    from .dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit
+    from .images import TaskImages, batch_bounds
+    from .planning import StreamPlan, TaskPlan
+    from .sources.common import default_data_root
+    from .streams import TaskStream, build_stream
 
 __all__ = [
     "BatchLoader",

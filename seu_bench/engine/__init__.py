@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.engine.environment import describe_environment, installed_versions
-    from seu_bench.engine.launcher import launch
-    from seu_bench.engine.resolve import ResolvedRun
-    from seu_bench.engine.run_states import RunState, find_state, list_runs
-    from seu_bench.engine.runner import Outcome, execute
-    from seu_bench.engine.saved_model.checks import Verification
-    from seu_bench.engine.saved_model.export import export_onnx
-    from seu_bench.engine.saved_model.load import LearnedModel, load_model
-    from seu_bench.engine.saved_model.verify import verify
-    from seu_bench.engine.stopping import StopRequest
+    from .environment import describe_environment, installed_versions
+    from .launcher import launch
+    from .resolve import ResolvedRun
+    from .run_states import RunState, find_state, list_runs
+    from .runner import Outcome, execute
+    from .saved_model.checks import Verification
+    from .saved_model.export import export_onnx
+    from .saved_model.load import LearnedModel, load_model
+    from .saved_model.verify import verify
+    from .stopping import StopRequest
 
 __all__ = [
     "LearnedModel",

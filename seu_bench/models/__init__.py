@@ -18,20 +18,11 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.models.alexnet import AlexNetShape
-    from seu_bench.models.cells import (
-        ExtensionUnit,
-        GenotypeNetwork,
-        Mixture,
-        ProxyNetwork,
-        Sample,
-        Stem,
-        Unit,
-        sample_of,
-    )
-    from seu_bench.models.layers import ChannelsLastConv2d, Dropout, channels_last, dropout
-    from seu_bench.models.multihead import BackboneModel, MultiHeadModel
-    from seu_bench.models.sizes import count_macs, count_parameters
+    from .alexnet import AlexNetShape
+    from .cells import ExtensionUnit, GenotypeNetwork, Mixture, ProxyNetwork, Sample, Stem, Unit, sample_of
+    from .layers import ChannelsLastConv2d, Dropout, channels_last, dropout
+    from .multihead import BackboneModel, MultiHeadModel
+    from .sizes import count_macs, count_parameters
 
 __all__ = [
     "AlexNetShape",

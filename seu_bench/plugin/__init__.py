@@ -19,23 +19,13 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.plugin.commands import CommandFactory, LazyCommand
-    from seu_bench.plugin.entries import Entry, Kind
-    from seu_bench.plugin.executors import (
-        Ended,
-        Event,
-        Executor,
-        ExecutorFactory,
-        Job,
-        Noticed,
-        Progressed,
-        Started,
-        event_from_json,
-    )
-    from seu_bench.plugin.loggers import LoggedRun, LoggedValues, LoggerFactory, RunLogger
-    from seu_bench.plugin.manager import load_plugins
-    from seu_bench.plugin.registration import Register, Unavailable, offered
-    from seu_bench.plugin.registry import Registry
+    from .commands import CommandFactory, LazyCommand
+    from .entries import Entry, Kind
+    from .executors import Ended, Event, Executor, ExecutorFactory, Job, Noticed, Progressed, Started, event_from_json
+    from .loggers import LoggedRun, LoggedValues, LoggerFactory, RunLogger
+    from .manager import load_plugins
+    from .registration import Register, Unavailable, offered
+    from .registry import Registry
 
 __all__ = [
     "CommandFactory",

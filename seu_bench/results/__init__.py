@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.results.comparison import Comparison, compare
-    from seu_bench.results.leaderboard.boards import Leaderboard
-    from seu_bench.results.leaderboard.building import LeaderboardBuild, make_leaderboards, read_leaderboards
-    from seu_bench.results.leaderboard.frames import load_records
-    from seu_bench.results.metric import Metric
-    from seu_bench.results.record import Record, StageRecord, read_record
-    from seu_bench.results.record_files import find_record, pack_records, read_records, unpack_records
-    from seu_bench.results.record_metrics import METRICS, compute_metrics, without_times
-    from seu_bench.results.report.writing import write_report
+    from .comparison import Comparison, compare
+    from .leaderboard.boards import Leaderboard
+    from .leaderboard.building import LeaderboardBuild, make_leaderboards, read_leaderboards
+    from .leaderboard.frames import load_records
+    from .metric import Metric
+    from .record import Record, StageRecord, read_record
+    from .record_files import find_record, pack_records, read_records, unpack_records
+    from .record_metrics import METRICS, compute_metrics, without_times
+    from .report.writing import write_report
 
 __all__ = [
     "METRICS",

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.sweeps.driver import JobResult, SweepResult
-    from seu_bench.sweeps.local import with_share
-    from seu_bench.sweeps.spec import SweepSpec
-    from seu_bench.sweeps.worker import run_job
+    from .driver import JobResult, SweepResult
+    from .local import with_share
+    from .spec import SweepSpec
+    from .worker import run_job
 
 __all__ = ["JobResult", "SweepResult", "SweepSpec", "run_job", "with_share"]
 

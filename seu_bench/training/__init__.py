@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.training.backbone import backbone_model, width_factor
-    from seu_bench.training.callbacks import SilentLogger
-    from seu_bench.training.components import (
+    from .backbone import backbone_model, width_factor
+    from .callbacks import SilentLogger
+    from .components import (
         BackboneFactory,
         Component,
         CreationTask,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         SearcherFactory,
         SearchTask,
     )
-    from seu_bench.training.costing import (
+    from .costing import (
         evaluation_passes,
         fixed_cost,
         fixed_size_cost,
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
         task_macs,
         training_passes,
     )
-    from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
-    from seu_bench.training.guard import guarded_stage
-    from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, StrategyFactory, checked_options
-    from seu_bench.training.loops import Forward, evaluate, train_epoch
-    from seu_bench.training.optim import BestWeights, clip_gradients, cosine_rate, make_sgd, set_rate
-    from seu_bench.training.sampling import SampledStage, genotype_network, proxy_network
-    from seu_bench.training.stage import EpochlessStage, EpochReport, ProgressCallback, Stage, StageProgress
-    from seu_bench.training.state import fitting
-    from seu_bench.training.strategy import StagedStrategy
-    from seu_bench.training.task import Phase, TaskData
-    from seu_bench.training.training_stage import EpochMeter, TrainingStage
+    from .evaluators import AccuracyMatrix, ModelSizes
+    from .guard import guarded_stage
+    from .interfaces import Cost, StageCost, StrategyContext, StrategyFactory, checked_options
+    from .loops import Forward, evaluate, train_epoch
+    from .optim import BestWeights, clip_gradients, cosine_rate, make_sgd, set_rate
+    from .sampling import SampledStage, genotype_network, proxy_network
+    from .stage import EpochlessStage, EpochReport, ProgressCallback, Stage, StageProgress
+    from .state import fitting
+    from .strategy import StagedStrategy
+    from .task import Phase, TaskData
+    from .training_stage import EpochMeter, TrainingStage
 
 __all__ = [
     "AccuracyMatrix",

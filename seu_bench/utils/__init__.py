@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.utils.files import refuse_link, write_atomic
-    from seu_bench.utils.hardware import usable_cores
-    from seu_bench.utils.progress import bar, tracked
-    from seu_bench.utils.seeding import RandomState, derive_seed
-    from seu_bench.utils.text import escape_markdown, format_seconds, parse_bytes, printable
+    from .files import refuse_link, write_atomic
+    from .hardware import usable_cores
+    from .progress import bar, tracked
+    from .seeding import RandomState, derive_seed
+    from .text import escape_markdown, format_seconds, parse_bytes, printable
 
 __all__ = [
     "RandomState",

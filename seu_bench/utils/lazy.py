@@ -29,7 +29,7 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
     def load(name: str) -> Any:
         if name not in public() or name not in modules(package):
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(modules(package)[name]), name)
+        return getattr(importlib.import_module(modules(package)[name], package), name)
 
     def public() -> list[str]:
         return list(sys.modules[package].__all__)
@@ -38,7 +38,7 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
 
 
 def _modules(package: str) -> dict[str, str]:
-    """Module of each name that a package imports under ``TYPE_CHECKING``."""
+    """Module of each name that a package imports under ``TYPE_CHECKING``, as it is written there."""
     import ast  # here, as many programs need no name of any room
 
     spec = sys.modules[package].__spec__
@@ -47,4 +47,4 @@ def _modules(package: str) -> dict[str, str]:
         raise ImportError(f"the public names of {package} cannot be resolved: its source, __init__.py, is missing")
     blocks = [node.body for node in ast.parse(source).body if isinstance(node, ast.If)]
     imports = [node for block in blocks for node in block if isinstance(node, ast.ImportFrom)]
-    return {alias.name: node.module for node in imports for alias in node.names if node.module}
+    return {alias.name: "." * node.level + (node.module or "") for node in imports for alias in node.names}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 if TYPE_CHECKING:
     from a_room.inner.deep import deep
-    from a_room.shallow import hidden, one, two
+    from .shallow import hidden, one, two
 eager = 3
 __all__ = ["deep", "eager", "nowhere", "one", "two"]
 __getattr__, __dir__ = attach(__name__)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.data.sources.digits import DigitsSource
-    from seu_bench.data.sources.official import TorchvisionSource
+    from .digits import DigitsSource
+    from .official import TorchvisionSource
 
 __all__ = ["DigitsSource", "TorchvisionSource"]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from seu_bench.results.report.sections import Limits
-    from seu_bench.results.report.writing import ReportFiles, write_report
+    from .sections import Limits
+    from .writing import ReportFiles, write_report
 
 __all__ = ["Limits", "ReportFiles", "write_report"]
 
