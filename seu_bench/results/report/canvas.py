@@ -1,4 +1,4 @@
-"""Set-up of matplotlib without pyplot: settings, panels, legends, and files that are the same every time."""
+"""Set-up of matplotlib without pyplot: settings, panels, lines, legends, and files that are the same every time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
+
+import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from seu_bench.results.report.picture import DARK, FAINT, INK, MUTED, PAPER
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
+from seu_bench.results.report.summary import SeedSummary
 
 #: Dots per inch of PNG files, and of the page's pixels.
 PNG_DPI: Final = 150
@@ -23,7 +28,7 @@ PAGE_DPI: Final = 96
 #: Inches of a figure's width at the least: legends need it, and pages do not stretch what is wider.
 _LEAST_WIDTH: Final = 6.7
 
-_SETTINGS: Final[dict[Any, Any]] = {
+_SETTINGS: Final[dict[str, Any]] = {
     "font.family": "DejaVu Sans",
     "figure.facecolor": "none",
     "figure.constrained_layout.w_pad": 0.07,
@@ -56,11 +61,7 @@ _SETTINGS: Final[dict[Any, Any]] = {
 @contextlib.contextmanager
 def settings() -> Iterator[None]:
     """Apply the report's settings: figures look the same whatever a user has set up."""
-    import matplotlib
-
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_SETTINGS)
+    with matplotlib.style.context(_SETTINGS, after_reset=True), warnings.catch_warnings():
         # A name may be in letters that the font has not; browsers have others.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
@@ -81,15 +82,10 @@ def panels(
         shared: whether all have the same scales; otherwise those of a column and those of a row have.
         layout: engine of matplotlib; ``compressed`` for axes of a fixed aspect.
     """
-    from matplotlib.figure import Figure
-
     rows = max(1, math.ceil(count / columns))
     figure = Figure(figsize=(max(_LEAST_WIDTH, columns * size[0]), rows * size[1]), layout=layout)
-    grid = list(
-        figure.subplots(
-            rows, columns, sharex="all" if shared else "col", sharey="all" if shared else "row", squeeze=False
-        ).flat
-    )
+    scales: Any = {"sharex": "all", "sharey": "all"} if shared else {"sharex": "col", "sharey": "row"}
+    grid = list(figure.subplots(rows, columns, squeeze=False, **scales).flat)
     for empty in grid[count:]:
         empty.remove()
     return figure, grid[:count]
@@ -105,12 +101,25 @@ def label_outer(axes: Sequence[Axes], columns: int, x: str, y: str) -> None:
             panel.tick_params(labelbottom=True)
 
 
-def whole_numbers(*axis: Axis) -> None:
+def whole_ticks(*axis: Axis) -> None:
     """Put ticks at whole numbers only: tasks, layers, epochs."""
-    from matplotlib.ticker import MaxNLocator
-
     for each in axis:
         each.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
+
+
+def percent_scale(axes: Axes, lowest: float) -> None:
+    """Scale accuracies from the tens below the lowest to 100 percent."""
+    bottom = max(0.0, 10 * math.floor(min(lowest, 89.9) / 10))
+    margin = (100 - bottom) / 25
+    axes.set_ylim(bottom - margin, 100 + margin)
+
+
+def line_and_band(axes: Axes, first: int, summary: SeedSummary, alpha: float, **look: Any) -> None:
+    """Draw means at ``first``, ``first + 1``, ..., and a band of one deviation."""
+    places = np.arange(first, first + len(summary.mean))
+    axes.plot(places, summary.mean, **look)
+    if np.isfinite(summary.std).any():
+        axes.fill_between(places, *summary.band, color=look["color"], alpha=alpha, linewidth=0)
 
 
 def legend_below(figure: Figure, handles: list[Any], columns: int) -> None:
@@ -123,8 +132,6 @@ def legend_below(figure: Figure, handles: list[Any], columns: int) -> None:
 
 def to_png(figure: Figure) -> bytes:
     """Render the figure on white."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
     _prepare(figure, PAPER)
     figure.set_dpi(PNG_DPI)
     buffer = io.BytesIO()
@@ -134,8 +141,6 @@ def to_png(figure: Figure) -> bytes:
 
 def to_svg(figure: Figure) -> str:
     """Render the figure on its own background, light or dark as the reader's system is. It loads nothing."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
     _prepare(figure, "none")
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))

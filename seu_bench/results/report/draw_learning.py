@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from seu_bench.results.record import Record, StageRecord
-from seu_bench.results.report.canvas import legend_below, panels, whole_numbers
+from seu_bench.results.report.canvas import legend_below, line_and_band, panels, whole_ticks
 from seu_bench.results.report.picture import Configuration, Picture, sentences, short, style
 from seu_bench.results.report.summary import SeedSummary, over_seeds, task_names
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: Tasks with a line each, kinds of stages with a column each, epochs with a point each.
 MOST_TASKS, MOST_STAGES, MOST_EPOCHS = 10, 4, 5000
@@ -30,32 +29,30 @@ def learning_curves(configuration: Configuration) -> Picture | None:
     shown = tasks[:MOST_TASKS]
 
     def draw() -> Figure:
-        from matplotlib.lines import Line2D
-
         columns = len(stages)
         figure, axes = panels(2 * columns, columns, (2.9, 1.9), shared=False)
+        looks: dict[int, dict[str, Any]] = {
+            task: {"color": style(task).color, "linestyle": style(task).line} for task in shown
+        }
         for (kind, of_tasks), upper, lower in zip(stages.items(), axes[:columns], axes[columns:], strict=True):
             epochs = max(len(loss.mean) for loss, _ in of_tasks.values())
-            for task in shown:
-                if task in of_tasks:
-                    for panel, summary in zip((upper, lower), of_tasks[task], strict=True):
-                        _curve(panel, summary, task)
+            for task, look in looks.items():
+                for panel, summary in zip((upper, lower), of_tasks.get(task, ()), strict=False):
+                    marker = style(task).marker if len(summary.mean) == 1 else ""
+                    line_and_band(panel, 1, summary, 0.12, marker=marker, linewidth=1.5, **look)
             upper.set_title(short(kind, 30))
             lower.set_xlabel("epoch")
-            lower.set_xlim(*((0.95, epochs + 0.05) if epochs > 1 else (0.5, 1.5)))
             if epochs > 1:
-                whole_numbers(lower.xaxis)
+                lower.set_xlim(0.95, epochs + 0.05)
+                whole_ticks(lower.xaxis)
             else:
+                lower.set_xlim(0.5, 1.5)
                 lower.set_xticks([1])
         axes[0].set_ylabel("loss (per image)")
         axes[columns].set_ylabel("accuracy (%)")
-        labels = [short(names[task], 26, 1) if 0 <= task < len(names) else f"task {task}" for task in shown]
-        looks = [style(task) for task in shown]
-        handles = [
-            Line2D([], [], label=label, color=look.color, linestyle=look.line)
-            for label, look in zip(labels, looks, strict=True)
-        ]
-        legend_below(figure, handles, 4 if max(map(len, labels)) < 16 else 3)
+        labels = {task: short(names[task], 26, 1) if 0 <= task < len(names) else f"task {task}" for task in shown}
+        keys = [Line2D([], [], label=labels[task], **look) for task, look in looks.items()]
+        legend_below(figure, keys, 4 if max(map(len, labels.values())) < 16 else 3)
         return figure
 
     texts = []
@@ -77,13 +74,13 @@ def learning_curves(configuration: Configuration) -> Picture | None:
     )
 
 
-def _stages(runs: tuple[Record, ...]) -> dict[str, dict[int, tuple[SeedSummary, SeedSummary]]]:
+def _stages(runs: Sequence[Record]) -> dict[str, dict[int, tuple[SeedSummary, SeedSummary]]]:
     """Loss, and accuracy in percent, over epochs, by kind of stage and task."""
-    found: dict[str, dict[int, list[StageRecord]]] = {}
+    found: defaultdict[str, defaultdict[int, list[StageRecord]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         for stage in run.stages:
             if 0 < max(len(stage.losses), len(stage.accuracies)) <= MOST_EPOCHS:
-                found.setdefault(stage.name, {}).setdefault(stage.task, []).append(stage)
+                found[stage.name][stage.task].append(stage)
     complete = {
         kind: {task: _summaries(stages) for task, stages in sorted(found[kind].items()) if len(stages) == len(runs)}
         for kind in _in_order(runs, found)[:MOST_STAGES]
@@ -91,29 +88,20 @@ def _stages(runs: tuple[Record, ...]) -> dict[str, dict[int, tuple[SeedSummary, 
     return {kind: of_tasks for kind, of_tasks in complete.items() if of_tasks}
 
 
-def _in_order(runs: tuple[Record, ...], kinds: Iterable[str]) -> list[str]:
+def _in_order(runs: Sequence[Record], kinds: Iterable[str]) -> list[str]:
     """Kinds of stages as a task has them; not each task has all: the first one may lack some."""
-    by_task: dict[tuple[int, int], list[str]] = {}
+    by_task: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
     for number, run in enumerate(runs):
         for stage in run.stages:
-            by_task.setdefault((number, stage.task), []).append(stage.name)
+            by_task[number, stage.task].append(stage.name)
     fullest = max(by_task.values(), key=len, default=[])
     return sorted(kinds, key=lambda kind: fullest.index(kind) if kind in fullest else len(fullest))
 
 
-def _summaries(stages: list[StageRecord]) -> tuple[SeedSummary, SeedSummary]:
+def _summaries(stages: Sequence[StageRecord]) -> tuple[SeedSummary, SeedSummary]:
     epochs = max(max(len(stage.losses), len(stage.accuracies)) for stage in stages)
     values = np.full((2, len(stages), epochs), np.nan)
     for row, stage in enumerate(stages):
         for place, measured in enumerate((stage.losses, stage.accuracies)):
-            values[place, row, : len(measured)] = [np.nan if value is None else value for value in measured]
+            values[place, row, : len(measured)] = np.array(measured, dtype=float)
     return over_seeds(values[0]), over_seeds(100 * values[1])
-
-
-def _curve(axes: Axes, summary: SeedSummary, task: int) -> None:
-    look = style(task)
-    epochs = np.arange(1, len(summary.mean) + 1)
-    marker = look.marker if len(epochs) == 1 else ""
-    axes.plot(epochs, summary.mean, color=look.color, linestyle=look.line, marker=marker, linewidth=1.5)
-    if np.isfinite(summary.std).any():
-        axes.fill_between(epochs, *summary.band, color=look.color, alpha=0.12, linewidth=0)

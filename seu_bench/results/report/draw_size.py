@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from seu_bench.metrics import mixed_score
-from seu_bench.results.report.canvas import legend_below, panels
-from seu_bench.results.report.picture import MUTED, Configuration, Numbers, Picture, Style, legend_label, sentences
+from seu_bench.results.report.canvas import legend_below, panels, percent_scale
+from seu_bench.results.report.picture import MUTED, Configuration, Picture, Style, legend_label, sentences
 from seu_bench.results.report.summary import SeedSummary, metric
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: Mixed scores that have a line.
 _LEVELS = tuple(level / 20 for level in range(2, 18))
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """A result of the paper: accuracy in percent, parameters stored, and how the strategy's own is drawn."""
 
     label: str
@@ -34,10 +31,7 @@ class Published:
 
 def accuracy_against_size(configurations: Sequence[Configuration], published: Sequence[Published] = ()) -> Picture:
     """Final accuracy over the number of parameters, with lines of equal mixed score."""
-    points = [
-        (configuration, metric(configuration.runs, "acc", 100), metric(configuration.runs, "params_total"))
-        for configuration in configurations
-    ]
+    points = [(each, metric(each.runs, "acc", 100), metric(each.runs, "params_total")) for each in configurations]
     drawn = [(c, a, n) for c, a, n in points if math.isfinite(float(a.mean)) and float(n.mean) > 0]
 
     def draw() -> Figure:
@@ -48,9 +42,9 @@ def accuracy_against_size(configurations: Sequence[Configuration], published: Se
             look = known.style.plotted() | {"linestyle": "none", "markerfacecolor": "none", "markersize": 9}
             look |= {"markeredgecolor": known.style.color, "markeredgewidth": 1.6}
             handles += axes.plot([known.parameters], [known.accuracy], label=f"the paper's {known.label}", **look)
-        sizes = [float(n.mean) for _, _, n in drawn] + [known.parameters for known in published]
+        _scale(axes, [float(n.mean) for _, _, n in drawn] + [known.parameters for known in published])
         values = [float(a.band[0]) for _, a, _ in drawn] + [known.accuracy for known in published]
-        _scale(axes, sizes, values)
+        percent_scale(axes, min(values, default=100.0))
         _levels(axes)
         axes.set_xlabel("parameters stored after the last task")
         axes.set_ylabel("average accuracy after the last task (%)")
@@ -58,12 +52,9 @@ def accuracy_against_size(configurations: Sequence[Configuration], published: Se
             legend_below(figure, handles, 2)
         return figure
 
-    texts = [
-        f"{configuration.title} ({configuration.seeds}): {accuracy.text()} with {size.text(' parameters', 0)}"
-        for configuration, accuracy, size in points
-    ]
+    texts = [f"{c.title} ({c.seeds}): {a.text()} with {n.text(' parameters', 0)}" for c, a, n in points]
     texts += [f"the paper's {p.label}: {p.accuracy:.2f} % with {p.parameters:,.0f} parameters" for p in published]
-    rows = tuple((c.title, a.text("", 2, "-"), n.text("", 0, "-")) for c, a, n in points)
+    rows = [(c.title, a.text("", 2, "-"), n.text("", 0, "-")) for c, a, n in points]
     hollow = " Hollow markers are the paper's own results." if published else ""
     return Picture(
         "accuracy-parameters",
@@ -73,7 +64,7 @@ def accuracy_against_size(configurations: Sequence[Configuration], published: Se
         "Average accuracy after the last task against the number of parameters, on a logarithmic scale. "
         + sentences(texts),
         draw,
-        Numbers(("configuration", "accuracy (%)", "parameters"), rows),
+        [("configuration", "accuracy (%)", "parameters"), *rows],
     )
 
 
@@ -86,15 +77,10 @@ def _point(axes: Axes, configuration: Configuration, accuracy: SeedSummary, size
     return point
 
 
-def _scale(axes: Axes, sizes: Sequence[float], values: Sequence[float]) -> None:
-    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
-
-    low = min([math.log10(size) for size in sizes], default=5.0)
-    high = max([math.log10(size) for size in sizes], default=6.0)
+def _scale(axes: Axes, sizes: Sequence[float]) -> None:
+    low, high = math.log10(min(sizes, default=1e5)), math.log10(max(sizes, default=1e6))
     margin = max(0.25, (high - low) / 12)
     axes.set_xlim(10 ** (low - margin), 10 ** (high + margin))
-    bottom = max(0.0, 10 * math.floor(min([*values, 89.9]) / 10))
-    axes.set_ylim(bottom - (100 - bottom) / 25, 100 + (100 - bottom) / 25)
     steps = (1.0,) if high - low > 2 else (1.0, 2.0, 5.0)
     axes.xaxis.set_major_locator(LogLocator(subs=steps, numticks=12))
     axes.xaxis.set_major_formatter(EngFormatter())
@@ -113,13 +99,6 @@ def _levels(axes: Axes) -> None:
             continue
         axes.plot(sizes[inside], accuracy[inside], color=MUTED, linewidth=0.7, linestyle=(0, (4, 3)), zorder=0.5)
         begins = inside[0]  # at the left or at the bottom, where models are few
-        axes.annotate(
-            f"{level:.2f}",
-            (float(sizes[begins]), float(accuracy[begins])),
-            (4, -2) if begins == 0 else (-4, 2),
-            textcoords="offset points",
-            ha="left" if begins == 0 else "right",
-            va="top" if begins == 0 else "bottom",
-            fontsize=7,
-            color=MUTED,
-        )
+        offset, ha, va = ((4, -2), "left", "top") if begins == 0 else ((-4, 2), "right", "bottom")
+        place = (float(sizes[begins]), float(accuracy[begins]))
+        axes.annotate(f"{level:.2f}", place, offset, textcoords="offset points", ha=ha, va=va, fontsize=7, color=MUTED)

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.path import Path
 
 from seu_bench.results.record import Record
-from seu_bench.results.report.canvas import label_outer, legend_below, panels, whole_numbers
-from seu_bench.results.report.picture import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    MUTED,
-    ORANGE,
-    PAPER,
-    VERMILLION,
-    Configuration,
-    Picture,
-    sentences,
-    short,
-)
+from seu_bench.results.report import picture as look
+from seu_bench.results.report.canvas import label_outer, legend_below, panels, whole_ticks
+from seu_bench.results.report.picture import Configuration, Picture, sentences, short
 from seu_bench.results.report.summary import number_of_tasks, task_names
 from seu_bench.search_space import INPUTS, NODES, CellKind, Edge, Genotype
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-#: Colour and kind of line of each kind of operation.
-_LOOKS: Final[dict[str, tuple[str, Any]]] = {
-    "sep_conv": (BLUE, "solid"),
-    "dil_conv": (VERMILLION, (0, (5, 1.5, 1, 1.5))),
-    "max_pool": (GREEN, (0, (5, 2))),
-    "avg_pool": (GREEN, (0, (2.5, 1.5))),
-    "skip_con": (MUTED, (0, (1, 1.5))),
-    "none": (FAINT, (0, (1, 3))),
+#: Colour and kind of line of each kind of operation, by the beginning of its name.
+_ARCS: Final[dict[str, tuple[str, Any]]] = {
+    "sep_conv": (look.BLUE, "solid"),
+    "dil_conv": (look.VERMILLION, (0, (5, 1.5, 1, 1.5))),
+    "max_pool": (look.GREEN, (0, (5, 2))),
+    "avg_pool": (look.GREEN, (0, (2.5, 1.5))),
+    "skip_con": (look.MUTED, (0, (1, 1.5))),
+    "none": (look.FAINT, (0, (1, 3))),
+    "": (look.INK, "solid"),
+}
+#: How units are drawn: marker, its size, colours of its face, its edge and the number in it, and words.
+_USES: Final = {
+    "new": ("s", 12, look.BLUE, look.INK, look.WHITE, "made for this task"),
+    "reused": ("o", 12, look.ORANGE, look.INK, look.BLACK, "taken over from an earlier task"),
+    "adapted": ("D", 11, look.GREEN, look.INK, look.BLACK, "taken and adapted"),
+    "": ("s", 12, look.PAPER, look.FAINT, look.MUTED, "there, not used"),
 }
 #: A path longer or wider than that is no picture any more.
 MOST_LAYERS, MOST_UNITS, MOST_TASKS = 40, 40, 20
@@ -44,12 +42,13 @@ _OUTPUT: Final = INPUTS + NODES
 
 def genotypes(configuration: Configuration, most: int) -> list[Picture]:
     """The unit found for each of the first ``most`` tasks of a configuration's example."""
-    run = configuration.example
     pictures = []
-    for task, value in enumerate((run.genotypes or ())[:most]):
-        genotype = _genotype(value)
-        if genotype is not None:
-            pictures.append(_unit(configuration, run, task, genotype))
+    for task, value in enumerate((configuration.example.genotypes or ())[:most]):
+        try:
+            genotype = Genotype.from_dict(value)
+        except (ValueError, OverflowError):  # none, or outside the search space
+            continue
+        pictures.append(_unit(configuration, task, genotype))
     return pictures
 
 
@@ -60,6 +59,7 @@ def paths(configuration: Configuration) -> Picture | None:
     if not found or not made or not _can_be_drawn(found, made):
         return None
     names = task_names([run])
+    uses = [_uses(run, task, path, made) for task, path in enumerate(found)]
 
     def draw() -> Figure:
         highest = max(len(units) for units in made)
@@ -67,20 +67,21 @@ def paths(configuration: Configuration) -> Picture | None:
         columns = min(len(found), max(1, int(10.5 // width)))
         figure, axes = panels(len(found), columns, (width, 0.3 * highest + 0.75))
         for task, panel in enumerate(axes):
-            _path(panel, run, task, _done(run, task))
+            _path(panel, task, found[task], made, uses[task])
             panel.set_title(short(names[task] if task < len(names) else f"task {task}", 26))
         axes[0].set_xlim(-0.6, len(made) - 0.4)
         axes[0].set_ylim(-0.6, highest - 0.4)
-        whole_numbers(axes[0].xaxis, axes[0].yaxis)
+        whole_ticks(axes[0].xaxis, axes[0].yaxis)
         label_outer(axes, columns, "layer", "unit")
-        legend_below(figure, _path_handles(run.choices is not None), 4)
+        shown = [use for use in _USES if use != "adapted" or run.choices is not None]
+        legend_below(figure, [Line2D([], [], label=_USES[use][-1], **_marked(use)) for use in shown], 4)
         return figure
 
     texts = []
-    for task in range(len(found)):
-        steps = [f"{unit} {done}" for unit, done in zip(found[task], _done(run, task), strict=True)]
+    for task, path in enumerate(found):
+        steps = [f"{unit} {use}" for unit, use in zip(path, uses[task], strict=True)]
         texts.append(f"task {task} uses units {', '.join(steps)}")
-    reused = sum(done != "new" for task in range(1, len(found)) for done in _done(run, task))
+    reused = sum(use != "new" for of_task in uses[1:] for use in of_task)
     steps_after = sum(len(path) for path in found[1:])
     return Picture(
         f"paths-{configuration.rank}",
@@ -93,7 +94,8 @@ def paths(configuration: Configuration) -> Picture | None:
     )
 
 
-def _unit(configuration: Configuration, run: Record, task: int, genotype: Genotype) -> Picture:
+def _unit(configuration: Configuration, task: int, genotype: Genotype) -> Picture:
+    run = configuration.example
     kinds: list[CellKind] = ["normal"] if genotype.normal == genotype.reduction else ["normal", "reduction"]
     name = task_names([run])[task] if task < number_of_tasks(run) else f"task {task}"
 
@@ -116,14 +118,6 @@ def _unit(configuration: Configuration, run: Record, task: int, genotype: Genoty
     )
 
 
-def _genotype(value: Any) -> Genotype | None:
-    """Genotype of a record; ``None`` without one, or outside the search space."""
-    try:
-        return Genotype.from_dict(value)
-    except (ValueError, OverflowError):
-        return None
-
-
 def _in_words(edges: Sequence[Edge]) -> str:
     parts = []
     for node in range(INPUTS, _OUTPUT):
@@ -134,40 +128,36 @@ def _in_words(edges: Sequence[Edge]) -> str:
 
 def _cell(axes: Axes, edges: Sequence[Edge], highest: int) -> None:
     """Draw nodes on a line and edges as arcs of distinct middle or height, so that operation names do not overlap."""
-    from matplotlib.patches import FancyArrowPatch
-    from matplotlib.path import Path
-
     axes.set_axis_off()
     axes.set_xlim(-0.4, _OUTPUT + 0.75)
     axes.set_ylim(-0.75, 0.52 * highest + 0.25)
     for edge in edges:
-        color, line = _look(edge.operation)
+        color, line = next(arc for start, arc in _ARCS.items() if edge.operation.startswith(start))
         height = 0.52 * (edge.node - edge.source)
         start, end, lift = edge.source + 0.1, edge.node - 0.1, 0.17
         # A cubic curve rises to three quarters of the way to its control points.
         top = lift + (height - lift) / 0.75
-        curve = Path(
-            [(start, lift), (start + 0.1, top), (end - 0.1, top), (end, lift)],
-            [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
-        )
-        look = {"color": color, "linestyle": line, "linewidth": 1.5, "fill": False}
-        axes.add_patch(FancyArrowPatch(path=curve, arrowstyle="-|>", mutation_scale=9, **look))
-        middle, box = (edge.node + edge.source) / 2, {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
+        corners = [(start, lift), (start + 0.1, top), (end - 0.1, top), (end, lift)]
+        curve = Path(corners, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+        stroke = {"color": color, "linestyle": line, "linewidth": 1.5, "fill": False}
+        axes.add_patch(FancyArrowPatch(path=curve, arrowstyle="-|>", mutation_scale=9, **stroke))
+        middle, box = (edge.node + edge.source) / 2, {"facecolor": look.PAPER, "edgecolor": "none", "pad": 0.6}
         axes.text(middle, height, edge.operation, ha="center", va="center", fontsize=7.5, bbox=box)
-    axes.plot([INPUTS, _OUTPUT + 0.1], [-0.45, -0.45], color=MUTED, linewidth=1)
+    axes.plot([INPUTS, _OUTPUT + 0.1], [-0.45, -0.45], color=look.MUTED, linewidth=1)
+    node_look: dict[str, Any] = {
+        "markersize": 17,
+        "markerfacecolor": look.PAPER,
+        "markeredgecolor": look.INK,
+        "markeredgewidth": 1.3,
+    }
     for node in range(_OUTPUT):
         if node >= INPUTS:
-            axes.plot([node, node], [-0.45, -0.2], color=MUTED, linewidth=1)
-        shape = "s" if node < INPUTS else "o"
-        axes.plot([node], [0], shape, markersize=17, markerfacecolor=PAPER, markeredgecolor=INK, markeredgewidth=1.3)
+            axes.plot([node, node], [-0.45, -0.2], color=look.MUTED, linewidth=1)
+        axes.plot([node], [0], "s" if node < INPUTS else "o", **node_look)
         axes.text(node, 0, str(node), ha="center", va="center_baseline", fontweight="bold")
     axes.text(_OUTPUT + 0.15, -0.45, "output", ha="left", va="center_baseline", fontsize=8.5)
-    for node, name in ((0, "layer\nbefore last"), (1, "last\nlayer")):
-        axes.text(node, -0.27, name, ha="center", va="top", fontsize=7, color=MUTED)
-
-
-def _look(operation: str) -> tuple[str, Any]:
-    return next((look for start, look in _LOOKS.items() if operation.startswith(start)), (INK, "solid"))
+    for node, name in enumerate(("layer\nbefore last", "last\nlayer")):
+        axes.text(node, -0.27, name, ha="center", va="top", fontsize=7, color=look.MUTED)
 
 
 def _can_be_drawn(found: Sequence[Sequence[int]], made: Sequence[Sequence[int]]) -> bool:
@@ -180,48 +170,29 @@ def _can_be_drawn(found: Sequence[Sequence[int]], made: Sequence[Sequence[int]])
     )
 
 
-def _done(run: Record, task: int) -> list[str]:
-    """Choices of a task in each layer: ``new``, ``reused`` or ``adapted``."""
-    path, made = (run.paths or ())[task], run.unit_tasks or ()
+def _uses(run: Record, task: int, path: Sequence[int], made: Sequence[Sequence[int]]) -> list[str]:
+    """Use of a task's unit of each layer: ``new``, ``reused`` or ``adapted``."""
+    uses = ["new" if units[unit] == task else "reused" for unit, units in zip(path, made, strict=True)]
     chosen = run.choices[task] if run.choices is not None and task < len(run.choices) else ()
-    done = []
-    for layer, unit in enumerate(path):
-        adapted = layer < len(chosen) and chosen[layer].startswith("adapt")
-        done.append("adapted" if adapted else "new" if made[layer][unit] == task else "reused")
-    return done
+    for layer, choice in enumerate(chosen[: len(uses)]):
+        if choice.startswith("adapt"):
+            uses[layer] = "adapted"
+    return uses
 
 
-#: How units are drawn: marker, its size, colour of its face and of its edge, and words.
-_USES: Final = {
-    "new": ("s", 12, BLUE, INK, "made for this task"),
-    "reused": ("o", 12, ORANGE, INK, "taken over from an earlier task"),
-    "adapted": ("D", 11, GREEN, INK, "taken and adapted"),
-    "": ("s", 12, PAPER, FAINT, "there, not used"),
-}
-
-
-def _path(axes: Axes, run: Record, task: int, done: Sequence[str]) -> None:
-    path, made = (run.paths or ())[task], run.unit_tasks or ()
+def _path(axes: Axes, task: int, path: Sequence[int], made: Sequence[Sequence[int]], uses: Sequence[str]) -> None:
     axes.grid(visible=False)
-    axes.plot(range(len(path)), path, color=INK, linewidth=1.4, zorder=1)
+    axes.plot(range(len(path)), path, color=look.INK, linewidth=1.4, zorder=1)
     for layer, units in enumerate(made):
         for unit, maker in enumerate(units):
             if maker <= task:
-                use = done[layer] if path[layer] == unit else ""
+                use = uses[layer] if path[layer] == unit else ""
                 axes.plot([layer], [unit], **_marked(use))
-                color = {"new": "#fdfdfd", "": MUTED}.get(use, "#0b0d10")
+                color = _USES[use][4]
                 axes.text(layer, unit, str(maker), ha="center", va="center_baseline", fontsize=7, color=color)
 
 
 def _marked(use: str) -> dict[str, Any]:
-    marker, size, face, edge, _ = _USES[use]
-    look = {"marker": marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": edge}
-    return {"linestyle": "none", "markeredgewidth": 0.8, **look}
-
-
-def _path_handles(adapts: bool) -> list[Any]:
-    from matplotlib.lines import Line2D
-
-    return [
-        Line2D([], [], label=words, **_marked(use)) for use, (*_, words) in _USES.items() if use != "adapted" or adapts
-    ]
+    marker, size, face, edge, *_ = _USES[use]
+    shape = {"marker": marker, "markersize": size, "linestyle": "none"}
+    return shape | {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": 0.8}

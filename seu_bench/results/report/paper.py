@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from seu_bench.results.record import Record
 from seu_bench.results.report.draw_size import Published
 from seu_bench.results.report.picture import Configuration, styles_of
-from seu_bench.results.report.summary import SeedSummary, accuracies, average_accuracy, metric, number_of_tasks
+from seu_bench.results.report.summary import SeedSummary, accuracies, averages, metric, number_of_tasks
 
 PROTOCOL: Final = "paper"
 #: Versions of benchmarks that are the paper's; another version is another benchmark.
@@ -28,15 +28,9 @@ _QUANTITIES: Final = {
 
 
 class Beside(NamedTuple):
-    """One number of the paper beside ours.
+    """One number of the paper as it is printed beside ours, mean and deviation, and ours less the paper's.
 
-    Attributes:
-        method: as the paper calls it.
-        configuration: ours, as the leaderboard calls it; ``-`` where there is none.
-        what: which number.
-        printed: the paper's, as it is printed.
-        ours: mean and deviation over seeds; ``-`` where it was not measured.
-        difference: ours less the paper's; ``-`` where ours was not measured.
+    ``-`` stands where there is no configuration of ours, and where it was not measured.
     """
 
     method: str
@@ -51,7 +45,7 @@ class _Number(NamedTuple):
     what: str
     printed: float
     ours: Callable[[Sequence[Record]], SeedSummary]
-    decimals: int
+    decimals: int = 2
 
 
 def source() -> str:
@@ -90,38 +84,20 @@ def printed(benchmark: str) -> dict[str, dict[str, float]]:
 def beside_ours(
     benchmark: str, version: int, protocol: str, configurations: Sequence[Configuration]
 ) -> dict[str, list[Beside]]:
-    """Every number of the paper of a benchmark beside those of our configurations of the same strategy.
+    """Rows with every number of the paper of a benchmark, by the place in the paper that they are from.
 
-    Args:
-        configurations: those with changes of the benchmark are not the paper's, and not compared.
-
-    Returns:
-        Rows by the place in the paper that they are from.
+    Of ``configurations`` of the same strategy, those with changes of the benchmark are not the paper's, and not
+    compared.
     """
     if not is_the_papers(benchmark, version, protocol):
         return {}
-    document = _document()
-    ours: dict[str, list[Configuration]] = {}
-    for configuration in configurations:
-        if _is_comparable(configuration.example, benchmark):
-            ours.setdefault(configuration.example.strategy, []).append(configuration)
+    names = _document()["names"]
+    comparable = [each for each in configurations if _is_comparable(each.example, benchmark)]
     tables: dict[str, list[Beside]] = {}
-
-    def add(place: str, strategy: str, numbers: Iterable[_Number]) -> None:
-        for configuration in ours.get(strategy) or (None,):
-            rows = [_beside(document["names"][strategy], configuration, number) for number in numbers]
+    for place, strategy, numbers in _numbers(benchmark):
+        for configuration in [each for each in comparable if each.example.strategy == strategy] or (None,):
+            rows = [_beside(names[strategy], configuration, number) for number in numbers]
             tables.setdefault(place, []).extend(rows)
-
-    for strategy, values in printed(benchmark).items():
-        numbers = [
-            _Number(what, values[key], partial(metric, name=name, factor=factor), decimals)
-            for key, (what, name, factor, decimals) in _QUANTITIES.items()
-        ]
-        add(document["table"]["place"], strategy, numbers)
-    for text in document["text"]:
-        if text["benchmark"] == benchmark:
-            numbers = [_number(value["task"], value["after"], value["acc"]) for value in text["values"]]
-            add(text["place"], text["strategy"], numbers)
     return tables
 
 
@@ -129,13 +105,25 @@ def _is_comparable(run: Record, benchmark: str) -> bool:
     return not run.benchmark_overrides and run.precision == "float32" and number_of_tasks(run) == _TASKS[benchmark]
 
 
-def _number(task: int | str, after: int, value: float) -> _Number:
+def _numbers(benchmark: str) -> Iterator[tuple[str, str, list[_Number]]]:
+    """Numbers by place in the paper and strategy: those of the table, then those of the text."""
+    document = _document()
+    for strategy, values in printed(benchmark).items():
+        numbers = [
+            _Number(what, values[key], partial(metric, name=name, factor=factor), decimals)
+            for key, (what, name, factor, decimals) in _QUANTITIES.items()
+        ]
+        yield document["table"]["place"], strategy, numbers
+    for text in document["text"]:
+        if text["benchmark"] == benchmark:
+            yield text["place"], text["strategy"], [_accuracy(**value) for value in text["values"]]
+
+
+def _accuracy(task: int | str, after: int, acc: float) -> _Number:
     """Accuracy given in the paper's text, of one task or of the average."""
     if task == "average":
-        return _Number(f"average accuracy after task {after} (%)", value, lambda runs: average_accuracy(runs)[after], 2)
-    return _Number(
-        f"accuracy on task {task} after task {after} (%)", value, lambda runs: accuracies(runs)[after, task], 2
-    )
+        return _Number(f"average accuracy after task {after} (%)", acc, lambda runs: averages(runs)[after])
+    return _Number(f"accuracy on task {task} after task {after} (%)", acc, lambda runs: accuracies(runs)[after, task])
 
 
 def _beside(method: str, configuration: Configuration | None, number: _Number) -> Beside:

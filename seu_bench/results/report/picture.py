@@ -9,30 +9,21 @@ from __future__ import annotations
 import hashlib
 import itertools
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from seu_bench.results.record import Record
 from seu_bench.utils.text import printable
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-INK: Final = "#1b1f24"
-MUTED: Final = "#69737d"
-FAINT: Final = "#d4d9de"
-PAPER: Final = "#ffffff"
-BLUE: Final = "#0072b2"
-VERMILLION: Final = "#d55e00"
-GREEN: Final = "#009e73"
-PURPLE: Final = "#cc79a7"
-ORANGE: Final = "#e69f00"
-SKY: Final = "#56b4e9"
-GREY: Final = "#8a8f95"
-
+INK, MUTED, FAINT, PAPER = "#1b1f24", "#69737d", "#d4d9de", "#ffffff"
+BLUE, VERMILLION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
+ORANGE, SKY, GREY = "#e69f00", "#56b4e9", "#8a8f95"
 #: Replacement of each colour where the reader's system is dark.
-DARK: Final[dict[str, str]] = {
+DARK: Final = {
     INK: "#e6e9ed",
     MUTED: "#9ea8b3",
     FAINT: "#3b434d",
@@ -45,14 +36,15 @@ DARK: Final[dict[str, str]] = {
     SKY: "#9ad5f7",
     GREY: "#aab1b9",
 }
+#: Of numbers upon a colour; neither is one that a dark page exchanges.
+BLACK, WHITE = "#0b0d10", "#fdfdfd"
 
 #: Kinds of line, as matplotlib's offset and lengths of dashes and gaps.
 Line: TypeAlias = tuple[int, tuple[float, ...]]
-_SOLID: Final[Line] = (0, ())
+Measured = TypeVar("Measured")
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(NamedTuple):
     """Look of one configuration, or of one task."""
 
     color: str
@@ -61,18 +53,13 @@ class Style:
 
     def plotted(self) -> dict[str, Any]:
         """Keywords of matplotlib for a line with markers."""
-        return {
-            "color": self.color,
-            "marker": self.marker,
-            "markersize": {"*": 11, "P": 8.5, "X": 8.5}.get(self.marker, 6.5),
-            "linestyle": self.line,
-            "markeredgecolor": PAPER,
-            "markeredgewidth": 0.7,
-        }
+        size = {"*": 11, "P": 8.5, "X": 8.5}.get(self.marker, 6.5)
+        look = {"color": self.color, "linestyle": self.line, "marker": self.marker, "markersize": size}
+        return look | {"markeredgecolor": PAPER, "markeredgewidth": 0.7}
 
 
 STYLES: Final = (
-    Style(BLUE, "o", _SOLID),
+    Style(BLUE, "o", (0, ())),
     Style(VERMILLION, "s", (0, (5, 1.6))),
     Style(GREEN, "^", (0, (1.2, 1.2))),
     Style(PURPLE, "D", (0, (6, 1.5, 1.2, 1.5))),
@@ -87,9 +74,8 @@ _SALT: Final = "102718"
 
 def style(number: int) -> Style:
     """The style of a thing counted from 0; beyond the eighth, colours come again with another marker and line."""
-    first, again = STYLES[number % len(STYLES)], number // len(STYLES)
-    other = STYLES[(number + again) % len(STYLES)]
-    return Style(first.color, other.marker, other.line)
+    again, first = divmod(number, len(STYLES))
+    return STYLES[(number + again) % len(STYLES)]._replace(color=STYLES[first].color)
 
 
 def styles_of(strategies: Sequence[str]) -> list[Style]:
@@ -103,9 +89,8 @@ def styles_of(strategies: Sequence[str]) -> list[Style]:
     for place in places:
         name = strategies[place]
         own = 0 if name in strategies[:place] else hashlib.sha256((_SALT + name).encode()).digest()[0] % len(STYLES)
-        taken = set(numbers.values())
         candidates = itertools.chain(range(own, len(STYLES)), itertools.count())
-        numbers[place] = next(number for number in candidates if number not in taken)
+        numbers[place] = next(number for number in candidates if number not in numbers.values())
     return [style(numbers[place]) for place in range(len(strategies))]
 
 
@@ -121,14 +106,7 @@ def legend_label(title: str) -> str:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A row of a leaderboard with the records behind it.
-
-    Attributes:
-        rank: in its leaderboard, from 1.
-        label: as the leaderboard calls it; not escaped.
-        runs: its records in the order of their seeds.
-        style: how figures draw it.
-    """
+    """A row of a leaderboard with its rank and label there, not escaped, and the records behind it, by seed."""
 
     rank: int
     label: str
@@ -139,6 +117,11 @@ class Configuration:
     def title(self) -> str:
         """Rank and label: a label that a figure cuts short is still found in the leaderboard."""
         return f"{self.rank} {self.label}"
+
+    @property
+    def key(self) -> Line2D:
+        """Its look and title for a legend."""
+        return Line2D([], [], label=legend_label(self.title), **self.style.plotted())
 
     @property
     def example(self) -> Record:
@@ -152,24 +135,15 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Values of a picture as a table."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
 class Picture:
     """A picture that has not been drawn yet.
 
     Attributes:
         kind: what it shows, as part of a file name.
-        heading: for a reader.
         caption: how it is to be read.
         alt: what it shows, with its numbers.
         draw: makes the figure; to be called within :func:`~seu_bench.results.report.canvas.settings`.
-        numbers: its values, if they are not too many.
+        numbers: headings and rows of its values, if they are not too many.
     """
 
     kind: str
@@ -177,7 +151,7 @@ class Picture:
     caption: str
     alt: str
     draw: Callable[[], Figure]
-    numbers: Numbers | None = None
+    numbers: Sequence[Sequence[str]] = ()
 
 
 def sentences(parts: Sequence[str], most: int = 12) -> str:
@@ -186,7 +160,6 @@ def sentences(parts: Sequence[str], most: int = 12) -> str:
     return " ".join(f"{part}." for part in [*parts[:most], *more])
 
 
-def by_configuration(configurations: Sequence[Configuration], texts: Sequence[str]) -> str:
-    """Join an alternative text of each configuration."""
-    named = zip(configurations, texts, strict=True)
-    return sentences([f"{configuration.title} ({configuration.seeds}): {text}" for configuration, text in named])
+def by_configuration(measured: Iterable[tuple[Configuration, Measured]], in_words: Callable[[Measured], str]) -> str:
+    """Join an alternative text of each configuration, of what was measured of it."""
+    return sentences([f"{configuration.title} ({configuration.seeds}): {in_words(m)}" for configuration, m in measured])

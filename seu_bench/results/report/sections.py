@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from seu_bench.errors import ResultsError
-from seu_bench.results.leaderboard.boards import Leaderboard
+from seu_bench.results.leaderboard.boards import Leaderboard, Row
 from seu_bench.results.leaderboard.building import read_leaderboards
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record, read_record, record_path
@@ -67,14 +67,7 @@ class Limits:
 
 @dataclass
 class Section:
-    """One leaderboard, and what is shown beside it.
-
-    Attributes:
-        drawn: the configurations that figures show, in the order of the rows.
-        comparing: pictures of all its configurations together.
-        single: pictures of one configuration each.
-        notes: what is not drawn, and why.
-    """
+    """One leaderboard, the configurations of it that figures show, these figures, and what is not drawn and why."""
 
     board: Leaderboard
     drawn: list[Configuration] = field(default_factory=list)
@@ -87,6 +80,16 @@ class Section:
         """Benchmark, version and protocol."""
         return self.board.benchmark, self.board.benchmark_version, self.board.protocol
 
+    @property
+    def pictures(self) -> list[Picture]:
+        """Those that compare its configurations, then those of one configuration each."""
+        return [*self.comparing, *self.single]
+
+    @property
+    def runs(self) -> list[tuple[int, Record]]:
+        """Records behind the figures, each with the rank of its configuration."""
+        return [(each.rank, run) for each in self.drawn for run in each.runs]
+
 
 def read_sections(
     results: Path,
@@ -98,14 +101,8 @@ def read_sections(
     """Read the sections of a results folder, and which records are in none of them and why.
 
     Where there are more figures than ``limits`` allow, those that compare come first, and the groups with the most
-    records.
-
-    Args:
-        benchmark, protocol: only those of this one.
-        metrics: those known; a leaderboard has a column where a record has its metric.
-
-    Raises:
-        ResultsError: there are no records, or none of this benchmark and protocol that can be ranked.
+    records. Raises :class:`ResultsError` if there are no records, or none of this benchmark and protocol that can be
+    ranked.
     """
     require_records(results)
     build = read_leaderboards(results, metrics)
@@ -118,13 +115,12 @@ def read_sections(
             where=str(results),
             remedy="see which there are with seu-bench leaderboard" + "".join(f"\n  {line}" for line in outside),
         )
-    largest = sorted(range(len(boards)), key=lambda place: -boards[place].records)[: limits.groups]
-    chosen = {
-        place: choose([row.record.strategy for row in boards[place].rows], limits.configurations) for place in largest
-    }
-    wanted = {run for place, rows in chosen.items() for row in rows for run in boards[place].rows[row].run_ids.values()}
-    records = _records(results, wanted)
-    sections = [_section(board, chosen.get(place), records, limits) for place, board in enumerate(boards)]
+    chosen = {}
+    for board in sorted(boards, key=lambda board: -board.records)[: limits.groups]:
+        places = choose([row.record.strategy for row in board.rows], limits.configurations)
+        chosen[board.name] = [board.rows[place] for place in places]
+    records = _records(results, {run.run_id for rows in chosen.values() for row in rows for run in row.runs.values()})
+    sections = [_section(board, chosen.get(board.name), records, limits) for board in boards]
     _limit(sections, limits)
     return sections, outside
 
@@ -153,29 +149,28 @@ def _records(results: Path, wanted: set[str]) -> dict[str, Record]:
     return found
 
 
-def _section(board: Leaderboard, rows: Sequence[int] | None, records: dict[str, Record], limits: Limits) -> Section:
+def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, Record], limits: Limits) -> Section:
     """The section of a board, of which these rows are drawn; ``None``: it has no figures."""
     section = Section(board)
     if rows is None:
         section.notes.append(f"this group has no figures: {limits.note}")
         return section
-    there = [row for row in (board.rows[place] for place in rows) if records.keys() >= set(row.run_ids.values())]
+    there = [row for row in rows if records.keys() >= set(row.run_ids.values())]
     for row, style in zip(there, styles_of([row.record.strategy for row in there]), strict=True):
-        runs = sorted((records[run_id] for run_id in row.run_ids.values()), key=lambda run: run.seed)
-        section.drawn.append(Configuration(row.rank, printable(row.configuration), tuple(runs), style))
-    tasks = {c.rank: max(number_of_tasks(run) for run in c.runs) for c in section.drawn}
-    drawn, missing = [c for c in section.drawn if tasks[c.rank] <= MOST_TASKS], len(rows) - len(there)
+        runs = tuple(records[run_id] for run_id in row.run_ids.values())
+        section.drawn.append(Configuration(row.rank, printable(row.configuration), runs, style))
+    tasks = {c.rank: max(map(number_of_tasks, c.runs)) for c in section.drawn}
+    drawn = [c for c in section.drawn if tasks[c.rank] <= MOST_TASKS]
     if len(drawn) < len(there):
         section.notes.append(f"streams of more than {MOST_TASKS} tasks are not drawn")
-    if missing:
+    if missing := len(rows) - len(there):
         section.notes.append(f"{missing} configurations are not drawn: their records went while this was made")
     if len(board.rows) > len(rows):
         section.notes.append(
             f"{len(drawn)} of {len(board.rows)} configurations are drawn: the best of each strategy, the paper's "
             "strategies first, then the next best (--top changes how many)"
         )
-    drawn = [c for c in drawn if tasks[c.rank]]
-    if drawn:
+    if drawn := [c for c in drawn if tasks[c.rank]]:
         section.comparing = [
             average_curve(drawn),
             accuracy_against_size(drawn, paper.published_points(*section.place)),
@@ -183,18 +178,12 @@ def _section(board: Leaderboard, rows: Sequence[int] | None, records: dict[str, 
             original_against_retained(drawn),
             heat_maps(drawn),
         ]
-        section.single = _single(drawn, limits)
+        searched = [c for c in drawn if any(c.example.genotypes or ())]
+        chosen = searched + [c for c in drawn if c not in searched]
+        units = [picture for c in searched[: limits.detailed] for picture in genotypes(c, limits.units)]
+        curves = [picture for c in chosen if (picture := learning_curves(c))][: limits.detailed + 2]
+        section.single = [*[picture for c in chosen if (picture := paths(c))][: limits.detailed], *units, *curves]
     return section
-
-
-def _single(drawn: Sequence[Configuration], limits: Limits) -> list[Picture]:
-    """Learning curves, paths and units of some configurations each, those of a search first."""
-    searched = [c for c in drawn if any(c.example.genotypes or ())]
-    chosen = searched + [c for c in drawn if c not in searched]
-    curves = [picture for c in chosen if (picture := learning_curves(c)) is not None][: limits.detailed + 2]
-    found = [picture for c in chosen if (picture := paths(c)) is not None][: limits.detailed]
-    units = [picture for c in searched[: limits.detailed] for picture in genotypes(c, limits.units)]
-    return [*found, *units, *curves]
 
 
 def _limit(sections: Sequence[Section], limits: Limits) -> None:

@@ -49,8 +49,6 @@ class SeedSummary:
 def over_seeds(values: Values) -> SeedSummary:
     """Summarise values of shape ``[seeds, ...]``."""
     nothing = np.full(values.shape[1:], np.nan)
-    if not len(values):
-        return SeedSummary(nothing, nothing)
     complete = np.isfinite(values).all(axis=0)
     known = np.where(complete, values, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):  # a stranger's record may hold numbers of any size
@@ -64,11 +62,9 @@ def matrices(runs: Sequence[Record]) -> Values:
     tasks = max([number_of_tasks(run) for run in runs], default=0)
     result = np.full((len(runs), tasks, tasks), np.nan)
     for seed, run in enumerate(runs):
-        for row, values in enumerate(run.accuracy_matrix[:tasks]):
-            for task, value in enumerate(values[:tasks]):
-                if value is not None and 0 <= value <= 1:
-                    result[seed, row, task] = 100 * value
-    return result
+        for row, values in enumerate(run.accuracy_matrix):
+            result[seed, row, : len(values)] = np.array(values[:tasks], dtype=float)
+    return 100 * np.where((result >= 0) & (result <= 1), result, np.nan)
 
 
 def accuracies(runs: Sequence[Record]) -> SeedSummary:
@@ -82,7 +78,7 @@ def original_and_retained(runs: Sequence[Record]) -> tuple[SeedSummary, SeedSumm
     return over_seeds(np.diagonal(values, axis1=1, axis2=2)), over_seeds(values[:, -1, :])
 
 
-def average_accuracy(runs: Sequence[Record]) -> SeedSummary:
+def averages(runs: Sequence[Record]) -> SeedSummary:
     """Mean accuracy over the tasks learned so far, after each task; percent, ``[T]``."""
     values = matrices(runs)
     learned = [values[:, row, : row + 1].mean(axis=1) for row in range(values.shape[1])]

@@ -13,6 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
 from seu_bench._version import __version__
 from seu_bench.results.leaderboard.markdown import LEGEND, cells
 from seu_bench.results.metric import Metric
@@ -20,9 +23,9 @@ from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report import paper
 from seu_bench.results.report.canvas import PAGE_DPI, settings, to_png, to_svg
-from seu_bench.results.report.picture import Picture
 from seu_bench.results.report.sections import Limits, Section, read_sections
 from seu_bench.utils.files import refuse_link, write_atomic
+from seu_bench.utils.locks import alone_in
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.text import printable
 
@@ -72,57 +75,40 @@ def write_report(
         >>> write_report(Path("results"), limits=Limits(configurations=4)).page  # doctest: +SKIP
         PosixPath('results/report.html')
     """
-    from seu_bench.utils.locks import alone_in
-
     limits = limits or Limits()
     page = output or results / "report.html"
     folder = results / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
     sections, outside = read_sections(results, benchmark, protocol, limits, metrics)
-    work = [(section, picture) for section in sections for picture in (*section.comparing, *section.single)]
-    figures: dict[int, dict[str, Any]] = {}
+    work = [(f"{section.board.name}-{picture.kind}", picture) for section in sections for picture in section.pictures]
+    images: dict[str, dict[str, Any]] = {}
     paths: list[Path] = []
     with alone_in(folder):
-        for section, picture in tracked(work, "drawing figures"):
-            name = f"{section.board.name}-{picture.kind}"
-            figures[id(picture)], svg, png = _rendered(name, picture)
-            for ending, content in (("svg", svg), ("png", png)):
+        for name, picture in tracked(work, "drawing figures"):
+            with settings():
+                figure = picture.draw()
+                contents = {"svg": to_svg(figure).encode(), "png": to_png(figure)}
+            width, height = (round(inches * PAGE_DPI) for inches in figure.get_size_inches())
+            source = "data:image/svg+xml;base64," + base64.b64encode(contents["svg"]).decode()
+            images[name] = {"src": source, "width": width, "height": height}
+            for ending, content in contents.items():
                 paths.append(folder / f"{name}.{ending}")
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
-        write_atomic(page, _page(sections, figures, outside, limits))
+        write_atomic(page, _page(sections, images, outside, limits))
     return ReportFiles(page, tuple(paths), tuple(outside), len(sections))
 
 
-def _rendered(name: str, picture: Picture) -> tuple[dict[str, Any], str, bytes]:
-    """A picture's values for the template, its SVG and its PNG."""
-    with settings():
-        figure = picture.draw()
-        svg, png = to_svg(figure), to_png(figure)
-    width, height = (round(inches * PAGE_DPI) for inches in figure.get_size_inches())
-    source = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-    values = {"name": name, "picture": picture, "source": source, "width": width, "height": height}
-    return values, svg, png
-
-
 def _page(
-    sections: Sequence[Section], figures: Mapping[int, dict[str, Any]], outside: Sequence[str], limits: Limits
+    sections: Sequence[Section], images: Mapping[str, dict[str, Any]], outside: Sequence[str], limits: Limits
 ) -> str:
-    """Render the page: ``figures`` by section id, ``outside`` the records in no section with the reason."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
+    """Render the page: ``images`` by name, ``outside`` the records in no section with the reason."""
     folder = files("seu_bench.results.report") / "templates"
-    style, script = ((folder / f"report.{ending}").read_text(encoding="utf-8") for ending in ("css", "js"))
+    style, script, template = (
+        (folder / f"report.{ending}").read_text(encoding="utf-8") for ending in ("css", "js", "html.j2")
+    )
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters["printable"] = printable
-    template = environment.from_string((folder / "report.html.j2").read_text(encoding="utf-8"))
-    places = [section.place for section in sections]
-    groups = [
-        _group(section, figures, limits) | {"id": f"group-{number}", "twin": places.count(section.place) > 1}
-        for number, section in enumerate(sections)
-    ]
-    started = [run.started for section in sections for each in section.drawn for run in each.runs]
-    return template.render(
+    return environment.from_string(template).render(
         title="Lifelong learning: results",
         version=__version__,
         # The page may load pictures within itself, its one style and its one script, and nothing else.
@@ -131,13 +117,18 @@ def _page(
         # Our own files, which hold nothing of a record; as text they would be escaped.
         style=Markup(style),
         script=Markup(script),
-        paper_source=paper.source(),
-        records=sum(section.board.records for section in sections),
-        figures=len(figures),
-        latest=max(started, default=""),
-        legend=LEGEND,
-        groups=groups,
+        sections=sections,
+        places=[section.place for section in sections],
+        latest=max((run.started for section in sections for _, run in section.runs), default=""),
+        images=images,
         outside=outside,
+        limits=limits,
+        legend=LEGEND,
+        # What the template calls for each section.
+        cells=cells,
+        paper=paper,
+        run_cells=_run_cells,
+        zip=zip,
     )
 
 
@@ -145,23 +136,11 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _group(section: Section, figures: Mapping[int, dict[str, Any]], limits: Limits) -> dict[str, Any]:
-    board = section.board
-    runs = [(configuration.rank, run) for configuration in section.drawn for run in configuration.runs]
-    return {
-        "section": section,
-        "board": board,
-        "rows": list(zip(board.rows[: limits.rows], cells(board, most=limits.rows), strict=False)),
-        "strategies": sorted({printable(row.record.strategy) for row in board.rows[: limits.rows]}),
-        "paper": paper.beside_ours(*section.place, section.drawn),
-        "comparing": [figures[id(picture)] for picture in section.comparing],
-        "single": [figures[id(picture)] for picture in section.single],
-        "runs": [_run(rank, run) for rank, run in runs[: limits.runs]],
-        "all_runs": len(runs),
-    }
-
-
-def _run(rank: int, run: Record) -> list[str]:
+def _run_cells(runs: Sequence[tuple[int, Record]]) -> list[list[str]]:
     shown = ("acc", "forgetting", "params_total", "train_seconds")
-    values = [METRICS[name].format(run.metrics.get(name)) for name in shown]
-    return [str(rank), run.run_id, str(run.seed), *values, printable(run.environment.device), printable(run.started)]
+    return [
+        [str(rank), run.run_id, str(run.seed)]
+        + [METRICS[name].format(run.metrics.get(name)) for name in shown]
+        + [printable(run.environment.device), printable(run.started)]
+        for rank, run in runs
+    ]
