@@ -131,9 +131,11 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     Raises:
         SeuBenchError: the sweep was refused, and nothing was begun; or its executor failed.
     """
+    from rich.console import Console
+
     from seu_bench.cli.sweep_display import SweepDisplay
     from seu_bench.results.leaderboard.building import make_leaderboards
-    from seu_bench.sweeps.driver import GuardedExecutor, SweepWatcher, run_sweep
+    from seu_bench.sweeps.driver import GuardedExecutor, run_sweep
     from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
     from seu_bench.sweeps.file import make_spec
     from seu_bench.sweeps.plan import plan_sweep
@@ -143,7 +145,9 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     plan = plan_sweep(registry, spec)
     estimate = estimate_plan(plan) if progress else SweepEstimate()
     executor = GuardedExecutor(registry, spec)
-    result = run_sweep(plan, executor, estimate, SweepDisplay() if progress else SweepWatcher())
+    display = SweepDisplay(plan, None if progress else Console(quiet=True, force_terminal=False))
+    with display.bars:
+        result = run_sweep(plan, executor, estimate, display)
     if any(record.may_be_ranked for record in result.records):
         make_leaderboards(spec.results, registry.known_metrics)
     return result

@@ -6,7 +6,7 @@
 - ``verify``, ``export``: saved models
 - ``data``, ``list``, ``check_plugin``: what is installed
 - ``options``: options that commands share
-- ``tables``, ``comparison``: tables for the terminal
+- ``tables``: tables for the terminal
 - ``progress``, ``sweep_display``: progress of a run and of a sweep
 """
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import format_option, known_metrics, request_command
+from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
 from seu_bench.errors import RequestError
 
 
@@ -19,8 +18,7 @@ def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
 
     The first run is compared with each of the others. RUN is a run id, a unique prefix of one, or the run's folder.
     """
-    from seu_bench.cli.comparison import comparison_tables
-    from seu_bench.cli.tables import wide_console
+    from seu_bench.cli.tables import comparison_tables
     from seu_bench.results.comparison import compare as compared
     from seu_bench.results.record_files import find_record
 
@@ -29,11 +27,5 @@ def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
     first, *others = [find_record(results, name) for name in run_names]
     metrics = known_metrics()
     comparisons = [compared(first, other, metrics) for other in others]
-    if form == "json":
-        click.echo(json.dumps([comparison.document() for comparison in comparisons], indent=1))
-        return
-    console = wide_console()
-    for index, comparison in enumerate(comparisons):
-        if index:
-            console.print()
-        console.print(comparison_tables(comparison, metrics))
+    parts = [part for comparison in comparisons for part in ("", comparison_tables(comparison, metrics))]
+    print_as(form, [comparison.document() for comparison in comparisons], parts[1:])

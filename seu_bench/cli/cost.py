@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from seu_bench.cli.options import FieldsCommand, format_option, make_registry
+from seu_bench.cli.options import FieldsCommand, format_option, make_registry, print_as
 
 if TYPE_CHECKING:
     from seu_bench.config.run import Request
@@ -19,11 +18,8 @@ def _fields() -> tuple[type[Request], set[str]]:
     """Fields that define a run, and the folder of its data."""
     from seu_bench.config.run import ExecutionFields, Request
 
-    return Request, set(Request.model_fields) - {
-        "restart",
-        "max_seconds",
-        *ExecutionFields.model_fields,
-    } | {"data_root"}
+    others = {"restart", "max_seconds", *ExecutionFields.model_fields} - {"data_root"}
+    return Request, set(Request.model_fields) - others
 
 
 @click.command(cls=FieldsCommand, fields=_fields)
@@ -37,15 +33,11 @@ def cost(form: str, **fields: Any) -> None:
     from seu_bench.config.run import Request
     from seu_bench.engine.resolve import resolve
 
-    document = cost_document(resolve(make_registry(), Request(**fields)))
-    if form == "json":
-        click.echo(json.dumps(document, indent=1))
-    else:
-        for line in cost_lines(document):
-            click.echo(line)
+    document = _document(resolve(make_registry(), Request(**fields)))
+    print_as(form, document, _lines(document))
 
 
-def cost_document(run: ResolvedRun) -> dict[str, Any]:
+def _document(run: ResolvedRun) -> dict[str, Any]:
     """The cost of a run as plain values.
 
     ``params_total`` and ``macs`` (per image, on each task's path) have an entry per task and are upper bounds where the
@@ -58,9 +50,8 @@ def cost_document(run: ResolvedRun) -> dict[str, Any]:
     stages: dict[str, dict[str, int]] = {}
     for stage in cost.stages:
         sums = stages.setdefault(stage.name, {"train": 0, "evaluate": 0, "image_passes": 0})
-        sums["train"] += stage.train
-        sums["evaluate"] += stage.evaluate
-        sums["image_passes"] += stage.image_passes
+        for kind in sums:
+            sums[kind] += getattr(stage, kind)
     return {
         "strategy": run.spec.strategy,
         "benchmark": run.spec.benchmark.name,
@@ -68,18 +59,14 @@ def cost_document(run: ResolvedRun) -> dict[str, Any]:
         "protocol": run.spec.protocol_name,
         "seed": run.spec.seed,
         "tasks": [task.name for task in plan.tasks],
-        "params_total": list(cost.params_total),
-        "params_total_min": list(cost.params_total_min),
-        "macs": list(cost.macs),
-        "macs_min": list(cost.macs_min),
+        **{name: list(getattr(cost, name)) for name in ("params_total", "params_total_min", "macs", "macs_min")},
         "image_passes": cost.image_passes,
         "evaluation_passes": cost.all_passes - cost.image_passes,
         "stages": stages,
     }
 
 
-def cost_lines(document: dict[str, Any]) -> Iterator[str]:
-    """The document for a reader."""
+def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield "{strategy} on {benchmark} version {benchmark_version}, protocol {protocol}".format(**document)
     for index, name in enumerate(document["tasks"]):
         params = _range(document["params_total_min"][index], document["params_total"][index])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from seu_bench.cli.options import data_option, format_option, make_registry
+from seu_bench.cli.options import data_option, format_option, make_registry, print_as
 from seu_bench.utils import progress as bars
 
 
@@ -33,15 +33,16 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
                 "summary": entry.summary,
             }
         )
-    if form == "json":
-        click.echo(json.dumps(rows, indent=1))
-        return
+    print_as(form, rows, _lines(rows))
+
+
+def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for row in rows:
         size = f"{row['bytes'] / 1e6:.1f} MB" if row["bytes"] else "-"
         where = row["where"] or "comes with a dependency"
-        click.echo(f"{row['name']:<16} {row['status']:<10} {size:>10}  {where}")
+        yield f"{row['name']:<16} {row['status']:<10} {size:>10}  {where}"
         if row["detail"]:
-            click.echo(f"{'':<16} {row['detail']}")
+            yield f"{'':<16} {row['detail']}"
 
 
 @data.command()

@@ -2,57 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 import click
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
+    from rich.console import RenderableType
 
     from seu_bench.plugin.registry import Registry
     from seu_bench.results.metric import Metric
 
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
-
+#: Returns a model, e.g. :class:`~seu_bench.config.run.Request`, and names of its fields.
+Fields: TypeAlias = Callable[[], tuple["type[BaseModel]", Collection[str]]]
 
 #: ``--format`` of every command that prints for a reader or for a program.
 format_option = click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
 )
 
+#: ``--data-root`` for commands about data sets.
+data_option = click.option(
+    "--data-root",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Folder of data sets in torchvision's layout [default: $SEU_BENCH_DATA, or ~/.cache/seu-bench/data].",
+)
 
-def data_option(command: CommandT) -> CommandT:
-    """``--data-root`` for commands about data sets."""
-    return click.option(
-        "--data-root",
-        type=click.Path(path_type=Path),
-        default=None,
-        help="Folder of data sets in torchvision's layout [default: $SEU_BENCH_DATA, or ~/.cache/seu-bench/data].",
-    )(command)
+
+def print_as(form: str, document: object, parts: Iterable[str | RenderableType]) -> None:
+    """Print for ``--format`` the document as JSON, or else the parts: lines of text, and tables."""
+    if form == "json":
+        click.echo(json.dumps(document, indent=1))
+        return
+    for part in parts:
+        if isinstance(part, str):
+            click.echo(part)
+        else:
+            from seu_bench.cli.tables import wide_console
+
+            wide_console().print(part)
 
 
 class FieldsCommand(click.Command):
     """A command with an option per field of a model, made when the command is parsed or explained, and not before.
 
-    Pass it as ``cls`` to :func:`click.command`, with these arguments:
-
-    Args:
-        fields: returns the model, e.g. :class:`~seu_bench.config.run.Request`, and names of its fields.
-        unset: whether an option that is not given is ``None``, so that a file may say it.
+    Pass it as ``cls`` to :func:`click.command`. With ``unset`` an option that is not given is ``None``, so that a file
+    may say it.
     """
 
-    def __init__(
-        self,
-        *args: Any,
-        fields: Callable[[], tuple[type[BaseModel], Collection[str]]],
-        unset: bool = False,
-        **more: Any,
-    ) -> None:
+    def __init__(self, *args: Any, fields: Fields, unset: bool = False, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._fields: Callable[[], tuple[type[BaseModel], Collection[str]]] | None = fields
+        self._fields: Fields | None = fields
         self._unset = unset
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:

@@ -30,6 +30,18 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def make_bars(console: Console | None = None, width: int | None = 40) -> Progress:
+    """Return bars with a note each, removed when they are closed; none are drawn where there is no terminal.
+
+    The console is standard error by default, so that standard output holds results alone.
+    """
+    console = Console(stderr=True) if console is None else console
+    # Names hold options, whose brackets would be markup.
+    name, note = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[note]"))
+    columns = (name, BarColumn(width), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), note)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
 class ProgressDisplay:
     """Plugin that draws a run's progress.
 
@@ -39,14 +51,10 @@ class ProgressDisplay:
     """
 
     def __init__(self, console: Console | None = None, shorter: str | None = None) -> None:
-        self.console = Console(stderr=True) if console is None else console
+        self.bars = make_bars(console)
+        self.console = self.bars.console
         self.shorter = shorter
         self.forecast = Forecast(0)
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-        note = (TimeElapsedColumn(), TextColumn("{task.fields[note]}"))
-        self.bars = Progress(
-            *columns, *note, console=self.console, transient=True, disable=not self.console.is_terminal
-        )
         self._run = self.bars.add_task("run", note="")
         self._stage = self.bars.add_task("", total=1, note="")
         self._tasks = 0

@@ -114,9 +114,9 @@ def sweep(
     if dry_run:
         executor.close()
         return
-    stop = StopRequest(grace=GRACE)
-    with stop.on_signals():
-        result = run_sweep(plan, executor, estimate, SweepDisplay(), stop)
+    stop, display = StopRequest(grace=GRACE), SweepDisplay(plan)
+    with stop.on_signals(), display.bars:
+        result = run_sweep(plan, executor, estimate, display, stop)
     _report(result, spec.results, registry.known_metrics)
     if result.interruption is not None:
         more = "; seu-bench sweep --attach follows running jobs" if result.select("running") else ""

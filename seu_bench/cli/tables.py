@@ -1,4 +1,4 @@
-"""Records and leaderboards as tables for the terminal.
+"""Records, comparisons and leaderboards as tables for the terminal.
 
 Everything that comes from a record is shown literally, on one line and without control characters: rich is given
 texts and no markup. Tables hold within 80 columns, the width of an output that is no terminal.
@@ -7,10 +7,16 @@ texts and no markup. Tables hold within 80 columns, the width of an output that 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from seu_bench.config.options import format_option
+from seu_bench.results.comparison import Comparison, Pair, difference
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.boards import COMPARED
 from seu_bench.results.leaderboard.markdown import LEGEND, cells, intervals
@@ -19,12 +25,8 @@ from seu_bench.results.record_metrics import METRICS, in_order, known_metric, me
 from seu_bench.utils.text import format_seconds, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
     from seu_bench.results.leaderboard.boards import Leaderboard
-    from seu_bench.results.record import Record
+    from seu_bench.results.record import Record, StageRecord
 
 #: Test tasks beside each other in a matrix; more go below.
 TASKS_ABREAST: Final = 10
@@ -32,6 +34,8 @@ TASKS_ABREAST: Final = 10
 _COLOURS: Final = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
 #: From this anchor on, black letters are easier to read than white ones.
 _LIGHT: Final = 3
+#: Headings of the three columns of what two runs are compared by.
+_SIDES: Final = ("1", "2", "2 - 1")
 
 
 def matrix_table(record: Record) -> RenderableType:
@@ -41,27 +45,24 @@ def matrix_table(record: Record) -> RenderableType:
     several tables, one below the other. Rows without a measurement are omitted: those of an interrupted run's
     pending tasks, and all but the last of a strategy that is trained on the whole stream at once.
     """
-    from rich.console import Group
-
-    matrix = record.accuracy_matrix
-    measured = measured_rows(record)
-    tasks = max([len(record.task_names), *[len(row) for row in matrix]])
+    tasks = max([len(record.task_names), *map(len, record.accuracy_matrix)])
+    measured = {row: record.accuracy_matrix[row] for row in measured_rows(record)}
+    if not measured:
+        return "no accuracy was measured"
+    names = dict(enumerate(record.task_names))
     tables = []
     for first in range(0, tasks, TASKS_ABREAST):
-        columns = range(first, min(first + TASKS_ABREAST, tasks))
-        table = new_table("accuracy (%) on task ...", "after learning", *[f">{task}" for task in columns], pad=0)
-        for row in measured:
-            values = matrix[row]
-            name = f" {record.task_names[row]}" if row < len(record.task_names) else ""
-            cells = [values[task] if task < len(values) else None for task in columns]
-            table.add_row(literal(f"{row}{name}"), *map(_accuracy_cell, cells))
-        tables.append(table)
-    return Group(*(tables if measured else ["no accuracy was measured"]))
+        abreast = slice(first, first + TASKS_ABREAST)
+        rows = [
+            (f"{row} {names.get(row, '')}", *map(_accuracy_cell, (*values, *[None] * (tasks - len(values)))[abreast]))
+            for row, values in measured.items()
+        ]
+        headings = ["after learning", *[f">{task}" for task in range(tasks)[abreast]]]
+        tables.append(new_table("accuracy (%) on task ...", headings, rows, pad=0))
+    return Group(*tables)
 
 
 def _accuracy_cell(value: float | None) -> Text:
-    from rich.text import Text
-
     if value is None or not 0 <= value <= 1:
         return Text("-" if value is None else f"{100 * value:.1f}")
     anchor = round(value * (len(_COLOURS) - 1))
@@ -71,20 +72,15 @@ def _accuracy_cell(value: float | None) -> Text:
 
 def accuracy_summary(record: Record) -> RenderableType:
     """Which run it is, and its accuracy matrix."""
-    from rich.console import Group
-
     title = f"{record.benchmark}, protocol {record.protocol}: {record.strategy}, seed {record.seed}, {record.status}"
     return Group(literal(record.run_id), literal(title), "", matrix_table(record))
 
 
 def metrics_table(record: Record, metrics: Mapping[str, Metric] = METRICS) -> Table:
     """The record's metrics: id, value, definition. Those that are not among ``metrics`` come last."""
-    table = new_table("metrics", "metric", ">value", "definition")
-    table.columns[0].no_wrap = True
-    for key in in_order(list(record.metrics), metrics):
-        metric = known_metric(key, metrics)
-        table.add_row(literal(key), metric.format(record.metrics[key]), literal(metric.summary))
-    return table
+    known = {key: known_metric(key, metrics) for key in in_order(list(record.metrics), metrics)}
+    rows = [(key, metric.format(record.metrics[key]), metric.summary) for key, metric in known.items()]
+    return new_table("metrics", ("=metric", ">value", "definition"), rows)
 
 
 def leaderboard_table(board: Leaderboard, most: int | None = None) -> RenderableType:
@@ -96,88 +92,61 @@ def leaderboard_table(board: Leaderboard, most: int | None = None) -> Renderable
     Args:
         most: rows to show at the most; ``None``: all.
     """
-    from rich.console import Group
-    from rich.text import Text
-
     notes = [LEGEND, *board.views, f"data {board.data_fingerprint}", f"records: {board.records}"]
     if most is not None and len(board.rows) > most:
         notes.insert(0, f"the best {most:,} of {len(board.rows):,} rows; the leaderboard's files and --format have all")
     caption = Text("\n").join(literal(line) for line in [*notes, *board.excluded])
     if not board.rows:
         return Group(literal(board.title), "no row is left", caption)
+
+    def table(title: str, names: Sequence[str], rows: Sequence[Sequence[str]] | None = None) -> Table:
+        # Numbers are never cut: it is the configuration that is folded where the space is short.
+        numbers = [f">{board.heading(name)}".replace(" (", "\n(") for name in names]
+        headings = [">#", "configuration", *([">seeds"] if rows is None else []), *numbers]
+        return new_table(title, headings, cells(board, names, most) if rows is None else rows, pad=0)
+
     first = [name for name in ("mixed_score", "acc", "forgetting", "params_total") if name in board.columns]
     cost = [name for name in ("macs", "train_seconds") if name in board.columns]
     told_apart = [name for name in COMPARED if name in board.columns]
-    intervals_and_cost = [
-        [*interval, *row[3:]]
-        for interval, row in zip(intervals(board, told_apart, most), cells(board, cost, most), strict=True)
-    ]
-    tables = [
-        _board_table(board.title, _headings(board, first), cells(board, first, most)),
-        _board_table(
-            "95 % confidence intervals of the means, and cost",
-            _headings(board, [*told_apart, *cost], seeds=False),
-            intervals_and_cost,
-        ),
-    ]
+    both = zip(intervals(board, told_apart, most), cells(board, cost, most), strict=True)
     measured = {name for name in board.columns if any(row.mean(name) is not None for row in board.rows)}
     relative = {name for name, metric in board.columns.items() if metric.relative} & measured
+    tables = [
+        table(board.title, first),
+        table(
+            "95 % confidence intervals of the means, and cost",
+            [*told_apart, *cost],
+            [[*interval, *row[3:]] for interval, row in both],
+        ),
+    ]
     if relative:
         beside = [name for name in board.columns if name in {"acc", "learning_acc", *relative}]
-        title = "beside one model trained jointly on the whole stream"
-        tables.append(_board_table(title, _headings(board, beside), cells(board, beside, most)))
-    more = [name for name in board.columns if name in measured - relative - set(METRICS)]
-    if more:
-        tables.append(_board_table("metrics of plugins", _headings(board, more), cells(board, more, most)))
+        tables.append(table("beside one model trained jointly on the whole stream", beside))
+    if more := [name for name in board.columns if name in measured - relative - set(METRICS)]:
+        tables.append(table("metrics of plugins", more))
     tables[-1].caption = caption
-    return Group(*[part for table in tables for part in ("", table)][1:])
-
-
-def _headings(board: Leaderboard, metrics: Sequence[str], *, seeds: bool = True) -> list[str]:
-    return ["#", "configuration", *(["seeds"] if seeds else []), *[board.heading(name) for name in metrics]]
-
-
-def _board_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    # Numbers are never cut: it is the configuration that is folded where the space is short.
-    columns = [heading if heading == "configuration" else ">" + heading.replace(" (", "\n(") for heading in headings]
-    table = new_table(title, *columns, pad=0)
-    for row in rows:
-        table.add_row(*map(literal, row))
-    return table
+    return Group(*[part for shown in tables for part in ("", shown)][1:])
 
 
 def record_summary(record: Record, metrics: Mapping[str, Metric] = METRICS) -> RenderableType:
     """All that a reader of one run wants: what it was, its matrix, metrics, stages, genotypes, paths and choices."""
-    from rich.console import Group
-
     parts: list[RenderableType] = [_header(record), "", matrix_table(record), "", metrics_table(record, metrics)]
     if record.stages:
         parts += ["", _stages_table(record)]
-    if record.genotypes is not None:
-        parts += ["", "genotypes"]
-        parts += [literal(f"- task {task}: {_genotype(found)}") for task, found in enumerate(record.genotypes)]
-    if record.paths is not None:
-        parts += ["", "paths (unit used in each layer)"]
-        parts += [f"- task {task}: {' '.join(map(str, path))}" for task, path in enumerate(record.paths)]
-    if record.choices is not None:
-        parts += ["", "choices (what was done in each layer)"]
-        parts += [literal(f"- task {task}: {', '.join(chosen)}") for task, chosen in enumerate(record.choices)]
-    if record.unit_tasks is not None:
-        parts += ["", "units (task that each was made for)"]
-        parts += [f"- layer {layer}: {' '.join(map(str, made))}" for layer, made in enumerate(record.unit_tasks)]
+    parts += _listed("genotypes", "task", record.genotypes, _genotype)
+    parts += _listed("paths (unit used in each layer)", "task", record.paths, _spaced)
+    parts += _listed("choices (what was done in each layer)", "task", record.choices, ", ".join)
+    parts += _listed("units (task that each was made for)", "layer", record.unit_tasks, _spaced)
     return Group(*parts)
 
 
 def _header(record: Record) -> Table:
-    from rich.table import Table
-
-    status = f"{record.status}: {record.error}" if record.error else record.status
     data = "synthetic" if record.synthetic else record.data_fingerprint or "-"
     environment = record.environment
     versions = " ".join(f"{name} {version}" for name, version in sorted(environment.versions.items()))
     lines = {
         "run": record.run_id,
-        "status": status,
+        "status": f"{record.status}: {record.error}" if record.error else record.status,
         "ranked": f"no: {reason}" if (reason := why_not_ranked(record)) else "yes",
         "benchmark": f"{record.benchmark}, version {record.benchmark_version}, protocol {record.protocol}"
         + _options(record.benchmark_overrides),
@@ -202,57 +171,106 @@ def _header(record: Record) -> Table:
     return table
 
 
-def _stages_table(record: Record) -> Table:
-    table = new_table("stages", ">task", "stage", ">epochs", ">time", ">image passes")
-    for stage in record.stages:
-        time = format_seconds(stage.seconds)
-        table.add_row(str(stage.task), literal(stage.name), str(stage.epochs), time, f"{stage.image_passes:,}")
-    table.add_section()
-    seconds = format_seconds(sum(stage.seconds for stage in record.stages))
-    table.add_row("all", "", "", seconds, f"{sum(stage.image_passes for stage in record.stages):,}")
-    return table
-
-
-def wide_console() -> Console:
-    """Standard output; wide enough for tables where it is not a terminal."""
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=160)
-
-
 def _options(options: Mapping[str, Any]) -> str:
     # None means: as the protocol says.
     shown = ", ".join(f"{key}={format_option(value)}" for key, value in sorted(options.items()) if value is not None)
     return f" ({shown})" if shown else ""
 
 
+def _stages_table(record: Record) -> Table:
+    def spent(stages: Sequence[StageRecord]) -> tuple[str, str]:
+        return format_seconds(sum(stage.seconds for stage in stages)), f"{sum(it.image_passes for it in stages):,}"
+
+    rows = [(stage.task, stage.name, stage.epochs, *spent([stage])) for stage in record.stages]
+    table = new_table("stages", (">task", "stage", ">epochs", ">time", ">image passes"), rows)
+    table.add_section()
+    table.add_row("all", "", "", *spent(record.stages))
+    return table
+
+
+def _listed(title: str, of: str, entries: Iterable[Any] | None, shown: Callable[[Any], str]) -> list[RenderableType]:
+    if entries is None:
+        return []
+    return ["", title, *[literal(f"- {of} {index}: {shown(entry)}") for index, entry in enumerate(entries)]]
+
+
 def _genotype(found: Mapping[str, Any] | None) -> str:
     return "-" if found is None else json.dumps(found, ensure_ascii=False)
 
 
-def new_table(title: str, *columns: str, pad: int = 1) -> Table:
-    """Return an empty table in the style of all of them.
+def _spaced(numbers: Iterable[int]) -> str:
+    return " ".join(map(str, numbers))
+
+
+def comparison_tables(comparison: Comparison, metrics: Mapping[str, Metric] = METRICS) -> RenderableType:
+    """Both runs named, accuracies and costs of each task, metrics, and the settings that are not the same."""
+    parts: list[RenderableType] = [literal(f"1: {comparison.one.run_id}"), literal(f"2: {comparison.other.run_id}")]
+    if not comparison.same_order:
+        parts.append("They learned the tasks in another order; rows are in that of the first.")
+    shares, costs = ("final", "learned", "forgetting"), ("parameters", "seconds")
+    parts += ["", _task_table("accuracy of each task (%)", comparison, shares, is_share=True)]
+    parts += ["", _task_table("cost after and of each task", comparison, costs, is_share=False), ""]
+    rows = [_metric_row(key, known_metric(key, metrics), pair) for key, pair in comparison.metrics.items()]
+    parts += [new_table("metrics", ("metric", *[f">{side}" for side in _SIDES]), rows), ""]
+    settings = [(name, *["-" if it is None else it for it in pair]) for name, pair in comparison.settings.items()]
+    different = new_table("settings that differ (-: not set)", ("setting", *_SIDES[:2]), settings)
+    return Group(*parts, different if settings else "settings: all the same")
+
+
+def _task_table(title: str, comparison: Comparison, measures: Sequence[str], *, is_share: bool) -> Table:
+    def three(pair: Pair) -> list[str]:
+        return [*[_measured(value, is_share) for value in pair], _measured(difference(pair), is_share, signed=True)]
+
+    headings = [f">{measure if side == _SIDES[0] else ''}\n{side}" for measure in measures for side in _SIDES]
+    rows = [
+        (task.name, *[text for measure in measures for text in three(task.values[measure])])
+        for task in comparison.tasks
+    ]
+    return new_table(title, ("task", *headings), rows, pad=0)
+
+
+def _measured(value: float | None, is_share: bool, signed: bool = False) -> str:
+    """Format shares in percent, whole numbers as such and others, seconds, with two decimals."""
+    if value is None:
+        return "-"
+    digits = 1 if is_share else 0 if isinstance(value, int) else 2
+    value = round(100 * value if is_share else value, digits) + 0.0  # adding 0.0 turns -0.0 into 0.0
+    return ("+" if signed and value > 0 else "") + f"{value:,.{digits}f}"
+
+
+def _metric_row(key: str, metric: Metric, pair: Pair) -> Sequence[str]:
+    change, sign = difference(pair), ""
+    if change is not None:
+        sign = "+" if change > 0 else "-" if change < 0 and metric.unit == "seconds" else ""
+        change = abs(change) if metric.unit == "seconds" else change
+    return key, *map(metric.format, pair), sign + metric.format(change).replace("%", "points")
+
+
+def wide_console() -> Console:
+    """Standard output; wide enough for tables where it is not a terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def new_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], pad: int = 1) -> Table:
+    """Return a table in the style of all of them.
 
     Args:
-        title: shown literally.
-        columns: headings, ``>`` before those of numbers, which are aligned to the right and never wrapped.
+        title: shown literally, as is each cell that is no :class:`rich.text.Text`.
+        columns: headings, ``>`` before those of numbers, which are aligned to the right; these, and those with ``=``
+            before them, are never wrapped.
         pad: blanks on both sides of a cell.
     """
-    from rich import box
-    from rich.table import Table
-
     table = Table(title=literal(title), box=box.SIMPLE_HEAD, padding=(0, pad), show_edge=False)
     table.title_justify = table.caption_justify = "left"
     for heading in columns:
-        number = heading.startswith(">")
-        justify: Literal["left", "right"] = "right" if number else "left"
-        table.add_column(heading.removeprefix(">"), justify=justify, no_wrap=number, overflow="fold")
+        mark, name = (heading[0], heading[1:]) if heading[:1] in (">", "=") else ("", heading)
+        table.add_column(name, justify="right" if mark == ">" else "left", no_wrap=bool(mark), overflow="fold")
+    for row in rows:
+        table.add_row(*[cell if isinstance(cell, Text) else literal(cell) for cell in row])
     return table
 
 
 def literal(text: object) -> Text:
     """``text`` as it is: in a :class:`rich.text.Text` neither markup nor names of emojis mean anything."""
-    from rich.text import Text
-
     return Text(printable(str(text)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from seu_bench.config.options import build_options
 from seu_bench.engine.stopping import StopRequest
@@ -28,9 +29,6 @@ GRACE: Final = 60.0
 #: ``finished`` and ``failed`` include earlier sweeps; ``pending``: not started; ``running``: started or queued by an
 #: executor whose jobs outlive the driver.
 JobStatus: TypeAlias = Literal["finished", "failed", "interrupted", "held", "lost", "pending", "running"]
-
-Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -82,32 +80,14 @@ class SweepResult:
         return 0 if len(self.select("finished")) == len(self.jobs) else 1
 
 
-class SweepWatcher:
-    """Progress callbacks of a sweep; these do nothing."""
+class Remaining(NamedTuple):
+    """Estimated seconds until a sweep ends; ``None``: not known yet."""
 
-    def begin(self, plan: SweepPlan) -> None:
-        """The sweep begins."""
+    seconds: float | None
 
-    def started(self, job: PlannedJob, where: str) -> None:
-        """A job has started."""
 
-    def progressed(self, job: PlannedJob, progress: Progressed) -> None:
-        """A job has made progress."""
-
-    def noticed(self, job: PlannedJob, message: str) -> None:
-        """A notice about a job."""
-
-    def ended(self, result: JobResult) -> None:
-        """A job has ended."""
-
-    def stopping(self, reason: str) -> None:
-        """Jobs were asked to stop."""
-
-    def estimated(self, seconds: float | None) -> None:
-        """The sweep's remaining time in seconds; ``None``: it is not known yet."""
-
-    def end(self) -> None:
-        """The sweep has ended."""
+#: Progress of a sweep: events of its jobs, how they ended, why they were asked to stop, and how long it will take.
+SweepReport: TypeAlias = Started | Progressed | Noticed | JobResult | Interruption | Remaining
 
 
 class GuardedExecutor:
@@ -125,39 +105,36 @@ class GuardedExecutor:
     def __init__(self, registry: Registry, spec: SweepSpec) -> None:
         entry = registry.executors.find(spec.executor)
         options = build_options(entry.factory.options, f"executor {spec.executor!r}", spec.executor_options)
-        self._whose, self._package = f"executor {entry.name!r} of package {entry.package}", entry.package
         self.detaches = bool(entry.factory.detaches)
-        executor: Executor = self._guarded(entry.factory.build)(options, spec.device)
 
-        def slots() -> int | None:
-            return executor.slots
-
-        self.slots = self._guarded(slots)()
-        self.submit = self._guarded(executor.submit)
-        self.wait = self._guarded(executor.wait)
-        self.cancel = self._guarded(executor.cancel)
-        self.close = self._guarded(executor.close)
-
-    def _guarded(self, call: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
-        def guarded(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Answer:
+        @contextlib.contextmanager
+        def guarded(call: str) -> Iterator[None]:
             try:
-                return call(*arguments, **keywords)
+                yield
             except SeuBenchError:
                 raise
             except Exception as error:
                 raise PluginError(
-                    f"{self._whose} failed in {call.__name__}: {type(error).__name__}: {error}",
-                    remedy=f"choose another with --executor, or report it to the author of {self._package}",
+                    f"executor {entry.name!r} of package {entry.package} failed in {call}: "
+                    f"{type(error).__name__}: {error}",
+                    remedy=f"choose another with --executor, or report it to the author of {entry.package}",
                 ) from error
 
-        return guarded
+        with guarded("build"):
+            executor: Executor = entry.factory.build(options, spec.device)
+        with guarded("slots"):
+            self.slots = executor.slots
+        self.submit = guarded("submit")(executor.submit)
+        self.wait = guarded("wait")(executor.wait)
+        self.cancel = guarded("cancel")(executor.cancel)
+        self.close = guarded("close")(executor.close)
 
 
 def run_sweep(
     plan: SweepPlan,
     executor: GuardedExecutor,
     estimate: SweepEstimate,
-    watcher: SweepWatcher,
+    notify: Callable[[SweepReport], None],
     stop: StopRequest | None = None,
 ) -> SweepResult:
     """Run the pending jobs of a sweep; a job that fails does not stop the others.
@@ -168,7 +145,7 @@ def run_sweep(
         plan: from :func:`~seu_bench.sweeps.plan.plan_sweep`.
         executor: is closed at the end, whatever happens.
         estimate: learns from the jobs.
-        watcher: receives progress.
+        notify: receives progress.
         stop: whether to stop: then the jobs are asked to, and followed until they have.
 
     Returns:
@@ -179,17 +156,12 @@ def run_sweep(
     """
     if plan.pending:
         keep_spec(plan.spec)
-    driver = _Driver(plan, executor, estimate, watcher, stop or StopRequest())
-    interruption: Interruption | None = None
-    try:
-        interruption = driver.listen()
-    except Interruption as stopped:  # by a second signal, or because jobs did not stop
-        interruption = stopped
-    finally:
+    driver = _Driver(plan, executor, estimate, notify, stop or StopRequest())
+    with contextlib.closing(executor):
         try:
-            executor.close()
-        finally:
-            watcher.end()
+            interruption = driver.listen()
+        except Interruption as stopped:  # by a second signal, or because jobs did not stop
+            interruption = stopped
     return driver.result(interruption)
 
 
@@ -198,7 +170,7 @@ class _Driver:
     plan: SweepPlan
     executor: GuardedExecutor
     estimate: SweepEstimate
-    watcher: SweepWatcher
+    notify: Callable[[SweepReport], None]
     stop: StopRequest
 
     def __post_init__(self) -> None:
@@ -211,7 +183,6 @@ class _Driver:
 
     def listen(self) -> Interruption | None:
         """Follow the jobs until all have ended; returns why not, where the sweep was stopped."""
-        self.watcher.begin(self.plan)
         self.executor.submit([self.plan.to_job(job) for job in self._pending.values()])
         self._submitted = True
         due: Interruption | None = None
@@ -219,7 +190,7 @@ class _Driver:
             if due is None and (due := self.stop.due()) is not None:
                 if self.executor.detaches:
                     return due
-                self.watcher.stopping(due.reason)
+                self.notify(due)
                 self.executor.cancel()
             for event in self.executor.wait(_LOOK):
                 if event.run_id in self._pending:  # not of a job that has ended, or is a stranger's
@@ -232,24 +203,22 @@ class _Driver:
 
     def _handle(self, job: PlannedJob, event: Event) -> None:
         match event:
+            case Ended():
+                result = self._results[job.run_id] = self._ended(job, event)
+                del self._pending[job.run_id]
+                self._remaining.pop(job.run_id, None)
+                self._estimated = float("-inf")
+                self.notify(result)
+                return
             case Started():
                 self._remaining[job.run_id] = None
                 self._began[job.run_id] = time.monotonic()
-                self.watcher.started(job, event.where)
             case Progressed():
                 self._remaining[job.run_id] = event.remaining
                 if (began := self._began.pop(job.run_id, None)) is not None:
                     self.estimate.see_start(time.monotonic() - began)
                 self.estimate.see(job.configuration, event)
-                self.watcher.progressed(job, event)
-            case Noticed():
-                self.watcher.noticed(job, event.message)
-            case Ended():
-                result = self._results[job.run_id] = self._ended(job, event)
-                del self._pending[job.run_id]
-                self._remaining.pop(job.run_id, None)
-                self.watcher.ended(result)
-                self._estimated = float("-inf")
+        self.notify(event)
 
     def _ended(self, job: PlannedJob, event: Ended) -> JobResult:
         record, fault = None, "its record does not say so"
@@ -288,4 +257,4 @@ class _Driver:
             run_id: self.estimate.of_job(self._pending[run_id]) if seconds is None else seconds
             for run_id, seconds in self._remaining.items()
         }
-        self.watcher.estimated(self.estimate.of_all(waiting, running, self.executor.slots))
+        self.notify(Remaining(self.estimate.of_all(waiting, running, self.executor.slots)))

@@ -13,9 +13,10 @@ from rich.text import Text
 from support.sweeping import plan, record_of
 
 from seu_bench.cli.sweep_display import SweepDisplay, plan_lines, result_table, result_words
-from seu_bench.plugin.executors import Progressed
+from seu_bench.errors import Interruption
+from seu_bench.plugin.executors import Noticed, Progressed, Started
 from seu_bench.results.record import StageRecord, write_record
-from seu_bench.sweeps.driver import JobResult, SweepResult
+from seu_bench.sweeps.driver import JobResult, Remaining, SweepResult
 from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan
 
@@ -48,7 +49,8 @@ def progress(job: PlannedJob, passed: int, remaining: float | None) -> Progresse
 def shown(*, terminal: bool, width: int = 160) -> tuple[SweepDisplay, StringIO, SweepPlan]:
     page = StringIO()
     console = Console(file=page, force_terminal=terminal, width=width, color_system=None)
-    return SweepDisplay(console), page, plan(strategy="naive", seeds="0-3", options={"epochs": 2})
+    found = plan(strategy="naive", seeds="0-3", options={"epochs": 2})
+    return SweepDisplay(found, console), page, found
 
 
 def test_plan(tmp_path: Path) -> None:
@@ -84,16 +86,15 @@ def test_lines() -> None:
     """Without a terminal: a line when a job begins, when it has something to say, when it ends; how many are over."""
     display, page, found = shown(terminal=False)
     first, second, third, _ = found.jobs
-    display.begin(found)
-    display.started(first, "cuda 1")
-    display.started(second, "")
-    display.progressed(first, progress(first, 50, 60.0))
-    display.noticed(first, EVIL)
-    display.ended(JobResult(first, "finished", "", record_of(first, metrics={"acc": 0.5}, seconds=65.0)))
-    display.ended(JobResult(second, "lost", EVIL))
-    display.stopping("interrupted by SIGINT")
-    display.ended(JobResult(third, "pending", made=False))
-    display.end()
+    with display.bars:
+        display(Started(run_id=first.run_id, where="cuda 1"))
+        display(Started(run_id=second.run_id))
+        display(progress(first, 50, 60.0))
+        display(Noticed(run_id=first.run_id, message=EVIL))
+        display(JobResult(first, "finished", "", record_of(first, metrics={"acc": 0.5}, seconds=65.0)))
+        display(JobResult(second, "lost", EVIL))
+        display(Interruption("interrupted by SIGINT", 130))
+        display(JobResult(third, "pending", made=False))
     label = "split_digits smoke: naive (epochs=2), seed"
     assert page.getvalue().splitlines() == [
         f"{label} 0: started on cuda 1",
@@ -109,39 +110,39 @@ def test_bars() -> None:
     """On a terminal: one bar for all, with the time left, and one for each job that runs."""
     display, page, found = shown(terminal=True)
     first, second, *_ = found.jobs
-    display.begin(found)
     bars = display.bars
     bars.live.auto_refresh = False
-    display.started(first, "cuda 1")
-    display.started(second, "")
-    display.progressed(first, progress(first, 50, 60.0))
-    display.estimated(125.0)
-    tasks = {task.description: task for task in bars.tasks}
-    assert list(tasks) == ["sweep", *[Text(job.label).plain for job in (first, second)]]
-    assert tasks["sweep"].percentage == pytest.approx(12.5)
-    assert tasks["sweep"].fields["note"] == "0/4 jobs, about 2:05 left"
-    assert (tasks[first.label].completed, tasks[first.label].total) == (0.5, 1)
-    assert tasks[first.label].fields["note"] == "task 2/5 training 3/8, 1:00 left"
-    display.ended(JobResult(first, "finished", "", record_of(first, metrics={"acc": None})))
-    display.estimated(None)
-    assert [task.description for task in bars.tasks] == ["sweep", second.label]
-    assert bars.tasks[0].percentage == pytest.approx(25)
-    assert bars.tasks[0].fields["note"] == "1/4 jobs, time not known yet"
-    bars.refresh()
-    display.end()
+    with bars:
+        display(Started(run_id=first.run_id, where="cuda 1"))
+        display(Started(run_id=second.run_id))
+        display(progress(first, 50, 60.0))
+        display(Remaining(125.0))
+        tasks = {task.description: task for task in bars.tasks}
+        assert list(tasks) == ["sweep", *[Text(job.label).plain for job in (first, second)]]
+        assert tasks["sweep"].percentage == pytest.approx(12.5)
+        assert tasks["sweep"].fields["note"] == "0/4 jobs, about 2:05 left"
+        assert (tasks[first.label].completed, tasks[first.label].total) == (0.5, 1)
+        assert tasks[first.label].fields["note"] == "task 2/5 training 3/8, 1:00 left"
+        display(JobResult(first, "finished", "", record_of(first, metrics={"acc": None})))
+        display(Remaining(None))
+        assert [task.description for task in bars.tasks] == ["sweep", second.label]
+        assert bars.tasks[0].percentage == pytest.approx(25)
+        assert bars.tasks[0].fields["note"] == "1/4 jobs, time not known yet"
+        bars.refresh()
     assert "[1/4] split_digits smoke: naive (epochs=2), seed 0: finished, accuracy -" in page.getvalue()
 
 
 def test_bars_show_labels_literally() -> None:
     """An option's brackets are no markup."""
-    display, page, found = shown(terminal=True)
+    _, page, found = shown(terminal=True)
     configuration = found.jobs[0].configuration
     request = configuration.request.model_copy(update={"strategy": "x", "options": {"sizes": "[red]"}})
     odd = replace(found.jobs[0], configuration=replace(configuration, request=request))
-    display.begin(found)
-    display.started(odd, "")
-    display.bars.refresh()
-    display.end()
+    console = Console(file=page, force_terminal=True, width=160, color_system=None)
+    display = SweepDisplay(replace(found, jobs=(odd,)), console)
+    with display.bars:
+        display(Started(run_id=odd.run_id))
+        display.bars.refresh()
     assert "x (sizes=[red]), seed 0" in page.getvalue()
 
 

@@ -17,7 +17,7 @@ from seu_bench.errors import Interruption, PluginError
 from seu_bench.plugin.executors import Ended, Event, Job, Progressed, Started, event_from_json
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
-from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepResult, SweepWatcher, run_sweep
+from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepReport, SweepResult, run_sweep
 from seu_bench.sweeps.estimate import SweepEstimate
 from seu_bench.sweeps.file import make_spec
 from seu_bench.sweeps.plan import plan_sweep
@@ -72,7 +72,7 @@ class Scripting:
 
 
 def driven(executor: Scripted, results: Path, stop: StopRequest | None = None) -> tuple[SweepResult, list[str]]:
-    """A sweep of two jobs with an executor of a stranger, and what the watcher was told."""
+    """A sweep of two jobs with an executor of a stranger, and what it reported of its jobs' ends."""
     manager = load_plugins()
     manager.register(Scripting(executor), name="scripting")
     registry = Registry(manager)
@@ -82,14 +82,11 @@ def driven(executor: Scripted, results: Path, stop: StopRequest | None = None) -
     plan = plan_sweep(registry, spec)
     told: list[str] = []
 
-    class Watcher(SweepWatcher):
-        def ended(self, result: JobResult) -> None:
-            told.append(result.status)
+    def notify(report: SweepReport) -> None:
+        if isinstance(report, JobResult):
+            told.append(report.status)
 
-        def end(self) -> None:
-            told.append("end")
-
-    found = run_sweep(plan, GuardedExecutor(registry, spec), SweepEstimate(), Watcher(), stop)
+    found = run_sweep(plan, GuardedExecutor(registry, spec), SweepEstimate(), notify, stop)
     return found, told
 
 
@@ -111,7 +108,7 @@ def test_what_executors_tell(tmp_path: Path) -> None:
         ("lost", "killed"),
         ("failed", "it was reported as finished, but its record is miss"),
     ]
-    assert (told, executor.called, found.exit_code) == (["lost", "failed", "end"], ["submit", "close"], 1)
+    assert (told, executor.called, found.exit_code) == (["lost", "failed"], ["submit", "close"], 1)
 
 
 def test_told_to_stop(tmp_path: Path) -> None:
@@ -129,7 +126,7 @@ def test_told_to_stop(tmp_path: Path) -> None:
     assert (executor.called, found.exit_code, told) == (
         ["submit", "cancel", "close"],
         143,
-        ["pending", "interrupted", "end"],
+        ["pending", "interrupted"],
     )
 
 
