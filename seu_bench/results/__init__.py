@@ -1,9 +1,8 @@
 """Results: records of runs, and all that is made of them. Nothing here knows models, data or strategies.
 
 =======================  ===============================================================
-:mod:`.record`           the record: its fields; reading and writing one
+:mod:`.record`           the record: its fields and version; reading and writing one
 :mod:`.record_files`     the records of a results folder; a run found by its name
-:mod:`.schema`           versions of the record
 :mod:`.metric`           a metric: definition, unit, direction, column
 :mod:`.record_metrics`   core's metrics in one table; their values for a record
 :mod:`.reference`        metrics relative to a run that was trained jointly

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from seu_bench.config.options import fault_lines
 from seu_bench.config.run import Precision
-from seu_bench.errors import ResultsError
-from seu_bench.results.schema import SCHEMA_VERSION, parsed
+from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.utils.files import write_atomic
 
 RECORD_NAME = "record.json"
+#: Version of the records that are written now; those of a later one are refused. A key that is new and has a default
+#: changes no version: records without it mean the default, and versions that do not know it ignore it. The version is
+#: raised where a key gets another name or meaning. Then :func:`parse_record` must bring older documents up to date, and
+#: a sample of them goes to ``tests/results/old_records``.
+SCHEMA_VERSION: Final = 1
 
 Status: TypeAlias = Literal["running", "finished", "failed", "interrupted"]
 Matrix: TypeAlias = tuple[tuple[float | None, ...], ...]
@@ -68,7 +73,13 @@ class Environment(Document):
     threads: Integer | None = None
 
 
-class Record(Document):
+class Versioned(Document):
+    """The key that all versions of records have."""
+
+    schema_version: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = SCHEMA_VERSION
+
+
+class Record(Versioned):
     """Record of a run.
 
     Attributes:
@@ -89,7 +100,6 @@ class Record(Document):
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
     """
 
-    schema_version: Integer = SCHEMA_VERSION
     run_id: FileName
     status: Status
     error: str | None = None
@@ -174,13 +184,37 @@ def read_record(path: Path) -> Record:
         text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise unreadable(file, error) from error
-    return parsed(Record, text, str(file))
+    return parse_record(text, str(file))
+
+
+def parse_record(text: str, where: str) -> Record:
+    """Parse a record; ``where`` it stands is for messages. Raises as :func:`read_record` does."""
+    faults: list[str] = []
+    try:
+        found: Versioned = Record.model_validate_json(text)
+    except ValidationError as error:
+        faults = fault_lines(error)
+        try:  # another version may mean something else by a key
+            found = Versioned.model_validate_json(text)
+        except ValidationError:
+            found = Versioned()
+    if found.schema_version > SCHEMA_VERSION:
+        raise NewerRecordError(
+            f"the record was written by a later version of seu-bench: its schema version is {found.schema_version}, "
+            f"and those up to {SCHEMA_VERSION} are known here",
+            where=where,
+            remedy="update seu-bench, or choose another folder with --results",
+        )
+    if isinstance(found, Record):
+        return found
+    raise ResultsError(
+        "this is not a complete record: " + "; ".join(faults[:5]),
+        where=where,
+        remedy="remove the run's folder and run it again",
+    )
 
 
 def unreadable(file: Path | str, error: OSError | ValueError) -> ResultsError:
     """Return the error of a record that cannot be read."""
-    return ResultsError(
-        f"the record cannot be read: {error}",
-        where=str(file),
-        remedy="see that the file is there and may be read by you",
-    )
+    remedy = "see that the file is there and may be read by you"
+    return ResultsError(f"the record cannot be read: {error}", where=str(file), remedy=remedy)

@@ -8,10 +8,7 @@ Where both have a run, its folder wins: it was run again below published records
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
-import os
-import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
@@ -20,18 +17,16 @@ from seu_bench.errors import ResultsError
 from seu_bench.results.record import (
     RECORD_NAME,
     Record,
+    parse_record,
     read_record,
     record_path,
     runs_folder,
     unreadable,
     write_record,
 )
-from seu_bench.results.schema import parsed
 from seu_bench.utils.files import refuse_link, write_atomic
 
 PACKED_NAME: Final = "records.jsonl"
-#: Records of a folder that are read before the first of them is handed on.
-_AT_ONCE: Final = 256
 
 
 def require_records(results: Path) -> None:
@@ -51,10 +46,14 @@ def read_records(results: Path) -> Iterator[Record | ResultsError]:
     Yields:
         Record, or the error of one that cannot be read: runs' folders by name, then the lines of ``records.jsonl``.
     """
-    seen = set()
-    for name, item in _in_folders(results):
-        seen.add(item.run_id if isinstance(item, Record) else name)
-        yield item
+    seen, folders = set(), list[Path]()
+    with contextlib.suppress(OSError):
+        folders = sorted(runs_folder(results).iterdir())
+    for folder in folders:
+        item = _in_folder(folder)
+        if item is not None:
+            seen.add(item.run_id if isinstance(item, Record) else folder.name)
+            yield item
     for item in _packed(results):
         if not isinstance(item, Record) or item.run_id not in seen:
             yield item
@@ -82,12 +81,12 @@ def pack_records(results: Path) -> Path:
     for item in read_records(results):
         if isinstance(item, ResultsError):
             raise item
-    texts = [text for _, text in _packed_lines(results) if isinstance(text, str)]
-    texts += [path.read_text(encoding="utf-8") for path in sorted(runs_folder(results).glob(f"*/{RECORD_NAME}"))]
-    # Documents stay what they are: a record of an older version is not rewritten as one of this version.
-    documents = {document["run_id"]: document for document in map(json.loads, texts)}
-    lines = [json.dumps(documents[run_id], ensure_ascii=False, separators=(",", ":")) for run_id in sorted(documents)]
     path = results / PACKED_NAME
+    texts = path.read_bytes().split(b"\n") if path.exists() else []
+    texts += [path.read_bytes() for path in sorted(runs_folder(results).glob(f"*/{RECORD_NAME}"))]
+    # Documents stay what they are: a record of an older version is not rewritten as one of this version.
+    documents = {document["run_id"]: document for document in map(json.loads, filter(bytes.strip, texts))}
+    lines = [json.dumps(documents[run_id], ensure_ascii=False, separators=(",", ":")) for run_id in sorted(documents)]
     write_atomic(path, "".join(f"{line}\n" for line in lines))
     return path
 
@@ -125,108 +124,63 @@ def find_record(results: Path, name: str) -> Record:
     Raises:
         ResultsError: none or several fit.
     """
-    own = _own_folder(name)
-    if own is not None:
+    if own := _own_folder(name):
         return read_record(own)
     packed = {item.run_id: item for item in _packed(results) if isinstance(item, Record)}
     folders = _run_names(results)
     run_id = _match(results, name, {*folders, *packed})
-    return read_record(_checked(results, run_id)) if run_id in folders else packed[run_id]
+    return read_record(_checked(runs_folder(results) / run_id)) if run_id in folders else packed[run_id]
 
 
 def find_run(results: Path, name: str) -> Path:
     """Find the folder of the run that ``name`` means: a run id, a unique beginning of one, or a run's folder."""
-    return _own_folder(name) or _checked(results, _match(results, name, _run_names(results)))
+    return _own_folder(name) or _checked(runs_folder(results) / _match(results, name, _run_names(results)))
 
 
-@contextlib.contextmanager
-def collection_paused() -> Iterator[None]:
-    """Suspend the search for reference cycles in a ``with`` block that makes many objects and no cycle.
-
-    It takes nearly half of the time of reading thousands of records. Several threads may do this at once: each only
-    ever switches on again what it saw switched on.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-def _in_folders(results: Path) -> Iterator[tuple[str, Record | ResultsError]]:
-    """Each run's folder that has a record: its name, and the record or why it cannot be read."""
-    try:
-        with os.scandir(runs_folder(results)) as entries:
-            folders = sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return
-    for first in range(0, len(folders), _AT_ONCE):
-        with collection_paused():
-            found = [(entry.name, _found_in(entry)) for entry in folders[first : first + _AT_ONCE]]
-        yield from ((name, item) for name, item in found if item is not None)
-
-
-def _found_in(folder: os.DirEntry[str]) -> Record | ResultsError | None:
+def _in_folder(folder: Path) -> Record | ResultsError | None:
     """The record of a run's folder, or why it cannot be read; ``None`` where there is none."""
-    name = f"{folder.path}{os.sep}{RECORD_NAME}"
+    file = folder / RECORD_NAME
     try:
-        # Paths and further questions about thousands of files take longer than opening them.
-        with contextlib.suppress(OSError, ValueError):
-            if not folder.is_symlink() and stat.S_ISREG(os.lstat(name).st_mode):
-                with open(name, encoding="utf-8") as file:  # noqa: PTH123
-                    return parsed(Record, file.read(), name)
-        if not Path(name).is_file():
-            return None
-        _refuse_links(Path(name).parent)
-        return read_record(Path(name))
+        return read_record(_checked(folder) / RECORD_NAME) if file.is_file() else None
     except OSError as error:
-        return unreadable(Path(name), error)
+        return unreadable(file, error)
     except ResultsError as error:
-        return error if _is_there(Path(name)) else None  # removed meanwhile
+        return error if _is_there(file) else None  # removed meanwhile
 
 
 def _packed(results: Path) -> Iterator[Record | ResultsError]:
     """The records of ``records.jsonl``, each line that cannot be read as its error."""
-    lines: dict[str, str] = {}
-    for where, text in _packed_lines(results):
-        try:
-            if isinstance(text, ResultsError):
-                raise text
-            record = parsed(Record, text, where)
-            if record.run_id in lines:
-                raise ResultsError(
-                    f"the record of run {record.run_id} stands on an earlier line too",
-                    where=where,
-                    remedy=f"remove this line or the other one: {lines[record.run_id]}",
-                )
-            lines[record.run_id] = where
-            yield record
-        except ResultsError as error:
-            yield error
-
-
-def _packed_lines(results: Path) -> Iterator[tuple[str, str | ResultsError]]:
-    """The lines of ``records.jsonl`` that are not empty, each with its place for messages; or why it has none."""
-    path = results / PACKED_NAME
+    path, places = results / PACKED_NAME, dict[str, str]()
     try:
         if not path.is_file():
             return
         refuse_link(path, "put the file itself there, or name the folder that it lies in")
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                where = f"{path}, line {number}"
-                try:
-                    text: str | ResultsError = line.decode("utf-8").strip()
-                except UnicodeDecodeError as error:
-                    text = unreadable(where, error)
-                if text:
-                    yield where, text
+                if line.strip():
+                    yield _on_line(line, f"{path}, line {number}", places)
     except OSError as error:
-        yield str(path), unreadable(path, error)
+        yield unreadable(path, error)
     except ResultsError as error:
-        yield str(path), error
+        yield error
+
+
+def _on_line(line: bytes, where: str, places: dict[str, str]) -> Record | ResultsError:
+    """The record on a line, or its error; the line is added to the ``places`` of runs."""
+    try:
+        record = parse_record(line.decode("utf-8"), where)
+    except UnicodeDecodeError as error:
+        return unreadable(where, error)
+    except ResultsError as error:
+        return error
+    first = places.setdefault(record.run_id, where)
+    if first == where:
+        return record
+    return ResultsError(
+        f"the record of run {record.run_id} stands on an earlier line too",
+        where=where,
+        remedy=f"remove this line or the other one: {first}",
+    )
 
 
 def _own_folder(name: str) -> Path | None:
@@ -239,8 +193,7 @@ def _own_folder(name: str) -> Path | None:
 
 def _run_names(results: Path) -> list[str]:
     """Names of the runs' folders that have a record."""
-    folder = runs_folder(results)
-    return [path.parent.name for path in folder.glob(f"*/{RECORD_NAME}")] if folder.is_dir() else []
+    return [path.parent.name for path in runs_folder(results).glob(f"*/{RECORD_NAME}")]
 
 
 def _match(results: Path, name: str, known: Collection[str]) -> str:
@@ -248,30 +201,19 @@ def _match(results: Path, name: str, known: Collection[str]) -> str:
     fitting = [name] if name in known else sorted(run_id for run_id in known if run_id.startswith(name))
     if len(fitting) == 1:
         return fitting[0]
-    if fitting:
-        raise ResultsError(
-            f"{name!r} is the beginning of {len(fitting)} runs: {', '.join(fitting[:5])}",
-            where=str(runs_folder(results)),
-            remedy="give more of the run id",
-        )
-    raise ResultsError(
-        f"no run is called {name!r}",
-        where=str(runs_folder(results)),
-        remedy="see which there are in that folder, or give another one with --results",
-    )
+    what = f"{name!r} is the beginning of {len(fitting)} runs: {', '.join(fitting[:5])}"
+    remedy = "give more of the run id"
+    if not fitting:
+        what = f"no run is called {name!r}"
+        remedy = "see which there are in that folder, or give another one with --results"
+    raise ResultsError(what, where=str(runs_folder(results)), remedy=remedy)
 
 
-def _checked(results: Path, run_id: str) -> Path:
-    """Folder of a run in a results folder; links are refused."""
-    folder = runs_folder(results) / run_id
-    _refuse_links(folder)
-    return folder
-
-
-def _refuse_links(folder: Path) -> None:
-    """Refuse a run folder or record that is a link: a stranger's could point elsewhere."""
+def _checked(folder: Path) -> Path:
+    """The folder of a run, if neither it nor its record is a link: a stranger's could point elsewhere."""
     for path in (folder, folder / RECORD_NAME):
         refuse_link(path, "put the run's folder itself there, or name the folder that it leads to")
+    return folder
 
 
 def _is_there(file: Path) -> bool:
