@@ -8,10 +8,8 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
-from seu_bench.results.leaderboard.collection import CHOICES
 from seu_bench.results.leaderboard.sample_summary import SampleSummary, Verdict, summarize, verdict
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
@@ -20,6 +18,8 @@ from seu_bench.results.record import Record
 RANKED_BY: Final = "mixed_score"
 #: Columns in which each row is compared with the best one, by its seeds; in both a higher value is better.
 COMPARED: Final = (RANKED_BY, "acc")
+#: Keys of a record that distinguish configurations of one strategy, searcher and creator.
+CHOICES: Final = ("options", "searcher_options", "creator_options", "benchmark_overrides")
 
 #: Standing of a row in a column: ``best``, or whether its difference to that one is significant.
 Standing: TypeAlias = Literal["best"] | Verdict
@@ -113,11 +113,14 @@ class Leaderboard:
 
         The best row has the highest mean; of several, the first.
         """
-        return self._standings[metric]
-
-    @cached_property
-    def _standings(self) -> dict[str, list[Standing | None]]:
-        return {metric: _standings(self.rows, metric) for metric in COMPARED}
+        means = [row.mean(metric) for row in self.rows]
+        best = max((mean for mean in means if mean is not None), default=None)
+        leader = None if best is None else self.rows[means.index(best)]
+        reference = leader.values(metric) if leader else {}
+        return [
+            None if mean is None else "best" if row is leader else verdict(reference, row.values(metric))
+            for row, mean in zip(self.rows, means, strict=True)
+        ]
 
     def narrowed(self, rows: Sequence[Row], reason: str) -> Leaderboard:
         """Select rows; their ranks stay, and the best of them is compared with.
@@ -140,26 +143,31 @@ class Leaderboard:
         return [
             {
                 **place,
-                **_chosen(row),
-                "seeds": row.seeds,
-                **{f"{name}_{part}": value for name in self.columns for part, value in _numbers(row, name).items()},
-                **{f"{name}_against_best": self.standings(name)[index] for name in COMPARED},
-                **{part: json.dumps(getattr(row.record, part), sort_keys=True) for part in CHOICES},
-                "run_ids": " ".join(row.run_ids.values()),
+                **{key: row[key] for key in ("rank", "configuration", "strategy", "searcher", "creator")},
+                "seeds": len(row["run_ids"]),
+                **{f"{name}_{part}": value for name, found in row["metrics"].items() for part, value in found.items()},
+                **{f"{name}_against_best": standing for name, standing in row["against_best"].items()},
+                **{part: json.dumps(row[part], sort_keys=True) for part in CHOICES},
+                "run_ids": " ".join(row["run_ids"].values()),
             }
-            for index, row in enumerate(self.rows)
+            for row in self.document()["rows"]
         ]
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         names = ("benchmark", "benchmark_version", "protocol", "data_fingerprint", "records", "views", "excluded")
+        standings = {name: self.standings(name) for name in COMPARED}
         rows = [
             {
-                **_chosen(row),
-                **{part: getattr(row.record, part) for part in CHOICES},
+                "rank": row.rank,
+                "configuration": row.configuration,
+                **{key: getattr(row.record, key) for key in ("strategy", "searcher", "creator", *CHOICES)},
                 "run_ids": {str(seed): run_id for seed, run_id in row.run_ids.items()},
-                "metrics": {name: _numbers(row, name) for name in self.columns},
-                "against_best": {name: self.standings(name)[index] for name in COMPARED},
+                "metrics": {
+                    name: {part: getattr(row.summary(name), part, None) for part in ("mean", "std", "low", "high")}
+                    for name in self.columns
+                },
+                "against_best": {name: found[index] for name, found in standings.items()},
             }
             for index, row in enumerate(self.rows)
         ]
@@ -175,25 +183,3 @@ def to_csv(boards: Iterable[Leaderboard]) -> str:
         writer.writeheader()
         writer.writerows(rows)
     return text.getvalue()
-
-
-def _chosen(row: Row) -> dict[str, Any]:
-    names = ("strategy", "searcher", "creator")
-    return {"rank": row.rank, "configuration": row.configuration, **{key: getattr(row.record, key) for key in names}}
-
-
-def _numbers(row: Row, metric: str) -> dict[str, float | None]:
-    found = row.summary(metric)
-    return {part: getattr(found, part, None) for part in ("mean", "std", "low", "high")}
-
-
-def _standings(rows: Sequence[Row], metric: str) -> list[Standing | None]:
-    means = {row.rank: mean for row in rows if (mean := row.mean(metric)) is not None}
-    best = next((row for row in rows if means and means.get(row.rank) == max(means.values())), None)
-    if best is None:
-        return [None] * len(rows)
-    reference = best.values(metric)
-    return [
-        None if row.rank not in means else "best" if row is best else verdict(reference, row.values(metric))
-        for row in rows
-    ]

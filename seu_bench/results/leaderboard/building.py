@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Final, TypeAlias
 
-from seu_bench.results.labels import configuration_labels
-from seu_bench.results.leaderboard.boards import RANKED_BY, Leaderboard, Row, to_csv
-from seu_bench.results.leaderboard.collection import Collection, Place, collect, configurations, exclusions
-from seu_bench.results.leaderboard.markdown import to_markdown
+from seu_bench.errors import NewerRecordError, ResultsError
+from seu_bench.results.labels import CanonicalTexts, configuration_labels, protocol_settings, why_not_ranked
+from seu_bench.results.leaderboard.boards import CHOICES, RANKED_BY, Leaderboard, Row, to_csv
+from seu_bench.results.leaderboard.markdown import exclusions, to_markdown
 from seu_bench.results.metric import Metric
-from seu_bench.results.record import Record
+from seu_bench.results.record import RECORD_NAME, Environment, Record
+from seu_bench.results.record_files import read_records
 from seu_bench.results.record_metrics import METRICS
+from seu_bench.results.reference import compare_with_reference
 from seu_bench.utils.files import refuse_link, write_atomic
+
+#: Most of a record's memory; no leaderboard shows it.
+_DETAILS: Final[dict[str, Any]] = {
+    "stages": (),
+    "genotypes": None,
+    "paths": None,
+    "choices": None,
+    "unit_tasks": None,
+    "task_images": (),
+    "environment": Environment(),
+    "earlier_environments": (),
+}
+
+#: Benchmark, version and protocol of a leaderboard.
+_Place: TypeAlias = tuple[str, int, str]
 
 
 @dataclass(frozen=True)
@@ -24,18 +45,20 @@ class LeaderboardBuild:
     """The leaderboards of a results folder.
 
     Attributes:
-        collection: the records that were read.
-        boards: all of them, complete, in the order of their names.
+        records: all that were read, by run id, with relative metrics and without what leaderboards do not need.
+        unread: the runs that could not be read, by the reason.
+        boards: all leaderboards, complete, in the order of their names.
         paths: the files written.
     """
 
-    collection: Collection
+    records: Sequence[Record]
+    unread: Mapping[str, Sequence[str]]
     boards: tuple[Leaderboard, ...]
     paths: tuple[Path, ...] = ()
 
     def excluded(self, benchmark: str | None = None) -> list[str]:
-        """Records that enter no leaderboard, one line for each reason."""
-        return self.collection.excluded(benchmark=benchmark)
+        """Records that enter no leaderboard, one line for each reason; what could not be read may belong anywhere."""
+        return _excluded([r for r in self.records if benchmark in (None, r.benchmark)], self.unread)
 
 
 def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:
@@ -54,8 +77,8 @@ def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
     Example:
         ``pandas.DataFrame(read_leaderboards(Path("results")).boards[0].table())``
     """
-    collection = collect(results, metrics)
-    return LeaderboardBuild(collection, tuple(_boards(collection, metrics)))
+    records, unread = collect(results, metrics)
+    return LeaderboardBuild(records, unread, tuple(_boards(records, unread, metrics)))
 
 
 def make_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:
@@ -87,31 +110,95 @@ def make_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
             for suffix, text in ((".md", to_markdown(board)), (".csv", to_csv([board]))):
                 paths.append(folder / f"{board.name}{suffix}")
                 write_atomic(paths[-1], text)
-    return LeaderboardBuild(build.collection, build.boards, tuple(paths))
+    return replace(build, paths=tuple(paths))
 
 
-def _boards(collection: Collection, metrics: Mapping[str, Metric]) -> list[Leaderboard]:
-    groups = collection.groups()
-    boards: list[Leaderboard] = []
+def collect(
+    results: Path, metrics: Mapping[str, Metric] = METRICS, *, details: bool = False
+) -> tuple[list[Record], dict[str, list[str]]]:
+    """Read a results folder.
+
+    Args:
+        metrics: those known.
+        details: whether to keep stages, genotypes and all else that leaderboards do not need.
+
+    Returns:
+        Records by run id, with relative metrics; and runs that are unreadable, by the reason.
+
+    Raises:
+        ResultsError: it does not exist.
+    """
+    if not results.is_dir():
+        raise ResultsError(
+            "there is no such results folder",
+            where=str(results),
+            remedy="run something first, or give another folder with --results",
+        )
+    records: list[Record] = []
+    unread: dict[str, list[str]] = defaultdict(list)
+    with _collection_paused():
+        for item in read_records(results):
+            if isinstance(item, Record):
+                records.append(item if details else item.model_copy(update=_DETAILS))
+            else:
+                newer = isinstance(item, NewerRecordError)
+                reason = "a later version of seu-bench wrote the record" if newer else "the record is unreadable"
+                place = Path(item.where or "?")
+                unread[reason].append(place.parent.name if place.name == RECORD_NAME else place.name)
+        records.sort(key=lambda record: record.run_id)
+        return compare_with_reference(records, metrics), unread
+
+
+@contextlib.contextmanager
+def _collection_paused() -> Iterator[None]:
+    """Suspend the search for reference cycles in a ``with`` block that makes many objects and no cycle.
+
+    It takes nearly half of the time of reading thousands of records. Several threads may do this at once: each only
+    ever switches on again what it saw switched on.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _excluded(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) -> list[str]:
+    """Which of the records are not ranked, and which could not be read, one line for each reason."""
+    runs: dict[str, list[str]] = defaultdict(list)
+    for record in records:
+        if reason := why_not_ranked(record):
+            runs[reason].append(record.run_id)
+    return [*exclusions("not ranked", runs), *exclusions("not read", unread)]
+
+
+def _boards(
+    records: Sequence[Record], unread: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]
+) -> Iterator[Leaderboard]:
+    """The leaderboards of records; of one place, those of the data with the most records first."""
+    by_place: dict[_Place, list[Record]] = defaultdict(list)
+    for record in records:
+        by_place[record.benchmark, record.benchmark_version, record.protocol].append(record)
     names: set[str] = set()
-    for place in sorted(groups):
-        by_data = groups[place]
-        excluded = collection.excluded(place)
-        for fingerprint in sorted(by_data, key=lambda key: (-len(by_data[key]), key)):
-            name = _free_name(place, fingerprint, names)
-            names.add(name)
-            rows, repeated = _rows(by_data[fingerprint])
-            lines = (*exclusions("not counted", {"a later record has the same configuration and seed": repeated}),)
+    for place in sorted(by_place):
+        excluded = _excluded(by_place[place], unread)
+        by_data: dict[str, list[Record]] = defaultdict(list)
+        for record in by_place[place]:
+            if record.data_fingerprint and why_not_ranked(record) is None:
+                by_data[record.data_fingerprint].append(record)
+        for fingerprint, runs in sorted(by_data.items(), key=lambda item: (-len(item[1]), item[0])):
+            names.add(name := _free_name(place, fingerprint, names))
+            rows, repeated = _rows(runs)
+            lines = exclusions("not counted", {"a later record has the same configuration and seed": repeated})
             measured = {metric for row in rows for run in row.runs.values() for metric in run.metrics}
-            columns = {name: metric for name, metric in metrics.items() if metric.column and name in measured}
-            records = sum(row.seeds for row in rows)
-            boards.append(
-                Leaderboard(*place, fingerprint, name, len(by_data), records, (*lines, *excluded), rows, columns)
-            )
-    return boards
+            columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
+            counted = sum(row.seeds for row in rows)
+            yield Leaderboard(*place, fingerprint, name, len(by_data), counted, (*lines, *excluded), rows, columns)
 
 
-def _free_name(place: Place, fingerprint: str, taken: set[str]) -> str:
+def _free_name(place: _Place, fingerprint: str, taken: set[str]) -> str:
     """The plain name; with the fingerprint's beginning, then a number, where another leaderboard has it."""
     plain = "{}-v{}-{}".format(*place)
     if len(plain) > 200:  # file systems take 255 letters
@@ -123,10 +210,26 @@ def _free_name(place: Place, fingerprint: str, taken: set[str]) -> str:
 
 
 def _rows(records: Sequence[Record]) -> tuple[tuple[Row, ...], list[str]]:
-    """Rows of one leaderboard, best first, and the excluded runs."""
-    chosen, repeated = configurations(records)
-    labels = configuration_labels([next(iter(runs.values())) for runs in chosen])
-    rows = [Row(0, label, runs) for label, runs in zip(labels, chosen, strict=True)]
+    """Rows of one leaderboard, best first, and the runs that do not count: of one seed the latest does."""
+    text = CanonicalTexts()
+    latest: dict[tuple[str, int], Record] = {}
+    for record in sorted(records, key=lambda record: (record.started, record.run_id)):
+        latest[text(_choice(record)), record.seed] = record
+    chosen: dict[str, dict[int, Record]] = defaultdict(dict)
+    for choice, seed in sorted(latest):
+        chosen[choice][seed] = latest[choice, seed]
+    labels = configuration_labels([next(iter(runs.values())) for runs in chosen.values()])
+    rows = [Row(0, label, runs) for label, runs in zip(labels, chosen.values(), strict=True)]
     # A score is never negative, so that what was not measured comes last.
     rows.sort(key=lambda row: (-(row.mean(RANKED_BY) or 0), row.configuration))
+    counted = set(map(id, latest.values()))
+    repeated = [record.run_id for record in records if id(record) not in counted]
     return tuple(replace(row, rank=rank) for rank, row in enumerate(rows, start=1)), repeated
+
+
+def _choice(record: Record) -> list[Any]:
+    """Choices of a record as comparable plain values."""
+    names = [record.strategy, record.searcher, record.creator]
+    options = [getattr(record, part) for part in CHOICES]
+    # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
+    return [names, options, protocol_settings(record), record.precision]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seu_bench.results.leaderboard.collection import CHOICES, collect
+from seu_bench.results.leaderboard.boards import CHOICES
+from seu_bench.results.leaderboard.building import collect
 from seu_bench.results.record import Record
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ def load_records(folder: Path | str = "results") -> pandas.DataFrame:
     """
     import pandas
 
-    collection = collect(Path(folder), details=True)
-    records = collection.records
+    records, unread = collect(Path(folder), details=True)
     rows = [_flat(record) for record in records]
     metrics = dict.fromkeys(_metric_column(key) for record in records for key in record.metrics)
     columns = dict.fromkeys(key for row in rows or [_flat(_empty())] for key in row)
@@ -46,7 +46,7 @@ def load_records(folder: Path | str = "results") -> pandas.DataFrame:
     for column in ("limit", "seconds", *metrics):
         # A column of None alone would be one of objects, which cannot be averaged.
         frame[column] = pandas.to_numeric(frame[column])
-    frame.attrs["unreadable"] = sorted(name for names in collection.unread.values() for name in names)
+    frame.attrs["unreadable"] = sorted(name for names in unread.values() for name in names)
     return frame
 
 

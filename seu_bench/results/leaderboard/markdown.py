@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Standing
-from seu_bench.results.leaderboard.collection import count
 from seu_bench.results.leaderboard.sample_summary import CONFIDENCE, SEEDS_TO_COMPARE, SampleSummary
 from seu_bench.results.metric import Metric
-from seu_bench.utils.text import escape_markdown
+from seu_bench.utils.text import escape_markdown, printable
 
 #: Marks before the values of compared columns.
 MARKS: Final[Mapping[Standing | None, str]] = {"best": "* ", "not significant": "≈ ", "too few seeds": "? "}
@@ -42,16 +41,35 @@ def intervals(board: Leaderboard, metrics: Sequence[str] | None = None, most: in
     ]
 
 
+def exclusions(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
+    """A line for each reason that names its runs; reasons without runs have none."""
+    return [
+        f"{count(len(names), 'record')} {what}: {printable(reason)} ({named(names)})"
+        for reason, names in sorted(runs.items())
+        if names
+    ]
+
+
+def named(names: Sequence[str]) -> str:
+    """The first names and how many more there are, on one line."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{', '.join(map(printable, names[:5]))}{more}"
+
+
+def count(number: int, what: str) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def to_markdown(board: Leaderboard) -> str:
     """The leaderboard as a Markdown page; whatever comes from records is escaped."""
-    facts = [
-        f"data fingerprint: {board.data_fingerprint}",
+    lines = [
+        escape_markdown(f"data fingerprint: {board.data_fingerprint}"),
         f"{count(board.records, 'record')}, {count(len(board.rows), 'configuration')}",
-        *board.views,
+        *map(escape_markdown, board.views),
+        "mean ± standard deviation (n - 1) over seeds; `-` where it was not measured for every seed",
+        escape_markdown(LEGEND),
     ]
-    lines = [*[escape_markdown(fact) for fact in facts]]
-    lines += ["mean ± standard deviation (n - 1) over seeds; `-` where it was not measured for every seed"]
-    lines += [escape_markdown(LEGEND)]
     if board.fingerprints > 1:
         lines.append(
             f"there are records of this benchmark, version and protocol on {board.fingerprints} different data "
@@ -96,12 +114,11 @@ def _interval(metric: Metric, found: SampleSummary | None) -> str:
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of Markdown in columns of even width; configurations to the left, all else to the right."""
-    escaped = [list(headings), *[[escape_markdown(cell) for cell in row] for row in rows]]
-    widths = [max(3, *map(len, column)) for column in zip(*escaped, strict=True)]
-    sides = ["<" if heading == "configuration" else ">" for heading in headings]
-    lines = [[f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)] for row in escaped]
-    rules = [
-        f":{'-' * (width - 1)}" if side == "<" else f"{'-' * (width - 1)}:"
-        for side, width in zip(sides, widths, strict=True)
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rules, *lines[1:]])
+    columns = []
+    for heading, *texts in zip(headings, *rows, strict=True):
+        cells = [heading, *map(escape_markdown, texts)]
+        width, left = max(3, *map(len, cells)), heading == "configuration"
+        first, *others = [cell.ljust(width) if left else cell.rjust(width) for cell in cells]
+        rule = "-" * (width - 1)
+        columns.append([first, f":{rule}" if left else f"{rule}:", *others])
+    return "\n".join(f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))

@@ -54,8 +54,6 @@ def summarize(values: Sequence[float | None]) -> SampleSummary | None:
     number, first = len(sample), sample[0]
     if number == 1:
         return SampleSummary(1, first)
-    if sample.count(first) == number:
-        return SampleSummary(number, first, 0.0, first, first)  # exactly, and sizes are mostly equal
     try:
         mean = first + math.fsum([value - first for value in sample]) / number
         squares = math.fsum([(value - mean) * (value - mean) for value in sample])

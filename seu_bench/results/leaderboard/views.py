@@ -6,13 +6,15 @@ A view is made of means over seeds; it is shown and never written over a leaderb
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
+
+import numpy as np
 
 from seu_bench.config.options import did_you_mean
 from seu_bench.errors import OptionError
 from seu_bench.results.leaderboard.boards import Leaderboard, Row
-from seu_bench.results.leaderboard.collection import count, named
+from seu_bench.results.leaderboard.markdown import count, named
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS
 
@@ -41,8 +43,11 @@ def parse_budgets(texts: Sequence[str], metrics: Mapping[str, Metric] = METRICS)
                 f"--budget {text!r}: there is no budget {name!r}{did_you_mean(name, names)}",
                 remedy="give one such as params=5e6; the names are: " + ", ".join(names),
             )
-        limit = _positive(number)
-        if limit is None:
+        try:
+            limit = float(number)
+        except ValueError:
+            limit = math.nan
+        if not 0 < limit < math.inf:
             raise OptionError(
                 f"--budget {text!r}: {number!r} is no positive number", remedy=f"give one such as {name}=5e6"
             )
@@ -80,13 +85,10 @@ def within_budget(
     """Rows whose means are measured and at most ``budgets``, limits by metric in record units; others are excluded."""
     for name, limit in budgets.items():
         metric = metrics[name]
-        means = [(row, row.mean(name)) for row in board.rows]
-        over = [(row, mean) for row, mean in means if mean is not None and mean > limit]
-        above = [f"{row.configuration}: {metric.format_cell(mean)}" for row, mean in over]
-        kept = [row for row, mean in means if mean is not None and mean <= limit]
-        unknown = [row.configuration for row, mean in means if mean is None]
-        reason = f"{metric.column or name} at most {metric.format_cell(limit)}: " + _excluded("above", above)
-        board = board.narrowed(kept, reason + (f"; {_excluded('not measured', unknown)}" if unknown else ""))
+        means = {row: mean for row in board.rows if (mean := row.mean(name)) is not None}
+        above = [f"{row.configuration}: {metric.format_cell(mean)}" for row, mean in means.items() if mean > limit]
+        reason = f"{metric.column or name} at most {metric.format_cell(limit)}: {_excluded('above', above)}"
+        board = _narrowed(board, [row for row, mean in means.items() if mean <= limit], reason, means)
     return board
 
 
@@ -94,45 +96,25 @@ def pareto_front(
     board: Leaderboard, axes: Sequence[str] = AXES, metrics: Mapping[str, Metric] = METRICS
 ) -> Leaderboard:
     """Rows that no other dominates in the means of ``axes``; those with one not measured are excluded."""
-    points = {row.rank: point for row in board.rows if (point := _point(row, axes, metrics)) is not None}
-    front = _undominated(points)
-    unknown = [row.configuration for row in board.rows if row.rank not in points]
+    rows = [row for row in board.rows if all(row.mean(axis) is not None for axis in axes)]
+    signs = [-1 if metrics[axis].higher_is_better else 1 for axis in axes]
+    points = np.array([[row.mean(axis) for axis in axes] for row in rows], dtype=float).reshape(-1, len(axes)) * signs
+    # Less is better now: a row is dominated where another one is as low in all axes, and not the same.
+    dominated = [bool(((points <= point).all(1) & (points < point).any(1)).any()) for point in points]
     directions = [
         f"{metrics[axis].column or axis} ({'higher' if metrics[axis].higher_is_better else 'lower'} is better)"
         for axis in axes
     ]
-    reason = f"Pareto front of {' and '.join(directions)}: {count(len(points) - len(front), 'dominated row')} excluded"
-    kept = [row for row in board.rows if row.rank in front]
+    reason = f"Pareto front of {' and '.join(directions)}: {count(sum(dominated), 'dominated row')} excluded"
+    front = [row for row, is_dominated in zip(rows, dominated, strict=True) if not is_dominated]
+    return _narrowed(board, front, reason, rows)
+
+
+def _narrowed(board: Leaderboard, kept: Sequence[Row], reason: str, measured: Collection[Row]) -> Leaderboard:
+    """The rows kept; those that are not among the measured ones are named beside the reason."""
+    unknown = [row.configuration for row in board.rows if row not in measured]
     return board.narrowed(kept, reason + (f"; {_excluded('not measured', unknown)}" if unknown else ""))
-
-
-def _undominated(points: Mapping[int, tuple[float, ...]]) -> set[int]:
-    """Keys of the Pareto front (less is better): sorted, a point is only dominated by earlier points of the front."""
-    front: dict[int, tuple[float, ...]] = {}
-    for key in sorted(points, key=lambda key: points[key]):
-        point = points[key]
-        if not any(
-            other != point and all(mine >= its for mine, its in zip(point, other, strict=True))
-            for other in front.values()
-        ):
-            front[key] = point
-    return set(front)
-
-
-def _point(row: Row, axes: Sequence[str], metrics: Mapping[str, Metric]) -> tuple[float, ...] | None:
-    means = [row.mean(axis) for axis in axes]
-    signs = [-1 if metrics[axis].higher_is_better else 1 for axis in axes]
-    found = tuple(sign * mean for sign, mean in zip(signs, means, strict=True) if mean is not None)
-    return found if len(found) == len(axes) else None
 
 
 def _excluded(why: str, names: Sequence[str]) -> str:
     return f"{count(len(names), 'row')} excluded, {why} ({named(names)})" if names else f"no row is {why}"
-
-
-def _positive(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if 0 < number < math.inf else None
