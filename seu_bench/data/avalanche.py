@@ -87,19 +87,15 @@ class TaskDataset(AvalancheDataset[Any]):
     def __getitems__(self, positions: Sequence[int] | Tensor) -> Batch:
         """Images, labels and task labels at all ``positions`` at once."""
         wanted = self._rows_of(torch.as_tensor(positions, dtype=torch.int64))
+        starts = torch.tensor([0, *self._flat_data._cumulative_sizes])
+        which = torch.searchsorted(starts, wanted, right=True) - 1
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         places: list[Tensor] = []
-        ends = torch.as_tensor(self._flat_data._cumulative_sizes, dtype=torch.int64)
-        which = torch.searchsorted(ends, wanted, right=True)
-        for index, dataset in enumerate(self._flat_data._datasets):
-            here = (which == index).nonzero().flatten()
-            if not len(here):
-                continue
-            images: TaskImages = dataset.images
-            local = wanted[here] - (int(ends[index - 1]) if index else 0)
-            x, y = images.gather(local.to(images.device))
-            parts.append((x, y, torch.full((len(here),), images.task)))
-            places.append(here)
+        for index in which.unique().tolist():
+            places.append((which == index).nonzero().flatten())
+            images: TaskImages = self._flat_data._datasets[index].images
+            x, y = images.gather(wanted[places[-1]] - starts[index])
+            parts.append((x, y, torch.full((len(y),), images.task)))
         if len(parts) == 1:
             return Batch(*parts[0])
         back = torch.cat(places).argsort()

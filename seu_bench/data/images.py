@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -18,8 +19,8 @@ class SampleIds:
 
 
 def tag_batch(images: Tensor, ids: SampleIds) -> Tensor:
-    """Return ``images`` themselves, from now on known to :func:`sample_ids_of`: batches reach models as plain tensors,
-    through strategies, creators and Avalanche alike."""
+    """Return ``images`` themselves, known to :func:`sample_ids_of` from now on."""
+    # An attribute, since batches reach models as plain tensors, through strategies, creators and Avalanche alike.
     if not images.is_inference():  # of those torch does not know whether they were changed
         images._seu_bench_sample_ids = (ids, images._version)  # type: ignore[attr-defined]
     return images
@@ -78,36 +79,27 @@ class TaskImages:
 
     def part(self, start: int, stop: int) -> TaskImages:
         """The images at positions ``start`` to ``stop`` (exclusive)."""
-        return self._some(slice(start, stop))
+        return self.subset(slice(start, stop))
 
     def halves(self) -> tuple[TaskImages, TaskImages]:
-        """First and second half by position (paper, section II-E: weights train on the first, accuracy
-        comes from the second)."""
+        """First and second half by position: weights train on one, accuracy comes from the other (paper, II-E)."""
         middle = len(self) // 2
         return self.part(0, middle), self.part(middle, len(self))
 
-    def subset(self, positions: Tensor) -> TaskImages:
+    def subset(self, positions: Tensor | slice) -> TaskImages:
         """The images at ``positions``, in that order."""
-        return self._some(positions)
-
-    def _some(self, which: slice | Tensor) -> TaskImages:
         ids = self.sample_ids
         if ids is not None:
-            ids = SampleIds(ids.owner, ids.numbers[which if isinstance(which, slice) else which.cpu()])
-        return replace(self, rows=self.rows[which], labels=self.labels[which], sample_ids=ids)
+            ids = SampleIds(ids.owner, ids.numbers[positions if isinstance(positions, slice) else positions.cpu()])
+        return replace(self, rows=self.rows[positions], labels=self.labels[positions], sample_ids=ids)
 
     def to(self, device: torch.device) -> TaskImages:
         """Copy to another device."""
         if self.device == device:
             return self
+        store, rows, labels = (tensor.to(device) for tensor in (self.store, self.rows, self.labels))
         permutation = None if self.permutation is None else self.permutation.to(device)
-        return replace(
-            self,
-            store=self.store.to(device),
-            rows=self.rows.to(device),
-            labels=self.labels.to(device),
-            permutation=permutation,
-        )
+        return replace(self, store=store, rows=rows, labels=labels, permutation=permutation)
 
     def batches(self, size: int, *, shuffle: bool) -> Iterator[tuple[Tensor, Tensor]]:
         """All images once, in batches of images ``[b, C, H, W]`` and labels ``[b]``.
@@ -144,4 +136,4 @@ def batch_bounds(count: int, size: int, *, join: bool) -> list[tuple[int, int]]:
     starts = list(range(0, count, size))
     if join and len(starts) > 1 and count - starts[-1] == 1:
         starts.pop()
-    return list(zip(starts, [*starts[1:], count][: len(starts)], strict=True))
+    return list(pairwise([*starts, count]))

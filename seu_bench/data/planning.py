@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,25 +91,35 @@ def dataset_names(spec: BenchmarkSpec) -> tuple[str, ...]:
 def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: int) -> list[TaskPart]:
     """The tasks of a benchmark in the order in which ``seed`` learns them."""
     stream = spec.stream
-    if isinstance(stream, ClassSplit):
-        return _class_tasks(spec, stream, infos[stream.dataset], seed)
+    order: list[int] | None = None
+    if isinstance(stream, DatasetSequence):
+        parts = []
+        for index, (name, task) in enumerate(stream.tasks.items()):
+            head = task.classes or infos[task.dataset].num_classes - task.label_offset
+            parts.append(TaskPart(name, index, task.dataset, task.input, None, task.label_offset, head))
+        if isinstance(stream.order, tuple):
+            order = [list(stream.tasks).index(name) for name in stream.order]
+    elif isinstance(stream, Permutation):
+        source = stream.dataset, stream.input, None, 0, infos[stream.dataset].num_classes
+        parts = [TaskPart(f"permutation {index}", index, *source) for index in range(stream.tasks)]
+    else:
+        parts = []
+        for index, group in enumerate(_groups(spec, stream, infos[stream.dataset])):
+            name = "classes " + "-".join(map(str, dict.fromkeys((group[0], group[-1]))))
+            parts.append(TaskPart(name, index, stream.dataset, stream.input, group, 0, len(group)))
+        if isinstance(stream.order, tuple):
+            order = list(stream.order)
+    in_file = list(range(len(parts)))
+    if isinstance(stream, Permutation) or stream.order == "shuffled":
+        order = shuffled(len(parts), seed).tolist()
+    elif order is not None and sorted(order) != in_file:
+        raise RequestError(
+            f"stream.order of benchmark {spec.name!r} is {order}",
+            remedy=f"name each of the tasks 0 to {len(parts) - 1} once",
+        )
+    parts = [parts[index] for index in (in_file if order is None else order)]
     if isinstance(stream, Permutation):
-        classes = infos[stream.dataset].num_classes
-        return [
-            TaskPart(
-                f"permutation {drawn}", drawn, stream.dataset, stream.input, None, 0, classes, 100 * drawn + position
-            )
-            for position, drawn in enumerate(shuffled(stream.tasks, seed).tolist())
-        ]
-    names = list(stream.tasks)
-    order = stream.order or names
-    if stream.order == "shuffled":
-        order = [names[index] for index in shuffled(len(names), seed)]
-    parts = []
-    for name in order:
-        task = stream.tasks[name]
-        head = task.classes or infos[task.dataset].num_classes - task.label_offset
-        parts.append(TaskPart(name, names.index(name), task.dataset, task.input, None, task.label_offset, head))
+        return [replace(part, permutation_seed=100 * part.index + place) for place, part in enumerate(parts)]
     return parts
 
 
@@ -136,7 +146,8 @@ def plan_stream(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], limits: I
     return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts))
 
 
-def _class_tasks(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, seed: int) -> list[TaskPart]:
+def _groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo) -> tuple[tuple[int, ...], ...]:
+    """Classes of each task, in the benchmark's order."""
     groups = stream.groups
     if groups is None:
         width = stream.classes_per_task or 1
@@ -152,27 +163,7 @@ def _class_tasks(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, see
             f"benchmark {spec.name!r} names classes {unknown} but {stream.dataset!r} has {info.num_classes}",
             remedy=f"classes are numbered 0 to {info.num_classes - 1}",
         )
-    if isinstance(stream.order, tuple):
-        order = list(stream.order)
-        if sorted(order) != list(range(len(groups))):
-            raise RequestError(
-                f"stream.order of benchmark {spec.name!r} is {order}",
-                remedy=f"name each of the tasks 0 to {len(groups) - 1} once",
-            )
-    else:
-        order = shuffled(len(groups), seed).tolist() if stream.order == "shuffled" else list(range(len(groups)))
-    return [
-        TaskPart(
-            "classes " + "-".join(map(str, dict.fromkeys((group[0], group[-1])))),
-            index,
-            stream.dataset,
-            stream.input,
-            group,
-            label_offset=0,
-            head=len(group),
-        )
-        for index, group in ((index, groups[index]) for index in order)
-    ]
+    return groups
 
 
 def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
@@ -188,6 +179,4 @@ def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
 def _images(total: int, per_class: tuple[int, ...] | None, num_classes: int, chosen: tuple[int, ...] | None) -> int:
     if chosen is None:
         return total
-    if per_class is not None:
-        return sum(per_class[label] for label in chosen)
-    return total * len(chosen) // num_classes
+    return total * len(chosen) // num_classes if per_class is None else sum(per_class[label] for label in chosen)

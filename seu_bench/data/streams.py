@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -97,33 +97,40 @@ def build_stream(
     raw = {name: load(name) for name in tracked(dataset_names(spec), "reading data sets")}
     infos = {name: data.info for name, data in raw.items()}
     plan = plan_stream(spec, infos, limits, seed)
-    pieces = [_piece(spec, part, raw[part.dataset], limits, seed) for part in ordered_tasks(spec, infos, seed)]
+    parts = ordered_tasks(spec, infos, seed)
+    rows = [_rows(spec, part, raw[part.dataset], limits, seed) for part in parts]
     # Tasks of one data set with one normalisation share a store.
-    keys = [(piece.part.dataset, piece.part.input) for piece in pieces]
+    keys = [(part.dataset, part.input) for part in parts]
     stores = {
-        key: _Store(raw[key[0]], key[1], [p for p, own in zip(pieces, keys, strict=True) if own == key], device)
+        key: _store(raw[key[0]], key[1], [rows for own, rows in zip(keys, rows, strict=True) if own == key], device)
         for key in dict.fromkeys(keys)
     }
+
+    def tensor(array: NDArray[np.int64]) -> torch.Tensor:
+        return torch.from_numpy(array).to(device)
+
     tasks: list[TaskSplits] = []
-    sizes: list[TaskPlan] = []
-    prepared = tracked(list(zip(pieces, keys, plan.tasks, strict=True)), "preparing tasks")
-    for index, (piece, key, planned) in enumerate(prepared):
-        store, part = stores[key], piece.part
+    for index, (part, key, numbers) in enumerate(tracked(list(zip(parts, keys, rows, strict=True)), "preparing tasks")):
+        store = stores[key]
+        labels = [_relabelled(store.labels[each], part) for each in numbers]
+        together = np.concatenate(labels)
+        lowest, highest = together.min(), together.max()
+        if lowest < 0 or highest >= part.head:
+            raise RequestError(
+                f"task {part.name!r} has labels {lowest} to {highest} but its head has {part.head} outputs",
+                remedy="set classes (or label_offset) of the task in the benchmark file",
+            )
         permutation = None
         if part.permutation_seed is not None:
             # The store's channels, not the plan's: grey images are permuted before they are repeated.
-            pixels = store.tensor[0].numel()
-            permutation = torch.from_numpy(shuffled(pixels, part.permutation_seed)).to(device)
-        splits = [store.images(piece, split, index, plan.channels, permutation) for split in ("train", "valid", "test")]
-        labels = torch.cat([split.labels for split in splits])
-        lowest, highest = int(labels.min()), int(labels.max())
-        if lowest < 0 or highest >= planned.num_classes:
-            raise RequestError(
-                f"task {part.name!r} has labels {lowest} to {highest} but its head has {planned.num_classes} outputs",
-                remedy="set classes (or label_offset) of the task in the benchmark file",
-            )
+            permutation = tensor(shuffled(store.images[0].numel(), part.permutation_seed))
+        places = [np.searchsorted(store.used, each) for each in numbers]
+        splits = (
+            TaskImages(store.images, tensor(where), tensor(own), index, plan.channels, permutation)
+            for where, own in zip(places, labels, strict=True)
+        )
         tasks.append(TaskSplits(*splits))
-        sizes.append(replace(planned, num_train=len(splits[0]), num_valid=len(splits[1]), num_test=len(splits[2])))
+    sizes = [TaskPlan(part.name, part.head, *map(len, splits)) for part, splits in zip(parts, rows, strict=True)]
     return TaskStream(replace(plan, tasks=tuple(sizes)), tuple(tasks), fingerprint(spec, raw))
 
 
@@ -136,17 +143,14 @@ def fingerprint(spec: BenchmarkSpec, raw: Mapping[str, RawDataset]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-class _Piece(NamedTuple):
-    """Rows of a data set that make one task: of its training set (train, valid) and of its test set."""
-
-    part: TaskPart
-    train: Rows
-    valid: Rows
-    test: Rows
-
-
-def _piece(spec: BenchmarkSpec, part: TaskPart, data: RawDataset, limits: ImageLimits, seed: int) -> _Piece:
-    pool, test = _of_classes(data.train.labels, part.classes), _of_classes(data.test.labels, part.classes)
+def _rows(
+    spec: BenchmarkSpec, part: TaskPart, data: RawDataset, limits: ImageLimits, seed: int
+) -> tuple[Rows, Rows, Rows]:
+    """Images that train, validate and test a task; test images are numbered after all training images."""
+    pool, test = (
+        np.arange(len(split)) if part.classes is None else np.flatnonzero(np.isin(split.labels, part.classes))
+        for split in (data.train, data.test)
+    )
     if not len(pool) or not len(test):
         raise RequestError(f"task {part.name!r} of benchmark {spec.name!r} has no images in data set {part.dataset!r}")
     mixed = pool[shuffled(len(pool), seed)]
@@ -158,31 +162,25 @@ def _piece(spec: BenchmarkSpec, part: TaskPart, data: RawDataset, limits: ImageL
         )
     if limits.test is not None and len(test) > limits.test:
         test = test[shuffled(len(test), TEST_SUBSET_SEED)[: limits.test]]
-    return _Piece(part, mixed[cut:][: limits.train], mixed[:cut][: limits.valid], test)
+    return mixed[cut:][: limits.train], mixed[:cut][: limits.valid], len(data.train) + test
 
 
-class _Store:
-    """The images of one data set that any of ``pieces`` uses, normalised once."""
+class _Store(NamedTuple):
+    """Images ``[n, C, H, W]`` of the numbers ``used`` ``[n]``, ascending, and the labels of a whole data set."""
 
-    def __init__(self, data: RawDataset, spec: InputSpec, pieces: Sequence[_Piece], device: torch.device) -> None:
-        self._data = data
-        self._train = np.unique(np.concatenate([rows for piece in pieces for rows in (piece.train, piece.valid)]))
-        self._test = np.unique(np.concatenate([piece.test for piece in pieces]))
-        mean, std = statistics(spec, data.train)
-        used = (data.train.images[self._train], data.test.images[self._test])
-        self.tensor = torch.cat([normalised(images, spec, mean, std) for images in used]).to(device)
+    images: torch.Tensor
+    used: Rows
+    labels: Labels
 
-    def images(
-        self, piece: _Piece, split: Literal["train", "valid", "test"], task: int, channels: int, permutation: Any
-    ) -> TaskImages:
-        wanted: Rows = getattr(piece, split)
-        if split == "test":
-            rows, labels = np.searchsorted(self._test, wanted) + len(self._train), self._data.test.labels
-        else:
-            rows, labels = np.searchsorted(self._train, wanted), self._data.train.labels
-        device = self.tensor.device
-        own = torch.from_numpy(_relabelled(labels[wanted], piece.part)).to(device)
-        return TaskImages(self.tensor, torch.from_numpy(rows).to(device), own, task, channels, permutation)
+
+def _store(data: RawDataset, spec: InputSpec, tasks: Sequence[tuple[Rows, ...]], device: torch.device) -> _Store:
+    """The images that any of ``tasks`` uses, normalised once."""
+    used = np.unique(np.concatenate([rows for splits in tasks for rows in splits]))
+    mean, std = statistics(spec, data.train)
+    first, cut = len(data.train), np.searchsorted(used, len(data.train))
+    chosen = data.train.images[used[:cut]], data.test.images[used[cut:] - first]
+    images = torch.cat([normalised(images, spec, mean, std) for images in chosen]).to(device)
+    return _Store(images, used, np.concatenate([data.train.labels, data.test.labels]))
 
 
 def statistics(spec: InputSpec, train: RawSplit) -> tuple[Sequence[float], Sequence[float]]:
@@ -207,11 +205,6 @@ def normalised(images: Images, spec: InputSpec, mean: Sequence[float], std: Sequ
     values = pixels.float().div_(255)
     shape = (1, -1, 1, 1)
     return values.sub_(torch.tensor(mean).view(shape)).div_(torch.tensor(std).view(shape))
-
-
-def _of_classes(labels: Labels, classes: Sequence[int] | None) -> Rows:
-    rows = np.arange(len(labels)) if classes is None else np.flatnonzero(np.isin(labels, list(classes)))
-    return rows.astype(np.int64)
 
 
 def _relabelled(labels: Labels, part: TaskPart) -> Labels:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,28 +45,26 @@ def synthetic_dataset(info: DatasetInfo, seed: int, scale: float = 0.02) -> RawD
         raise ValueError(f"scale must be positive, not {scale}")
     digest = hashlib.sha256(f"{info.name}:{seed}".encode()).digest()
     generator = np.random.default_rng(int.from_bytes(digest[:16], "little"))
+    # One picture per class, with a margin on each side that shifts can draw from.
     reach = 1 if min(info.height, info.width) < 16 else 2
-    prototypes = _prototypes(info, generator, reach)
-    occurs = [count > 0 for count in info.train_per_class or (1,) * info.num_classes]
-    train = _split(
-        prototypes, _sizes(info.train_per_class, info.num_train, occurs, scale, LEAST_TRAIN), generator, reach
-    )
-    test = _split(prototypes, _sizes(info.test_per_class, info.num_test, occurs, scale, LEAST_TEST), generator, reach)
+    shape = info.num_classes, info.channels, info.height + 2 * reach, info.width + 2 * reach
+    prototypes = _smooth(shape, generator)
+    occurs = np.asarray(info.train_per_class or (1,) * info.num_classes) > 0
+    splits = []
+    for per_class, total, least in (
+        (info.train_per_class, info.num_train, LEAST_TRAIN),
+        (info.test_per_class, info.num_test, LEAST_TEST),
+    ):
+        real = np.asarray(per_class or total / max(1, occurs.sum()))
+        sizes = np.where(occurs, np.maximum(least, np.rint(scale * real)), 0).astype(np.int64)
+        splits.append(_split(prototypes, sizes, generator, reach))
+    train, test = splits
     return RawDataset(counted(info, train.labels, test.labels), train, test)
 
 
-def _sizes(
-    known: Sequence[int] | None, total: int, occurs: Sequence[bool], scale: float, least: int
-) -> NDArray[np.int64]:
-    """Number of images of each class."""
-    each = total / max(1, sum(occurs))
-    real = known if known is not None else [each if there else 0 for there in occurs]
-    pairs = zip(real, occurs, strict=True)
-    return np.asarray([max(least, round(scale * count)) if there else 0 for count, there in pairs], dtype=np.int64)
-
-
-def _smooth(count: int, channels: int, height: int, width: int, generator: np.random.Generator) -> NDArray[np.float32]:
-    """Smooth, standardised pictures ``[count, channels, height, width]``; channels share most of their variance."""
+def _smooth(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float32]:
+    """Smooth, standardised pictures of ``shape`` ``[N, C, H, W]``; channels share most of their variance."""
+    count, channels, height, width = shape
     coarse = generator.standard_normal((count, channels, GRID, GRID), dtype=np.float32)
     shared = generator.standard_normal((count, 1, GRID, GRID), dtype=np.float32)
     coarse = np.float32(np.sqrt(0.15)) * coarse + np.float32(np.sqrt(0.85)) * shared
@@ -84,45 +81,27 @@ def _blow_up(length: int) -> NDArray[np.float32]:
     return matrix
 
 
-def _prototypes(info: DatasetInfo, generator: np.random.Generator, reach: int) -> NDArray[np.float32]:
-    """One picture per class, with a margin of ``reach`` pixels on each side that shifts can draw from."""
-    return _smooth(info.num_classes, info.channels, info.height + 2 * reach, info.width + 2 * reach, generator)
-
-
 def _split(
     prototypes: NDArray[np.float32], sizes: NDArray[np.int64], generator: np.random.Generator, reach: int
 ) -> RawSplit:
     labels: Labels = generator.permutation(np.repeat(np.arange(len(sizes), dtype=np.int64), sizes))
-    channels, height, width = prototypes.shape[1], prototypes.shape[2] - 2 * reach, prototypes.shape[3] - 2 * reach
-    images: Images = np.empty((len(labels), channels, height, width), dtype=np.uint8)
+    # [class, C, down, right, H, W]: every place that a picture can be shifted to.
+    height, width = (length - 2 * reach for length in prototypes.shape[2:])
+    shifted = np.lib.stride_tricks.sliding_window_view(prototypes, (height, width), axis=(2, 3))
+    images: Images = np.empty((len(labels), prototypes.shape[1], height, width), dtype=np.uint8)
     for start in range(0, len(labels), CHUNK):
-        chosen = labels[start : start + CHUNK]
-        images[start : start + CHUNK] = _pictures(prototypes, chosen, (height, width), generator, reach)
+        images[start : start + CHUNK] = _pictures(shifted, labels[start : start + CHUNK], generator)
     return RawSplit(images, labels)
 
 
-def _pictures(
-    prototypes: NDArray[np.float32],
-    labels: Labels,
-    size: tuple[int, int],
-    generator: np.random.Generator,
-    reach: int,
-) -> Images:
+def _pictures(shifted: NDArray[np.float32], labels: Labels, generator: np.random.Generator) -> Images:
     """Images ``[N, C, H, W]`` of the given labels ``[N]``."""
-    count, channels = len(labels), prototypes.shape[1]
-    down, right = generator.binomial(2 * reach, 0.5, size=(2, count))
-    rows = down[:, None] + np.arange(size[0])
-    columns = right[:, None] + np.arange(size[1])
-    picture = prototypes[
-        labels[:, None, None, None],
-        np.arange(channels)[:, None, None],
-        rows[:, None, :, None],
-        columns[:, None, None, :],
-    ]
+    count = len(labels)
+    down, right = generator.binomial(shifted.shape[2] - 1, 0.5, size=(2, count))
+    picture = shifted[labels, :, down, right]
     contrast = generator.uniform(0.8, 1.2, size=(count, 1, 1, 1)).astype(np.float32)
     brightness = generator.normal(0, 0.15, size=(count, 1, 1, 1)).astype(np.float32)
     picture = picture * contrast + brightness
-    picture += np.float32(_SMOOTH) * _smooth(count, channels, *size, generator)
+    picture += np.float32(_SMOOTH) * _smooth(picture.shape, generator)
     picture += np.float32(_PIXEL) * generator.standard_normal(picture.shape, dtype=np.float32)
-    images: Images = np.clip(np.round(128 + 45 * picture), 0, 255).astype(np.uint8)
-    return images
+    return np.clip(np.round(128 + 45 * picture), 0, 255).astype(np.uint8)
