@@ -82,29 +82,9 @@ def run(
         >>> record = seu_bench.run("ewc", "split_digits", protocol="quick", seed=1)
         >>> record.metrics["acc"]
     """
-    request = Request(
-        strategy=strategy,
-        benchmark=benchmark,
-        searcher=searcher,
-        creator=creator,
-        protocol=protocol,
-        seed=seed,
-        options=dict(options or {}),
-        data_root=Path(data_root) if data_root is not None else None,
-        results=Path(results),
-        device=device,
-        limit=limit,
-        synthetic=synthetic,
-        restart=restart,
-        checkpoint_every=checkpoint_every,
-        max_seconds=max_seconds,
-        keep_weights=keep_weights,
-        feature_cache=feature_cache,
-        precision=precision,
-        compile=compile,
-        log=tuple(log),
-        log_options=dict(log_options or {}),
-    )
+    asked = {name: value for name, value in locals().items() if name != "progress"}
+    collected = {"options": dict(options or {}), "log": tuple(log), "log_options": dict(log_options or {})}
+    request = Request(**asked | collected)
     watcher = None
     if progress:
         from seu_bench.cli.progress import ProgressDisplay

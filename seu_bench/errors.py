@@ -42,12 +42,8 @@ class SeuBenchError(Exception):
         self.what = what
         self.where = where
         self.remedy = remedy
-        lines = [what]
-        if where:
-            lines.append(f"  where: {where}")
-        if remedy:
-            lines.append(f"  to do: {remedy}")
-        super().__init__("\n".join(lines))
+        lines = (what, where and f"  where: {where}", remedy and f"  to do: {remedy}")
+        super().__init__("\n".join(line for line in lines if line))
 
 
 class RequestError(SeuBenchError):

@@ -69,21 +69,17 @@ class Kind(Mapping[str, Entry[Factory]]):
         Raises:
             UnknownNameError: it is not registered, or unusable; the message lists those that are.
         """
+        if name in self._entries:
+            return self._entries[name]
+        usable = f"the {self.plural} are: {', '.join(self._entries) or 'none'} (seu-bench list {self.plural})"
         if name in self.unavailable:
             missing = self.unavailable[name].factory
-            raise UnknownNameError(
-                f"the {self.singular} {name!r} cannot be used: {missing.reason}",
-                remedy=missing.remedy
-                or f"the {self.plural} are: {', '.join(self._entries)} (seu-bench list {self.plural})",
-            )
-        if name not in self._entries:
-            from seu_bench.config.options import did_you_mean  # imports pydantic, which --help does without
+            what = f"the {self.singular} {name!r} cannot be used: {missing.reason}"
+            raise UnknownNameError(what, remedy=missing.remedy or usable)
+        from seu_bench.config.options import did_you_mean  # imports pydantic, which --help does without
 
-            raise UnknownNameError(
-                f"no {self.singular} is called {name!r}{did_you_mean(name, self._entries)}",
-                remedy=f"the {self.plural} are: {', '.join(self._entries) or 'none'} (seu-bench list {self.plural})",
-            )
-        return self._entries[name]
+        guess = did_you_mean(name, self._entries)
+        raise UnknownNameError(f"no {self.singular} is called {name!r}{guess}", remedy=usable)
 
 
 def collect(

@@ -49,10 +49,9 @@ def write_atomic(path: Path, content: str | bytes, *, durable: bool = True) -> N
 
 def cannot_write(path: Path, error: OSError | ValueError) -> ResultsError:
     """The error that says why ``path`` cannot be written."""
-    code = error.errno if isinstance(error, OSError) else None
-    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    reason = getattr(error, "strerror", None) or str(error)
     remedy = "choose a folder that can be written to with --results"
-    if code in _FULL:
+    if getattr(error, "errno", None) in _FULL:
         remedy = f"make room there and give the same command again, or {remedy}"
     return ResultsError(f"cannot write results: {reason}", where=str(path), remedy=remedy)
 
@@ -67,12 +66,10 @@ def refuse_link(path: Path, remedy: str) -> None:
     Raises:
         ResultsError: ``path`` is a link.
     """
-    try:
-        link = path.is_symlink()
-    except (OSError, ValueError):
-        return  # reported where it is used
-    if link:
-        raise ResultsError("this is a link, which might lead out of the results folder", where=str(path), remedy=remedy)
+    with contextlib.suppress(OSError, ValueError):  # reported where the path is used
+        if path.is_symlink():
+            what = "this is a link, which might lead out of the results folder"
+            raise ResultsError(what, where=str(path), remedy=remedy)
 
 
 def make_folder(folder: Path) -> None:
@@ -94,8 +91,7 @@ def remove_parts(folder: Path) -> None:
 
 def _write_new(path: Path, data: bytes, *, durable: bool) -> None:
     # tempfile would make it readable for this user alone, and results are often shared.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
+    with path.open("xb") as file:
         file.write(data)
         file.flush()
         if durable:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import psutil
 
-#: Where a container's share is found (Linux, cgroup version 2).
-_SHARE = Path("/sys/fs/cgroup/cpu.max")
+#: Where a container's share, limit and use are found (Linux, cgroup version 2).
+_CONTAINER = Path("/sys/fs/cgroup")
 
 
-def usable_cores(share: Path = _SHARE) -> int:
+def usable_cores(share: Path = _CONTAINER / "cpu.max") -> int:
     """Count the cores that the process is bound to, within the container's share if there is one; at least 1.
 
     Args:
@@ -27,10 +27,6 @@ def usable_cores(share: Path = _SHARE) -> int:
         return bound if quota == "max" else max(1, min(bound, math.ceil(int(quota) / int(period))))
     except (OSError, ValueError, ZeroDivisionError):
         return bound
-
-
-#: Where a container's limit and use are found (Linux, cgroup version 2).
-_CONTAINER = Path("/sys/fs/cgroup")
 
 
 def free_host_memory() -> int:

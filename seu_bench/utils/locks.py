@@ -35,31 +35,22 @@ _HOST_NAMESPACE: Final = 0xEFFFFFFC
 
 @dataclass(frozen=True)
 class Holder:
-    """Process that holds a lock.
-
-    Attributes:
-        alive: ``None``: it runs on another host, or cannot be asked.
-    """
+    """Process that holds a lock."""
 
     pid: int
     host: str
-    alive: bool | None
+    alive: bool | None  #: ``None``: it runs on another host, or cannot be asked.
 
     def __str__(self) -> str:
         return f"process {self.pid} on host {printable(self.host)}"
 
 
 class _FolderLock:
-    """A marker of a given name in a folder, and the folders that had to be made for it.
-
-    Attributes:
-        refreshed: whether the marker was another, or a fresher one, when it was looked at last than the time before.
-    """
+    """A marker of a given name in a folder, and the folders that had to be made for it."""
 
     def __init__(self, folder: Path, name: str, lease: float) -> None:
-        self.folder = folder
-        self.path, self.lease = folder / name, lease
-        self.refreshed = False
+        self.folder, self.path, self.lease = folder, folder / name, lease
+        self.refreshed = False  # whether the marker was another, or fresher, at the last look than at the one before
         self._lease = SoftFileLease(self.path, lease_duration=lease, thread_local=False)
         self._made: list[Path] = []
         self._seen: tuple[tuple[int, ...] | None, float] = (None, 0.0)
@@ -100,10 +91,10 @@ class _FolderLock:
             raise
 
     def look(self) -> Holder | None:
-        """Return the holder of the marker; sets :attr:`refreshed`."""
-        state = _state(self.path)
-        self.refreshed = None not in (state, self._seen[0]) and state != self._seen[0]
-        if state != self._seen[0]:
+        """Return the holder of the marker; sets ``refreshed``."""
+        state, seen = _state(self.path), self._seen[0]
+        self.refreshed = None not in (state, seen) and state != seen
+        if state != seen:
             self._seen = (state, time.monotonic())
         return _holder(self.path)
 
@@ -165,8 +156,7 @@ class RunLock(_FolderLock):
         notified, began = False, time.monotonic()
         with self.undone_on_failure():
             while not self.attempt():
-                holder = self.look()
-                waited = time.monotonic() - began
+                holder, waited = self.look(), time.monotonic() - began
                 who = holder or "an unknown process"
                 if holder is not None and (holder.alive or (notified and self.refreshed)):
                     raise RunLockedError(
@@ -183,8 +173,8 @@ class RunLock(_FolderLock):
                 # A mark that cannot be read is mostly one that is just being made, or removed.
                 if not notified and (waited > 2 if holder is None else holder.alive is None):
                     notified = True
-                    seconds = f"{self.lease:.0f} seconds"
-                    notice(f"{self._name} is marked as held by {who}: watching for up to {seconds} whether it lives")
+                    watching = f"watching for up to {self.lease:.0f} seconds whether it lives"
+                    notice(f"{self._name} is marked as held by {who}: {watching}")
                 self.clear_abandoned(holder)
                 time.sleep(min(0.5, self.lease / 20))
 
@@ -200,9 +190,8 @@ class RunLock(_FolderLock):
             if lost is None and token is not None and owner is not None and owner.token == token:
                 return
             try:
-                self.path.lstat()
-            except FileNotFoundError:
-                pass
+                with contextlib.suppress(FileNotFoundError):
+                    self.path.lstat()
             except OSError:
                 return  # a network file system that is away; the heartbeat reports when that takes too long
             if lost is not None or not self.folder.is_dir():
@@ -214,11 +203,8 @@ class RunLock(_FolderLock):
             what = f"{self._name} was taken over by {holder}"
         else:
             what = f"the lock of {self._name} was lost" + (f": {lost.reason}" if lost is not None else "")
-        raise ResultsError(
-            what,
-            where=str(self.folder),
-            remedy="see who else works in that folder, then give the same command again",
-        )
+        remedy = "see who else works in that folder, then give the same command again"
+        raise ResultsError(what, where=str(self.folder), remedy=remedy)
 
 
 def holder_of(folder: Path) -> Holder | None:
@@ -231,10 +217,7 @@ def alone_in(folder: Path, wait: float = 60.0, *, lease: float = LEASE) -> Itera
     """Lock ``folder`` for a ``with`` block. It is made, and removed again if it is empty afterwards.
 
     Args:
-        wait, lease: seconds to wait for others at the most; as of :class:`RunLock`.
-
-    Raises:
-        ResultsError: others took longer, or the folder cannot be made or written to.
+        wait: seconds to wait for others at the most; a :class:`ResultsError` says who took longer.
     """
     lock = _FolderLock(folder, f".{LOCK_NAME}", lease)
     looked = began = time.monotonic()

@@ -16,6 +16,8 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from seu_bench.utils.text import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
@@ -64,13 +66,13 @@ class _Display:
     def _open(self) -> Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        description = TextColumn("{task.description}", markup=False)
-        columns = (description, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        # Redirected output would be drawn above the bars instead of going where the caller sent it.
-        progress = Progress(
-            *columns, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
+        self._progress = progress = Progress(
+            *(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
+            console=self._console,
+            transient=True,
+            redirect_stdout=False,  # it would be drawn above the bars instead of going where the caller sent it
+            redirect_stderr=False,
         )
-        self._progress = progress
         if self._delay > 0:
             self._timer = threading.Timer(self._delay, progress.start)
             self._timer.daemon = True
@@ -107,14 +109,11 @@ def shown(console: Console | None = None, delay: float = DELAY) -> Iterator[None
             # A file of its own: work inside may redirect standard error.
             file = stack.enter_context(os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8"))
             console = NewConsole(file=file)
-        display = _Display(console, delay) if console is not None and console.is_terminal else None
-        token = _DISPLAY.set(display)
-        try:
-            yield
-        finally:
-            _DISPLAY.reset(token)
-            if display is not None:
-                display.close()
+        display = None
+        if console is not None and console.is_terminal:
+            display = stack.enter_context(contextlib.closing(_Display(console, delay)))
+        stack.callback(_DISPLAY.reset, _DISPLAY.set(display))
+        yield
 
 
 @contextlib.contextmanager
@@ -127,22 +126,18 @@ def hidden() -> Iterator[None]:
         _DISPLAY.reset(token)
 
 
-@contextlib.contextmanager
-def bar(what: str, total: float | None = None) -> Iterator[Bar]:
+def bar(what: str, total: float | None = None) -> contextlib.AbstractContextManager[Bar]:
     """Draw a bar for a piece of work.
 
     Args:
         what: description in a word or two; control characters are removed.
         total: how much there is to do; ``None`` if unknown.
 
-    Yields:
-        The bar, to be advanced; without effect where none is drawn.
+    Returns:
+        A context of the bar, which is to be advanced; without effect where none is drawn.
     """
-    from seu_bench.utils.text import printable
-
     display = _DISPLAY.get()
-    with contextlib.nullcontext(Bar()) if display is None else display.bar(printable(what), total) as drawn:
-        yield drawn
+    return contextlib.nullcontext(Bar()) if display is None else display.bar(printable(what), total)
 
 
 def tracked(items: Iterable[Item], what: str, total: float | None = None) -> Iterator[Item]:

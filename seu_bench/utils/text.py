@@ -45,8 +45,8 @@ def format_seconds(seconds: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-#: Letters that Markdown might take for something else.
-_MARKUP: Final = re.compile(r"[\\`*|~$\[\]&<>_]")
+#: Letters that Markdown might take for something else, the underscore aside.
+_MARKUP: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: f"\\{mark}" for mark in r"\`*|~$[]"})
 
 
 def printable(text: str) -> str:
@@ -72,10 +72,5 @@ def escape_markdown(text: str) -> str:
     Returns:
         Markdown that shows the text as it is, on one line.
     """
-    text = printable(text)
-    if not _MARKUP.search(text):
-        return text
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = re.sub(r"([\\`*|~$\[\]])", r"\\\1", text)
     # Within a word an underscore is one; elsewhere it would be emphasis.
-    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", printable(text).translate(_MARKUP))
