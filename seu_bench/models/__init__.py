@@ -1,12 +1,11 @@
 """Networks: models with a head per task, cells of a search space, and what makes them fast.
 
-- ``multihead``: base of models with a head per task; a backbone with heads
+- ``multihead``: base of models with a head per task, units of it compiled; a backbone with heads
 - ``alexnet``: the AlexNet variant
 - ``cells``: stem, extension unit, proxy network, network of one genotype
 - ``operations``: the eight operations of the search space
 - ``layers``: convolution and dropout with channels innermost in memory
 - ``kernels``: gradients that are fast on a CPU
-- ``compiling``: units compiled for their training
 - ``feature_cache``, ``feature_store``: outputs of frozen layers, cached for a task's images
 - ``sizes``: parameters and multiply-accumulates
 """

@@ -1,18 +1,13 @@
-"""The AlexNet variant that the paper's fixed-size strategies use (after Serra et al., ICML 2018), and how the
-multi-head model of a run is made of the backbone that was chosen."""
+"""The AlexNet variant that the paper's fixed-size strategies use (after Serra et al., ICML 2018)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import nn
 
 from seu_bench.errors import RequestError
 from seu_bench.models.layers import ChannelsLastConv2d, Dropout
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 @dataclass(frozen=True)

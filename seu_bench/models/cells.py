@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any, Self, TypeAlias, cast
 
 from torch import Tensor, nn
@@ -101,18 +102,14 @@ class _Inputs(nn.Module):
 def _cell(states: list[State], edges: Sequence[tuple[int, int]], edge: Callable[[int, State], Tensor]) -> Tensor:
     """A cell's nodes side by side, each the sum of ``edge(row, source)`` over its rows of ``edges``: node, source."""
     for node in range(INPUTS, INPUTS + NODES):
-        states.append(
-            State(_sum([edge(row, states[source]) for row, (end, source) in enumerate(edges) if end == node]))
-        )
+        arriving = [edge(row, states[source]) for row, (end, source) in enumerate(edges) if end == node]
+        states.append(State(reduce(add, arriving)))
     return concatenate([state.features for state in states[INPUTS:]])
 
 
-def _sum(values: Sequence[Tensor]) -> Tensor:
-    """Sum from the left."""
-    total = values[0]
-    for value in values[1:]:
-        total = total + value
-    return total
+def _stride(plan: CellPlan, source: int) -> int:
+    """Edges from the inputs of a reduction cell halve the resolution."""
+    return 2 if plan.reduction and source < INPUTS else 1
 
 
 class ExtensionUnit(Unit):
@@ -129,18 +126,11 @@ class ExtensionUnit(Unit):
 
     def __init__(self, genotype: Genotype, plan: CellPlan, space: SearchSpace) -> None:
         super().__init__()
-        reduce_norm = space.factorized_reduce_norm
-        self.inputs = _Inputs(plan, affine=True, reduce_norm=reduce_norm)
+        norms = {"affine": True, "reduce_norm": space.factorized_reduce_norm}
+        self.inputs = _Inputs(plan, **norms)
         self.edges = genotype.edges(plan.kind)
         self.operations = nn.ModuleList(
-            make_operation(
-                edge.operation,
-                plan.channels,
-                2 if plan.reduction and edge.source < INPUTS else 1,
-                affine=True,
-                reduce_norm=reduce_norm,
-            )
-            for edge in self.edges
+            make_operation(edge.operation, plan.channels, _stride(plan, edge.source), **norms) for edge in self.edges
         )
 
     def forward(self, older: Tensor, newer: Tensor) -> Tensor:
@@ -152,20 +142,14 @@ class ExtensionUnit(Unit):
 class ProxyCell(nn.Module):
     """A cell with every operation on every edge: one per edge is computed, or all of them are mixed."""
 
-    def __init__(self, plan: CellPlan, *, reduce_norm: bool) -> None:
+    def __init__(self, plan: CellPlan, space: SearchSpace) -> None:
         super().__init__()
         self.plan = plan
-        self.inputs = _Inputs(plan, affine=False, reduce_norm=reduce_norm)
+        norms = {"affine": False, "reduce_norm": space.factorized_reduce_norm}
+        self.inputs = _Inputs(plan, **norms)
         self.edges = nn.ModuleList(
             nn.ModuleList(
-                make_operation(
-                    name,
-                    plan.channels,
-                    2 if plan.reduction and source < INPUTS else 1,
-                    affine=False,
-                    pool_norm=True,
-                    reduce_norm=reduce_norm,
-                )
+                make_operation(name, plan.channels, _stride(plan, source), pool_norm=True, **norms)
                 for name in OPERATIONS
             )
             for _, source in EDGES
@@ -173,9 +157,8 @@ class ProxyCell(nn.Module):
 
     def forward(self, older: Tensor, newer: Tensor, chosen: Sequence[int]) -> Tensor:
         """Output with operation ``chosen[e]`` on edge e; each node sums its edges (docs/explanation/seu.md)."""
-        return _cell(
-            self.inputs(older, newer), EDGES, lambda row, state: state.through(self._operation(row, chosen[row]))
-        )
+        states = self.inputs(older, newer)
+        return _cell(states, EDGES, lambda row, state: state.through(self._operation(row, chosen[row])))
 
     def mixture(self, older: Tensor, newer: Tensor, weights: Tensor) -> Tensor:
         """Output with every operation on every edge, multiplied by ``weights[e, o]`` and summed (DARTS, equation 2).
@@ -185,7 +168,7 @@ class ProxyCell(nn.Module):
 
         def mixed(row: int, state: State) -> Tensor:
             operations = range(1, len(OPERATIONS))
-            return _sum([weights[row, index] * state.through(self._operation(row, index)) for index in operations])
+            return reduce(add, (weights[row, at] * state.through(self._operation(row, at)) for at in operations))
 
         return _cell(self.inputs(older, newer), EDGES, mixed)
 
@@ -228,8 +211,7 @@ class ProxyNetwork(CellNetwork):
     """
 
     def __init__(self, image_channels: int, num_classes: int, cells: int, channels: int, space: SearchSpace) -> None:
-        make = partial(ProxyCell, reduce_norm=space.factorized_reduce_norm)
-        super().__init__(image_channels, num_classes, cells, channels, make)
+        super().__init__(image_channels, num_classes, cells, channels, partial(ProxyCell, space=space))
 
     def forward(self, images: Tensor, sample: Sample) -> Tensor:
         """Logits ``[N, num_classes]`` of the sampled network on ``images`` ``[N, C, H, W]``."""
@@ -257,8 +239,7 @@ class GenotypeNetwork(CellNetwork):
     def __init__(
         self, genotype: Genotype, image_channels: int, num_classes: int, cells: int, channels: int, space: SearchSpace
     ) -> None:
-        make = partial(ExtensionUnit, genotype, space=space)
-        super().__init__(image_channels, num_classes, cells, channels, make)
+        super().__init__(image_channels, num_classes, cells, channels, partial(ExtensionUnit, genotype, space=space))
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits ``[N, num_classes]`` of ``images`` ``[N, C, H, W]``."""

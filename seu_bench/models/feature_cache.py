@@ -13,7 +13,7 @@ one that was interrupted and has to compute them again, gives the same result.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import torch
@@ -46,8 +46,8 @@ class FeatureCache:
         self.chunk = chunk
         self.dtype = dtype
         self.peak_bytes = 0
-        self._splits: list[_Split] = []
-        self._tables: dict[tuple[int, Hashable], Table] = {}
+        self._images = 0  # of all splits
+        self._tables: dict[tuple[_Split, Hashable], Table] = {}
         self._asked = 0
         self._newest: Tensor | None = None
         self._depth = 0
@@ -59,14 +59,12 @@ class FeatureCache:
 
     def number(self, images: TaskImages) -> TaskImages:
         """``images``, a split of the task, with ids by which the cache knows them and all parts of them."""
-        split = _Split(self, len(self._splits))
-        split.images = replace(images, sample_ids=SampleIds(split, torch.arange(len(images))))
-        self._splits.append(split)
-        return split.images
+        self._images += len(images)
+        return _Split(self, images).images
 
     def begin_stage(self) -> None:
         """Begin a stage: tables of earlier stages stay as long as no other needs the room."""
-        self._asked += 1 + sum(len(split.images) for split in self._splits)
+        self._asked += 1 + self._images
 
     def get(self, x: Tensor, key: Hashable, compute: Compute, *, keep: bool = True) -> Values:
         """``compute(x)``, computed or read back; no gradient goes through it.
@@ -88,10 +86,10 @@ class FeatureCache:
                 # Several functions may be asked for the same images: these go by once.
                 self._newest = ids.numbers
                 self._asked += len(x)
-            table = self._tables.get((split.index, key))
+            table = self._tables.get((split, key))
             if table is not None and table.rows < len(split.images) and self._is_idle(table):
                 table = None  # there may be more room for it by now
-                self._tables.pop((split.index, key)).free()
+                self._tables.pop((split, key)).free()
             if table is None and keep and any(tier.limit for tier in self.tiers):
                 table = self._open(split, key, compute)
             if table is None or not table.rows:
@@ -100,17 +98,14 @@ class FeatureCache:
             return self._looked_up(split, table, x, ids.numbers, compute)
 
     def _looked_up(self, split: _Split, table: Table, x: Tensor, numbers: Tensor, compute: Compute) -> Values:
-        if table.rows == len(split.images):
-            self._fill(split, table, numbers, compute)
-            return table.read(numbers, x.device)
         inside = (numbers < table.rows).nonzero().flatten()
-        outside = (numbers >= table.rows).nonzero().flatten()
         if not len(inside):
             return self._computed(split, compute, x, numbers)
         self._fill(split, table, numbers[inside], compute)
         cached = table.read(numbers[inside], x.device)
-        if not len(outside):
+        if len(inside) == len(numbers):
             return cached
+        outside = (numbers >= table.rows).nonzero().flatten()
         computed = self._computed(split, compute, x.index_select(0, outside.to(x.device)), numbers[outside])
         back = torch.cat([inside, outside]).argsort().to(x.device)
         return tuple(
@@ -120,7 +115,7 @@ class FeatureCache:
 
     def _computed(self, split: _Split, compute: Compute, x: Tensor, numbers: Tensor) -> Values:
         """Compute in the chunk's size, the last image repeated: uncached outputs are rounded as cached ones."""
-        size, count = split.size(self.chunk), len(x)
+        size, count = split.size, len(x)
         if count == size:
             return self._nested(compute, tag_batch(x, SampleIds(split, numbers)))
         found = []
@@ -128,16 +123,16 @@ class FeatureCache:
             which = torch.arange(start, start + size).clamp_max(count - 1)
             piece = tag_batch(x.index_select(0, which.to(x.device)), SampleIds(split, numbers[which]))
             values = self._nested(compute, piece)
-            found.append([value[: min(size, count - start)] for value in values])
+            found.append([value[: count - start] for value in values])
         return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
 
     def _open(self, split: _Split, key: Hashable, compute: Compute) -> Table:
         """Create a table with as many rows as memory allows."""
-        values = self._nested(compute, split.chunk(0, self.chunk))
+        values = self._nested(compute, split.chunk(0))
         forms = [Form.of(value, self.dtype) for value in values]
         self._make_room(len(split.images) * sum(form.bytes for form in forms))
         table = Table(forms, len(split.images), self.chunk, self.tiers)
-        self._tables[split.index, key] = table
+        self._tables[split, key] = table
         table.asked = self._asked
         if table.rows:
             table.write(0, values)
@@ -154,13 +149,13 @@ class FeatureCache:
 
     def _is_idle(self, table: Table) -> bool:
         """Whether a whole pass over the images did not use the table."""
-        return self._asked - table.asked > sum(len(split.images) for split in self._splits)
+        return self._asked - table.asked > self._images
 
     def _fill(self, split: _Split, table: Table, numbers: Tensor, compute: Compute) -> None:
         """Compute those chunks of the table that ``numbers`` need and that are not there yet."""
         for chunk in table.missing(numbers):
-            values = self._nested(compute, split.chunk(chunk, self.chunk))
-            beyond = chunk * self.chunk - split.first(chunk, self.chunk)
+            values = self._nested(compute, split.chunk(chunk))
+            beyond = chunk * self.chunk - split.first(chunk)
             table.write(chunk, tuple(value[beyond:] for value in values))
 
     def _nested(self, compute: Compute, x: Tensor) -> Values:
@@ -173,23 +168,18 @@ class FeatureCache:
         return tuple(Form.of(value, self.dtype).as_cached(value) for value in values)
 
 
-@dataclass
 class _Split:
-    """A split of the task and its images."""
+    """A split of the task, its images, and how many of them are computed at once."""
 
-    cache: FeatureCache
-    index: int
-    images: TaskImages = field(init=False, repr=False)
+    def __init__(self, cache: FeatureCache, images: TaskImages) -> None:
+        self.cache = cache
+        self.images = replace(images, sample_ids=SampleIds(self, torch.arange(len(images))))
+        self.size = min(cache.chunk, len(images))
 
-    def size(self, chunk: int) -> int:
-        return min(chunk, len(self.images))
-
-    def first(self, chunk: int, size: int) -> int:
+    def first(self, chunk: int) -> int:
         """First image of a chunk; the last chunk begins earlier, so that all have one size."""
-        return max(0, min((chunk + 1) * size, len(self.images)) - size)
+        return min((chunk + 1) * self.size, len(self.images)) - self.size
 
-    def chunk(self, chunk: int, size: int) -> Tensor:
+    def chunk(self, chunk: int) -> Tensor:
         """The images of a chunk, ``[size, C, H, W]``."""
-        first = self.first(chunk, size)
-        images, _ = self.images.gather(torch.arange(first, min(first + size, len(self.images))))
-        return images
+        return self.images.gather(self.first(chunk) + torch.arange(self.size))[0]

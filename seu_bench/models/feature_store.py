@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -83,10 +83,6 @@ class _Part:
     tier: Tier
     rows: list[Tensor]
 
-    @property
-    def bytes(self) -> int:
-        return sum(rows.nbytes for rows in self.rows)
-
 
 class Table:
     """The first rows of a split, as many as there is memory for.
@@ -108,15 +104,18 @@ class Table:
         self.asked = 0
         self.rows = 0
         self._parts: list[_Part] = []
-        size = sum(form.bytes for form in forms)
+        self._size = sum(form.bytes for form in forms)
         # Twice, because a last chunk that is short may fit where a whole one did not.
         for tier in (*tiers, *tiers):
             wanted = images - self.rows
-            room = min(wanted, tier.left // max(size, 1))
+            room = min(wanted, tier.left // max(self._size, 1))
             if room < wanted:
                 room -= room % chunk
             if room > 0:
-                self._take(tier, room)
+                rows = [torch.empty(room, form.numbers, dtype=form.cached_dtype, device=tier.device) for form in forms]
+                self._parts.append(_Part(self.rows, self.rows + room, tier, rows))
+                self.rows += room
+                tier.left -= room * self._size
         self._missing = set(range(-(-self.rows // chunk)))
 
     def missing(self, numbers: Tensor) -> list[int]:
@@ -138,36 +137,29 @@ class Table:
     def read(self, numbers: Tensor, device: torch.device) -> Values:
         """The values of rows ``numbers``, ``[b]`` int64 on the CPU, on ``device``."""
         if len(self._parts) == 1:
-            return self._shaped(self._picked(self._parts[0], numbers, device))
-        places, found = [], []
-        for part in self._parts:
-            here = ((numbers >= part.start) & (numbers < part.stop)).nonzero().flatten()
-            if len(here):
-                places.append(here)
-                found.append(list(self._picked(part, numbers[here] - part.start, device)))
-        back = torch.cat(places).argsort().to(device)
-        return self._shaped(torch.cat(rows).index_select(0, back) for rows in zip(*found, strict=True))
+            read = self._picked(self._parts[0], numbers, device)
+        else:
+            places, found = [], []
+            for part in self._parts:
+                here = ((numbers >= part.start) & (numbers < part.stop)).nonzero().flatten()
+                if len(here):
+                    places.append(here)
+                    found.append(self._picked(part, numbers[here] - part.start, device))
+            back = torch.cat(places).argsort().to(device)
+            read = [torch.cat(rows).index_select(0, back) for rows in zip(*found, strict=True)]
+        return tuple(form.shaped(rows) for form, rows in zip(self.forms, read, strict=True))
 
     def free(self) -> None:
         """Give the memory back."""
         for part in self._parts:
-            part.tier.left += part.bytes
+            part.tier.left += (part.stop - part.start) * self._size
         self._parts = []
         self.rows = 0
 
-    def _take(self, tier: Tier, rows: int) -> None:
-        made = [torch.empty(rows, form.numbers, dtype=form.cached_dtype, device=tier.device) for form in self.forms]
-        part = _Part(self.rows, self.rows + rows, tier, made)
-        tier.left -= part.bytes
-        self._parts.append(part)
-        self.rows += rows
-
-    def _picked(self, part: _Part, numbers: Tensor, device: torch.device) -> Iterator[Tensor]:
+    @staticmethod
+    def _picked(part: _Part, numbers: Tensor, device: torch.device) -> list[Tensor]:
         here = numbers.to(part.tier.device, non_blocking=True)
-        return (rows.index_select(0, here).to(device, non_blocking=True) for rows in part.rows)
-
-    def _shaped(self, rows: Iterator[Tensor]) -> Values:
-        return tuple(form.shaped(some) for form, some in zip(self.forms, rows, strict=True))
+        return [rows.index_select(0, here).to(device, non_blocking=True) for rows in part.rows]
 
 
 #: Share of what is free when a task begins that its features may take, unless the user says otherwise.

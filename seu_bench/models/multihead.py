@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,36 @@ from torch import Tensor, nn
 from seu_bench.errors import RunError
 
 if TYPE_CHECKING:
-    from seu_bench.models.compiling import CompiledUnits
     from seu_bench.models.feature_cache import FeatureCache
+
+
+class CompiledUnits:
+    """Units of a model, compiled by ``torch.compile`` for their training, if the user asks for it.
+
+    Compiled are forward and backward passes of single units for batches of ``batch`` images; another batch, such as the
+    last of an epoch, and evaluation are computed eagerly. A unit is compiled again for every task that trains it.
+    """
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+        self._made: dict[int, Callable[..., Any]] = {}
+
+    def __call__(self, unit: nn.Module, *inputs: Tensor) -> Any:
+        """``unit(*inputs)``."""
+        if len(inputs[0]) != self.batch or not torch.is_grad_enabled():
+            return unit(*inputs)
+        if id(unit) not in self._made:
+            self._made[id(unit)] = torch.compile(unit, dynamic=False)
+        try:
+            with warnings.catch_warnings():
+                # The compiler looks at inputs as if they were leaves, and torch warns of that.
+                warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf", UserWarning)
+                return self._made[id(unit)](*inputs)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            # A failure to compile, most likely a missing compiler, must not end the run.
+            warnings.warn(f"units are not compiled: {str(error).splitlines()[0]}", RuntimeWarning, stacklevel=2)
+            self.batch = 0
+            return unit(*inputs)
 
 
 class MultiHeadModel(MultiTaskModule):
@@ -139,7 +168,7 @@ def by_task(
     inputs: Tensor, task_labels: Tensor, classes: Sequence[int], answer: Callable[[Tensor, int], Tensor]
 ) -> Tensor:
     """``answer(rows, task)`` for the rows ``[N, ...]`` of each task, put together and padded with the lowest number."""
-    tasks = [int(task) for task in task_labels.unique()]
+    tasks = task_labels.unique().tolist()
     logits: Tensor | None = None
     for task in tasks:
         here = (task_labels == task).nonzero().flatten().to(inputs.device)

@@ -37,7 +37,8 @@ class State:
 
     def through(self, operation: nn.Module) -> Tensor:
         """The output of an operation that :func:`make_operation` built."""
-        y: Tensor = operation(self if _begins_with_relu(operation) else self.features)
+        first = operation[0] if isinstance(operation, nn.Sequential) else operation
+        y: Tensor = operation(self if isinstance(first, LeadingReLU | FactorizedReduce) else self.features)
         return y
 
 
@@ -47,12 +48,6 @@ class LeadingReLU(nn.ReLU):
     def forward(self, x: Tensor | State) -> Tensor:
         """Rectified images."""
         return x.rectified if isinstance(x, State) else functional.relu(x)
-
-
-def _begins_with_relu(operation: nn.Module) -> bool:
-    return isinstance(operation, FactorizedReduce) or (
-        isinstance(operation, nn.Sequential) and isinstance(operation[0], LeadingReLU)
-    )
 
 
 class Zero(nn.Module):
@@ -126,11 +121,8 @@ def make_operation(
             return nn.Identity()
         return FactorizedReduce(channels, channels, affine=affine, norm=reduce_norm)
     if name in ("max_pool_3x3", "avg_pool_3x3"):
-        pool: nn.Module = (
-            nn.MaxPool2d(3, stride, padding=1)
-            if name == "max_pool_3x3"
-            else nn.AvgPool2d(3, stride, padding=1, count_include_pad=False)
-        )
+        average = nn.AvgPool2d(3, stride, padding=1, count_include_pad=False)
+        pool = nn.MaxPool2d(3, stride, padding=1) if name == "max_pool_3x3" else average
         return nn.Sequential(pool, nn.BatchNorm2d(channels, affine=False)) if pool_norm else pool
     if name.startswith("sep_conv"):
         kernel = int(name[-1])

@@ -18,11 +18,7 @@ def count_parameters(*modules: nn.Module) -> int:
     Example:
         ``count_parameters(model.task_module(0))``
     """
-    seen: dict[int, int] = {}
-    for module in modules:
-        for parameter in module.parameters():
-            seen[id(parameter)] = parameter.numel()
-    return sum(seen.values())
+    return sum(parameter.numel() for parameter in nn.ModuleList(modules).parameters())
 
 
 def count_macs(forward: Callable[[Tensor], object], shape: Iterable[int], device: torch.device) -> int:

@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 
 from seu_bench.config.run import ComputeConfig, Precision
-from seu_bench.models.compiling import CompiledUnits
 from seu_bench.models.feature_cache import FeatureCache
 from seu_bench.models.feature_store import feature_tiers
-from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.models.multihead import CompiledUnits, MultiHeadModel
 
 
 @contextmanager

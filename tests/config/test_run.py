@@ -21,7 +21,7 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.engine.saved_model.verify import verify
 from seu_bench.errors import OptionError, RequestError
-from seu_bench.models.compiling import CompiledUnits
+from seu_bench.models.multihead import CompiledUnits
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register
 from seu_bench.plugin.registry import Registry

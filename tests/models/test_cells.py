@@ -199,7 +199,7 @@ def test_proxy_computes_the_sample_only() -> None:
 def test_proxy_cell_sums_all_edges(plan: CellPlan) -> None:
     """Each node is the sum over all its incoming edges, not over two of them."""
     torch.manual_seed(0)
-    cell = ProxyCell(plan, reduce_norm=True)
+    cell = ProxyCell(plan, SearchSpace())
     unsettled(cell)
     older, newer = inputs(plan)
     chosen = [(5 * row + 2) % 8 for row in range(14)]

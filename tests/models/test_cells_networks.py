@@ -81,7 +81,7 @@ def test_weight_on_none_gives_zero() -> None:
 def test_mixture_is_the_weighted_sum(plan: CellPlan) -> None:
     """A mixed cell equals its graph written out: per edge the sum over all eight operations times their weights."""
     torch.manual_seed(0)
-    cell = ProxyCell(plan, reduce_norm=True)
+    cell = ProxyCell(plan, SearchSpace())
     unsettled(cell)
     older, newer = inputs(plan)
     weight = torch.rand(14, 8) - 0.3
