@@ -117,8 +117,8 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     from seu_bench.results.leaderboard.building import make_leaderboards
     from seu_bench.sweeps.driver import GuardedExecutor, run_sweep
     from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
-    from seu_bench.sweeps.file import make_spec
     from seu_bench.sweeps.plan import plan_sweep
+    from seu_bench.sweeps.spec import make_spec
 
     spec = make_spec(given, Path(file) if file is not None else None)
     registry = Registry()

@@ -90,30 +90,27 @@ def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.O
         settings |= {"multiple": True, "default": (), "callback": None if is_names else _assignments}
     else:
         settings |= {
-            "type": _CheckedText(field) if given.is_text else _click_type(kind, field.metadata),
+            "type": _checked_text(field) if given.is_text else _click_type(kind, field.metadata),
             "show_default": not unset and default is not None,
         }
     return click.Option([*flags, name], **settings)
 
 
-class _CheckedText(click.ParamType):  # type: ignore[type-arg]  # no generic in older clicks
-    """Text that the field itself parses, so that errors name the option."""
+def _checked_text(field: FieldInfo) -> Callable[[str], Any]:
+    """Return a type of text that the field itself parses, so that errors name the option."""
 
-    name = "text"
-
-    def __init__(self, field: FieldInfo) -> None:
-        self._field = field
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def text(value: str) -> Any:
         from pydantic import TypeAdapter, ValidationError
 
         from seu_bench.config.options import fault_text
 
         try:
-            kind: Any = Annotated[self._field.annotation, *self._field.metadata]
+            kind: Any = Annotated[field.annotation, *field.metadata]
             return TypeAdapter(kind).validate_python(value)
         except ValidationError as error:
-            return self.fail(fault_text(error.errors(include_url=False, include_context=False)[0]), param, ctx)
+            raise click.BadParameter(fault_text(error.errors(include_url=False, include_context=False)[0])) from None
+
+    return text
 
 
 def _plain_type(annotation: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -68,22 +69,15 @@ def _fields() -> tuple[type[SweepSpec], set[str]]:
 )
 @click.option("--attach", is_flag=True, help="Resume the last sweep of this results folder.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and write nothing.")
-def sweep(
-    file: Path | None,
-    assignments: tuple[str, ...],
-    attach: bool,
-    dry_run: bool,
-    **asked: Any,
-) -> None:
+def sweep(file: Path | None, assignments: tuple[str, ...], attach: bool, dry_run: bool, **asked: Any) -> None:
     """Run every combination that is not finished yet.
 
     FILE is a TOML file with the same keys; options given besides replace the file's. The same command resumes a sweep
     that was interrupted, and so does --attach. Exit status 1 if a job is not finished, 0 if all are.
     """
     from seu_bench.plugin.registry import Registry
-    from seu_bench.sweeps.file import make_spec
     from seu_bench.sweeps.plan import plan_sweep
-    from seu_bench.sweeps.spec import parse_axes
+    from seu_bench.sweeps.spec import make_spec, parse_axes
 
     given = {
         key: ",".join(value) if isinstance(value, tuple) else value
@@ -104,16 +98,14 @@ def sweep(
 
     console = wide_console()
     executor = GuardedExecutor(registry, spec)
-    try:
+    with contextlib.ExitStack() as unless_run:
+        unless_run.callback(executor.close)
         estimate = estimate_plan(plan)
         for line in plan_lines(plan, estimate, executor.slots):
             console.print(line)
-    except BaseException:
-        executor.close()
-        raise
-    if dry_run:
-        executor.close()
-        return
+        if dry_run:
+            return
+        unless_run.pop_all()
     stop, display = StopRequest(grace=GRACE), SweepDisplay(plan)
     with stop.on_signals(), display.bars:
         result = run_sweep(plan, executor, estimate, display, stop)
@@ -140,8 +132,7 @@ def _executor_options(given: dict[str, Any], assignments: tuple[str, ...]) -> di
 def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
     """Read the last sweep of the results folder; ``--attach`` takes no other parameter."""
     from seu_bench.errors import OptionError
-    from seu_bench.sweeps.file import kept_spec
-    from seu_bench.sweeps.spec import SweepSpec
+    from seu_bench.sweeps.spec import SweepSpec, kept_spec
 
     results = given.pop("results", SweepSpec.model_fields["results"].default)
     if given or file is not None:

@@ -1,7 +1,6 @@
 """Sweeps: many runs, from a grid to records.
 
-- ``spec``: definition of a sweep, and how its values are written as text
-- ``file``: sweeps from TOML files and options; the last sweep of a results folder
+- ``spec``: definition of a sweep, from TOML files and options; the last sweep of a results folder
 - ``plan``: jobs of a sweep and their states
 - ``estimate``: estimated time
 - ``driver``: submits pending jobs to an executor and follows them

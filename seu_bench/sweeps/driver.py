@@ -15,9 +15,8 @@ from seu_bench.plugin.executors import Ended, Event, Executor, Noticed, Progress
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.sweeps.estimate import SweepEstimate
-from seu_bench.sweeps.file import keep_spec
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan
-from seu_bench.sweeps.spec import SweepSpec
+from seu_bench.sweeps.spec import SweepSpec, keep_spec
 
 #: Seconds between two looks at whether the sweep is to stop.
 _LOOK: Final = 0.2
@@ -162,7 +161,7 @@ def run_sweep(
             interruption = driver.listen()
         except Interruption as stopped:  # by a second signal, or because jobs did not stop
             interruption = stopped
-    return driver.result(interruption)
+    return SweepResult(tuple(map(driver.result_of, plan.jobs)), interruption)
 
 
 @dataclass
@@ -198,9 +197,6 @@ class _Driver:
             self._report_time()
         return due
 
-    def result(self, interruption: Interruption | None) -> SweepResult:
-        return SweepResult(tuple(map(self._result_of, self.plan.jobs)), interruption)
-
     def _handle(self, job: PlannedJob, event: Event) -> None:
         match event:
             case Ended():
@@ -235,7 +231,7 @@ class _Driver:
         self.estimate.learn(job.configuration, record)
         return JobResult(job, "finished", "", record)
 
-    def _result_of(self, job: PlannedJob) -> JobResult:
+    def result_of(self, job: PlannedJob) -> JobResult:
         if job.run_id in self._results:
             return self._results[job.run_id]
         if job.run_id not in self._pending:

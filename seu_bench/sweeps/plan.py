@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from seu_bench.config.benchmark_file import names_a_file
 from seu_bench.config.options import did_you_mean, format_option
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
 from seu_bench.engine.loggers import choose_loggers
@@ -17,7 +16,7 @@ from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.run_states import find_state
 from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError
 from seu_bench.plugin.executors import Job
-from seu_bench.sweeps.spec import SweepSpec
+from seu_bench.sweeps.spec import SweepSpec, absolute_paths
 
 if TYPE_CHECKING:
     from seu_bench.plugin.registry import Registry
@@ -93,14 +92,8 @@ class SweepPlan:
 
     def to_job(self, job: PlannedJob) -> Job:
         """Return a job as an executor is given it: its paths are absolute."""
-        request, spec = job.configuration.request, self.spec
-        places: dict[str, Any] = {
-            "results": spec.results.absolute(),
-            "data_root": spec.data_root.absolute() if spec.data_root is not None else None,
-        }
-        if names_a_file(request.benchmark):
-            places["benchmark"] = str(Path(request.benchmark).expanduser().absolute())
-        return Job(run_id=job.run_id, request=request.model_copy(update={**places, "seed": job.seed}))
+        request = job.configuration.request
+        return Job(run_id=job.run_id, request=request.model_copy(update=absolute_paths(request) | {"seed": job.seed}))
 
 
 def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
@@ -138,16 +131,19 @@ def _planned(results: Path, run_id: str, configuration: Configuration, seed: int
 
 
 def _requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator[Request]:
-    """Expand every configuration into a request, and exclude from each what its strategy does not take."""
+    """Expand every configuration into a request, and exclude from each what its strategy does not take.
+
+    What none takes is refused: mostly slips.
+    """
     shared = spec.model_dump(include={*ResultFields.model_fields, *ExecutionFields.model_fields, "protocol"})
     shared["seed"] = spec.seeds[0]
-    taken: set[str] = set()
+    wanted = [*[kind for kind in _KINDS if getattr(spec, kind)], *spec.axes]
+    taken_by_any: set[str] = set()
     known: set[str] = set()
     for strategy in dict.fromkeys(spec.strategy):
         components = registry.strategies.find(strategy).factory.components
-        excluded = [kind for kind in _KINDS if getattr(spec, kind) and kind not in components]
         chosen = [getattr(spec, kind) or (None,) if kind in components else (None,) for kind in _KINDS]
-        unused = set(spec.axes)
+        taken: set[str] = set()
         for benchmark, *pair in itertools.product(dict.fromkeys(spec.benchmark), *map(dict.fromkeys, chosen)):
             names = dict(zip(_KINDS, pair, strict=True))
             options = _options_of(registry, strategy, names)
@@ -155,16 +151,20 @@ def _requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator
                 key: values for key, values in spec.axes.items() if key in options or key.startswith("benchmark.")
             }
             known |= options
-            unused -= set(fitting)
             taken |= {*fitting, *[kind for kind, name in names.items() if name]}
             for values in itertools.product(*fitting.values()):
                 given = dict(zip(fitting, values, strict=True))
                 yield Request(strategy=strategy, benchmark=benchmark, options=given, **names, **shared)
-        excluded += [key for key in spec.axes if key in unused]
-        if excluded:
+        if excluded := [name for name in wanted if name not in taken]:
             notes.append(f"{strategy} takes no {', no '.join(excluded)}: its jobs are planned without")
-    wanted = [*spec.axes, *[kind for kind in _KINDS if getattr(spec, kind)]]
-    _refuse_unused([name for name in wanted if name not in taken], known)
+        taken_by_any |= taken
+    unused = [name for name in wanted if name not in taken_by_any]
+    if unused:
+        raise OptionError(
+            "; ".join(f"no strategy of the sweep takes {name!r}{did_you_mean(name, known)}" for name in unused),
+            where="the sweep's options",
+            remedy="seu-bench list strategies, searchers or creators shows the options of each",
+        )
 
 
 def _options_of(registry: Registry, strategy: str, components: Mapping[str, str | None]) -> set[str]:
@@ -176,17 +176,6 @@ def _options_of(registry: Registry, strategy: str, components: Mapping[str, str 
         chosen: Any = table.find(components.get(kind) or default).factory
         keys |= {f"{kind}.{key}" for key in chosen.options.model_fields}
     return keys
-
-
-def _refuse_unused(names: Sequence[str], known: set[str]) -> None:
-    """Refuse options that concern no strategy of the sweep: mostly slips."""
-    faults = [f"no strategy of the sweep takes {name!r}{did_you_mean(name, known)}" for name in names]
-    if faults:
-        raise OptionError(
-            "; ".join(faults),
-            where="the sweep's options",
-            remedy="seu-bench list strategies, searchers or creators shows the options of each",
-        )
 
 
 def _label(request: Request) -> str:

@@ -1,21 +1,33 @@
-"""Definition of a sweep: lists of strategies, benchmarks, seeds, ... whose every combination is a job."""
+"""Definition of a sweep: lists of strategies, benchmarks, seeds, ... whose every combination is a job.
+
+It comes from a TOML file, from options, or from the results folder that the sweep was started with last.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
 
-from seu_bench.config.options import flattened, parse_value
-from seu_bench.config.run import CommandLine, ExecutionFields, ResultFields
-from seu_bench.errors import OptionError
+from seu_bench.config.benchmark_file import names_a_file
+from seu_bench.config.options import did_you_mean, flattened, parse_value
+from seu_bench.config.run import CommandLine, ExecutionFields, Request, ResultFields
+from seu_bench.config.toml_file import read_toml, validated
+from seu_bench.errors import OptionError, SpecError
+from seu_bench.utils.files import write_atomic
 
 #: Prefix of option keys that address the executor; they are no axes of the grid.
 EXECUTOR: Final = "executor."
 #: A sweep of more jobs is taken for a slip of the fingers.
 _MAX_JOBS: Final = 100_000
+#: The page that describes sweep files.
+_GUIDE: Final = "docs/reference/sweeps.md"
+#: The last sweep, in a results folder.
+_KEPT: Final = "sweep.json"
 
 _Name: TypeAlias = Annotated[str, Field(min_length=1)]
 _Names: TypeAlias = Annotated[tuple[_Name, ...], CommandLine(metavar="A,B")]
@@ -95,6 +107,76 @@ class SweepSpec(ResultFields, ExecutionFields):
         """Options of the executor, without the prefix."""
         own = {key.removeprefix(EXECUTOR): value for key, (value, *_) in self.options.items() if key not in self.axes}
         return own if self.jobs is None else own | {"jobs": self.jobs}
+
+
+def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
+    """Build a sweep from a file and options.
+
+    Args:
+        given: values by key, which replace the file's; each of ``options`` by itself.
+        file: relative paths in it start from its folder.
+
+    Raises:
+        SpecError: the file cannot be read, or something does not fit; all faults are listed.
+    """
+    document = _read(file) if file is not None else {}
+    own = document.get("options", {})
+    document |= given
+    if "options" in given:
+        document["options"] = dict(flattened(own)) | dict(flattened(given["options"])) if isinstance(own, dict) else own
+    unknown = [key for key in document if key not in SweepSpec.model_fields]
+    faults = [f"{key}: no such key{did_you_mean(key, SweepSpec.model_fields)}" for key in unknown]
+    known = {key: value for key, value in document.items() if key not in unknown}
+    return validated(SweepSpec, known, "the sweep file" if file is not None else "the sweep", _GUIDE, file, faults)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Contents of a file; relative paths start from its folder."""
+
+    def beside(path: str) -> str:
+        return str(file.parent / Path(path).expanduser())
+
+    document = read_toml(file, "sweep", _GUIDE)
+    places = {key: beside(document[key]) for key in ("results", "data_root") if isinstance(document.get(key), str)}
+    benchmarks = document.get("benchmark")
+    listed = split_names(benchmarks) if isinstance(benchmarks, str) else benchmarks
+    if isinstance(listed, list):
+        document["benchmark"] = [
+            beside(name) if isinstance(name, str) and names_a_file(name) else name for name in listed
+        ]
+    return document | places
+
+
+def keep_spec(spec: SweepSpec) -> None:
+    """Write the sweep into its results folder, for :func:`kept_spec`; paths become absolute."""
+    places = absolute_paths(spec) | {"retry_failed": False}  # that was for that time
+    document = spec.model_copy(update=places).model_dump(mode="json")
+    write_atomic(spec.results / _KEPT, json.dumps(document, indent=1) + "\n")
+
+
+def kept_spec(results: Path) -> SweepSpec:
+    """Read the sweep that was started last with this results folder."""
+    path = results / _KEPT
+    remedy = "give the sweep's own command again: it attaches as well"
+    try:
+        return SweepSpec.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecError("no sweep was begun with this results folder", where=str(results), remedy=remedy) from None
+    except (OSError, ValueError) as error:
+        raise SpecError("what was asked of the last sweep cannot be read", where=str(path), remedy=remedy) from error
+
+
+def absolute_paths(asked: SweepSpec | Request) -> dict[str, Any]:
+    """Return the fields that hold paths, which then do not depend on the working folder."""
+
+    def place(name: str) -> str:
+        return str(Path(name).expanduser().absolute()) if names_a_file(name) else name
+
+    return {
+        "results": asked.results.absolute(),
+        "data_root": asked.data_root.absolute() if asked.data_root is not None else None,
+        "benchmark": place(asked.benchmark) if isinstance(asked, Request) else tuple(map(place, asked.benchmark)),
+    }
 
 
 def parse_seeds(text: str) -> Sequence[int]:

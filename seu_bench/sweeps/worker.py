@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from seu_bench.engine.forecast import Forecast
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import RunLockedError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
@@ -66,20 +67,17 @@ class Reporter:
     def __init__(
         self, run_id: str, notify: Callable[[Event], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        from seu_bench.engine.forecast import Forecast
-
         self._run_id = run_id
         self._notify = notify
         self._clock = clock
         self._forecast = Forecast(0, clock)
         self._tasks = 0
-        self._reported: tuple[tuple[int, str], float] | None = None
+        self._stage: tuple[int, str] | None = None  # the one reported last, and when
+        self._reported = 0.0
 
     @hookimpl
     def run_started(self, record: Record, cost: Cost) -> None:
         """Report the progress of an earlier attempt."""
-        from seu_bench.engine.forecast import Forecast
-
         before = sum(stage.image_passes for stage in record.stages)
         self._forecast = Forecast(cost.all_passes, self._clock, before)
         self._tasks = len(record.task_names)
@@ -90,11 +88,9 @@ class Reporter:
         """Report the stage's progress, not too often."""
         self._forecast.see(progress)
         now, stage = self._clock(), (progress.task, progress.stage)
-        is_early = self._reported is not None and self._reported[0] == stage and now - self._reported[1] < _INTERVAL
-        if is_early and not progress.done:
-            return
-        self._reported = (stage, now)
-        self._progressed(progress.task, progress.stage, progress.epoch, progress.epochs)
+        if progress.done or stage != self._stage or now - self._reported >= _INTERVAL:
+            self._stage, self._reported = stage, now
+            self._progressed(*stage, progress.epoch, progress.epochs)
 
     @hookimpl
     def run_notice(self, message: str) -> None:
@@ -102,20 +98,9 @@ class Reporter:
         self._notify(Noticed(run_id=self._run_id, message=message))
 
     def _progressed(self, task: int, stage: str, epoch: int, epochs: int) -> None:
-        forecast = self._forecast
-        self._notify(
-            Progressed(
-                run_id=self._run_id,
-                task=task,
-                tasks=self._tasks,
-                stage=stage,
-                epoch=epoch,
-                epochs=epochs,
-                passed=forecast.passed,
-                planned=forecast.planned,
-                remaining=forecast.left,
-            )
-        )
+        where = {"task": task, "tasks": self._tasks, "stage": stage, "epoch": epoch, "epochs": epochs}
+        passes = {"passed": self._forecast.passed, "planned": self._forecast.planned}
+        self._notify(Progressed(run_id=self._run_id, remaining=self._forecast.left, **where, **passes))
 
 
 def run_in_child(connection: Connection, output: str, environment: Mapping[str, str], threads: int) -> None:

@@ -17,8 +17,8 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import read_records
 from seu_bench.results.record_metrics import without_times
-from seu_bench.sweeps.file import kept_spec, make_spec
 from seu_bench.sweeps.plan import plan_sweep
+from seu_bench.sweeps.spec import kept_spec, make_spec
 
 IN_TURN = ("--executor", "in_turn", "--device", "cpu")
 

@@ -14,8 +14,8 @@ import seu_bench
 from seu_bench.plugin.executors import Job
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Environment, Record
-from seu_bench.sweeps.file import make_spec
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan, plan_sweep
+from seu_bench.sweeps.spec import make_spec
 
 ROOT = Path(seu_bench.__file__).parent.parent
 

@@ -19,8 +19,8 @@ from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
 from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepReport, SweepResult, run_sweep
 from seu_bench.sweeps.estimate import SweepEstimate
-from seu_bench.sweeps.file import make_spec
 from seu_bench.sweeps.plan import plan_sweep
+from seu_bench.sweeps.spec import make_spec
 
 
 @pytest.fixture(autouse=True)

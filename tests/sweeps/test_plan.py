@@ -16,8 +16,8 @@ from support.tiny import registry
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import DataError, OptionError, RequestError
 from seu_bench.results.record import write_record
-from seu_bench.sweeps.file import make_spec
 from seu_bench.sweeps.plan import SweepPlan, plan_sweep
+from seu_bench.sweeps.spec import make_spec
 
 
 def requests(found: SweepPlan) -> list[tuple[Any, ...]]:

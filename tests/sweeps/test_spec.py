@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seu_bench.errors import OptionError, SpecError
-from seu_bench.sweeps.file import make_spec
-from seu_bench.sweeps.spec import SweepSpec, parse_axes, parse_seeds, parse_values, split_names
+from seu_bench.sweeps.spec import SweepSpec, make_spec, parse_axes, parse_seeds, parse_values, split_names
 
 quick = settings(max_examples=100, deadline=None)
 

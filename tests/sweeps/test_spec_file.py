@@ -9,7 +9,7 @@ import pytest
 from support.commands import Command
 
 from seu_bench.errors import SpecError
-from seu_bench.sweeps.file import keep_spec, kept_spec, make_spec
+from seu_bench.sweeps.spec import keep_spec, kept_spec, make_spec
 
 
 def test_file(tmp_path: Path) -> None:
