@@ -84,8 +84,7 @@ def sweep(file: Path | None, assignments: tuple[str, ...], attach: bool, dry_run
         for key, value in asked.items()
         if value not in (None, (), {})
     }
-    axes = parse_axes(assignments) | _executor_options(given, assignments)
-    if axes:
+    if axes := _axes(given, parse_axes(assignments)):
         given["options"] = axes
     spec = _kept(given, file) if attach else make_spec(given, file)
     registry = Registry()
@@ -116,17 +115,17 @@ def sweep(file: Path | None, assignments: tuple[str, ...], attach: bool, dry_run
     raise SystemExit(result.exit_code)
 
 
-def _executor_options(given: dict[str, Any], assignments: tuple[str, ...]) -> dict[str, list[Any]]:
-    """Take executor options that have a flag out of ``given``; refuse those that are also assigned."""
+def _axes(given: dict[str, Any], assigned: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Options with those of the executor that have a flag, which are taken out of ``given``."""
     from seu_bench.errors import OptionError
     from seu_bench.sweeps.spec import EXECUTOR
 
     names = [name for name in given if name.startswith(_EXECUTOR)]
-    found = {f"{EXECUTOR}{name.removeprefix(_EXECUTOR)}": [given.pop(name)] for name in names}
-    for key in found:
-        if any(assignment.partition("=")[0].strip() == key for assignment in assignments):
-            raise OptionError(f"option {key!r} is given twice", remedy=f"give it by its name, or with -o {key}=...")
-    return found
+    flagged = {f"{EXECUTOR}{name.removeprefix(_EXECUTOR)}": [given.pop(name)] for name in names}
+    if twice := [key for key in flagged if key in assigned]:
+        remedy = f"give it by its name, or with -o {twice[0]}=..."
+        raise OptionError(f"option {twice[0]!r} is given twice", remedy=remedy)
+    return assigned | flagged
 
 
 def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
@@ -135,9 +134,8 @@ def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
     from seu_bench.sweeps.spec import SweepSpec, kept_spec
 
     results = given.pop("results", SweepSpec.model_fields["results"].default)
-    if given or file is not None:
-        names = ", ".join([*([str(file)] if file is not None else []), *given])
-        raise OptionError(f"--attach takes only --results, not: {names}", remedy="remove them")
+    if others := [*([str(file)] if file is not None else []), *given]:
+        raise OptionError(f"--attach takes only --results, not: {', '.join(others)}", remedy="remove them")
     return kept_spec(results)
 
 

@@ -84,13 +84,10 @@ def metrics_table(record: Record, metrics: Mapping[str, Metric] = METRICS) -> Ta
 
 
 def leaderboard_table(board: Leaderboard, most: int | None = None) -> RenderableType:
-    """A leaderboard: rank, configuration, seeds, mean ± standard deviation of what decides; its files have more.
+    """The ``most`` best rows: rank, configuration, seeds, mean ± standard deviation of what decides; files have more.
 
     Below are the intervals of what decides and what it cost, and, where they were measured, the relative metrics and
     those of plugins: beside the first table's columns those would not hold in the width.
-
-    Args:
-        most: rows to show at the most; ``None``: all.
     """
     notes = [LEGEND, *board.views, f"data {board.data_fingerprint}", f"records: {board.records}"]
     if most is not None and len(board.rows) > most:

@@ -90,15 +90,10 @@ SweepReport: TypeAlias = Started | Progressed | Noticed | JobResult | Interrupti
 
 
 class GuardedExecutor:
-    """An executor whose exceptions become a :class:`PluginError` that names its package.
-
-    Args:
-        registry: where it is looked for.
-        spec: which one, its options, and the device.
+    """The executor of a sweep; its exceptions become a :class:`PluginError` that names its package.
 
     Raises:
         RequestError: there is none of that name, its options do not fit, or it cannot be used here.
-        PluginError: it failed.
     """
 
     def __init__(self, registry: Registry, spec: SweepSpec) -> None:
@@ -138,17 +133,8 @@ def run_sweep(
 ) -> SweepResult:
     """Run the pending jobs of a sweep; a job that fails does not stop the others.
 
-    The sweep is written down in the results folder, for ``--attach``.
-
-    Args:
-        plan: from :func:`~seu_bench.sweeps.plan.plan_sweep`.
-        executor: is closed at the end, whatever happens.
-        estimate: learns from the jobs.
-        notify: receives progress.
-        stop: whether to stop: then the jobs are asked to, and followed until they have.
-
-    Returns:
-        How each job ended.
+    The sweep is written down in the results folder, for ``--attach``. When it is to ``stop``, jobs are asked to, and
+    followed until they have. The executor is closed at the end, whatever happens.
 
     Raises:
         PluginError: the executor failed.

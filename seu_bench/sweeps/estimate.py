@@ -27,14 +27,7 @@ class SweepEstimate:
         self._started: list[float] = []
 
     def learn(self, configuration: Configuration, record: Record, *, same: bool = True, speed: bool = True) -> None:
-        """Learn from a finished run.
-
-        Args:
-            configuration: whose cost and speed are learned.
-            record: of the run.
-            same: whether it is of this very configuration, not just of the same kind.
-            speed: whether it computed on the device of the pending jobs.
-        """
+        """Learn from a finished run: its speed, and its passes if it is of the ``same`` configuration, not just kind."""
         passes = sum(stage.image_passes for stage in record.stages)
         if same:
             self.passes[configuration.key] = passes

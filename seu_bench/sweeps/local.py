@@ -114,14 +114,7 @@ def with_share(job: Job, slots: int) -> Job:
 
 
 class LocalExecutor:
-    """Jobs in processes.
-
-    Args:
-        jobs: at once.
-        threads: of each.
-        gpus: names of CUDA devices, given to the slots in turn; empty: devices are left alone.
-        method: start method of multiprocessing.
-    """
+    """So many jobs at once in processes of so many threads; CUDA devices, if any, are given to the slots in turn."""
 
     def __init__(self, jobs: int, threads: int, gpus: Sequence[str] = (), method: str = METHOD) -> None:
         self.slots = jobs

@@ -110,11 +110,7 @@ class SweepSpec(ResultFields, ExecutionFields):
 
 
 def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
-    """Build a sweep from a file and options.
-
-    Args:
-        given: values by key, which replace the file's; each of ``options`` by itself.
-        file: relative paths in it start from its folder.
+    """Build a sweep from values by key, which replace the file's, each of ``options`` by itself.
 
     Raises:
         SpecError: the file cannot be read, or something does not fit; all faults are listed.

@@ -106,12 +106,9 @@ class Reporter:
 def run_in_child(connection: Connection, output: str, environment: Mapping[str, str], threads: int) -> None:
     """Run the job that comes through a connection: target of the processes of the executor ``local``.
 
-    Args:
-        connection: the job comes first; each further message asks the run to stop, the second one at once, and so does
-            the end of the connection, when the driver is gone. Events go the other way, :class:`Ended` last.
-        output: file for standard output and error.
-        environment: all variables of the process.
-        threads: to compute with.
+    Each further message asks the run to stop, the second one at once, and so does the end of the connection, when the
+    driver is gone. Events go the other way, :class:`Ended` last. ``output`` is the file for standard output and error,
+    ``environment`` has all variables.
     """
     from seu_bench.engine.environment import REVISION
 
