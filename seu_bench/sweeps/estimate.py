@@ -27,7 +27,7 @@ class SweepEstimate:
         self._started: list[float] = []
 
     def learn(self, configuration: Configuration, record: Record, *, same: bool = True, speed: bool = True) -> None:
-        """Learn from a finished run: its speed, and its passes if it is of the ``same`` configuration, not just kind."""
+        """Learn from a finished run: its speed, and its passes if it is of the ``same`` configuration, not kind."""
         passes = sum(stage.image_passes for stage in record.stages)
         if same:
             self.passes[configuration.key] = passes
