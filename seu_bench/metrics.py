@@ -19,9 +19,6 @@ AccuracyMatrix: TypeAlias = Sequence[Sequence[float | None]]
 def acc(matrix: AccuracyMatrix) -> float | None:
     """Mean accuracy over all T tasks after the last one, in [0, 1] (Lopez-Paz & Ranzato 2017).
 
-    Args:
-        matrix: ``R``, T rows.
-
     Returns:
         ``mean_j R[T-1][j]``; ``None`` if the last row is not complete or there are no tasks.
     """
@@ -32,9 +29,6 @@ def acc(matrix: AccuracyMatrix) -> float | None:
 def avg_acc_curve(matrix: AccuracyMatrix) -> list[float | None]:
     """Mean accuracy over the tasks learned so far, after each task, in [0, 1] (SEU paper, "Average Performance").
 
-    Args:
-        matrix: ``R``, T rows.
-
     Returns:
         T values, ``mean_{j<=i} R[i][j]`` for each i; ``None`` where an entry was not measured.
     """
@@ -44,9 +38,6 @@ def avg_acc_curve(matrix: AccuracyMatrix) -> list[float | None]:
 def learning_acc(matrix: AccuracyMatrix) -> float | None:
     """Mean accuracy on each task right after it was learned, in [0, 1] (Riemer et al. 2019).
 
-    Args:
-        matrix: ``R``, T rows.
-
     Returns:
         ``mean_j R[j][j]``; ``None`` if the diagonal is not complete or there are no tasks.
     """
@@ -55,9 +46,6 @@ def learning_acc(matrix: AccuracyMatrix) -> float | None:
 
 def bwt(matrix: AccuracyMatrix) -> float | None:
     """Backward transfer, in [-1, 1]; negative where tasks were forgotten (Lopez-Paz & Ranzato 2017).
-
-    Args:
-        matrix: ``R``, T rows.
 
     Returns:
         ``mean_{j<T-1} (R[T-1][j] - R[j][j])``; ``None`` for T < 2 or if one of these was not measured.
@@ -69,9 +57,6 @@ def bwt(matrix: AccuracyMatrix) -> float | None:
 def forgetting(matrix: AccuracyMatrix) -> float | None:
     """Mean fall of the tasks from their best, in [-1, 1]; less is better (Chaudhry et al. 2018).
 
-    Args:
-        matrix: ``R``, T rows.
-
     Returns:
         ``mean_{j<T-1} (max_{l<T-1} R[l][j] - R[T-1][j])``, the maximum over the entries that were measured; ``None``
         for T < 2, if the last row lacks one of these tasks, or if a task was never measured before the last one.
@@ -81,9 +66,6 @@ def forgetting(matrix: AccuracyMatrix) -> float | None:
 
 def task_forgetting(matrix: AccuracyMatrix) -> list[float | None]:
     """Fall of each task but the last from its best, in [-1, 1]; :func:`forgetting` is the mean of these.
-
-    Args:
-        matrix: ``R``, T rows.
 
     Returns:
         T - 1 values, ``max_{l<T-1} R[l][j] - R[T-1][j]``; ``None`` where the last row lacks the task or it was never

@@ -61,12 +61,9 @@ class Comparison:
             "runs": [self.one.run_id, self.other.run_id],
             "same_order": self.same_order,
             "tasks": [
-                {
-                    "task": found.task,
-                    "name": found.name,
-                    **{key: [*pair, difference(pair)] for key, pair in found.values.items()},
-                }
-                for found in self.tasks
+                {"task": task.task, "name": task.name}
+                | {key: [*pair, difference(pair)] for key, pair in task.values.items()}
+                for task in self.tasks
             ],
             "metrics": {key: [*pair, difference(pair)] for key, pair in self.metrics.items()},
             "settings": {key: list(pair) for key, pair in self.settings.items()},
@@ -102,7 +99,9 @@ def compare(one: Record, other: Record, metrics: Mapping[str, Metric] = METRICS)
     known = in_order([*one.metrics, *other.metrics], metrics)
     pairs = {key: (_finite(one.metrics.get(key)), _finite(other.metrics.get(key))) for key in known}
     measured = {key: pair for key, pair in pairs.items() if pair != (None, None)}
-    return Comparison(one, other, tuple(tasks), measured, _settings(one, other), one.task_order == other.task_order)
+    ours, theirs = _flat_settings(one), _flat_settings(other)
+    settings = {key: (ours.get(key), theirs.get(key)) for key in ours | theirs if ours.get(key) != theirs.get(key)}
+    return Comparison(one, other, tuple(tasks), measured, settings, one.task_order == other.task_order)
 
 
 def difference(pair: Pair) -> float | None:
@@ -151,12 +150,6 @@ def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
-
-
-def _settings(one: Record, other: Record) -> dict[str, tuple[str | None, str | None]]:
-    mine, its = _flat_settings(one), _flat_settings(other)
-    names = [*mine, *[name for name in its if name not in mine]]
-    return {name: (mine.get(name), its.get(name)) for name in names if mine.get(name) != its.get(name)}
 
 
 def _flat_settings(record: Record) -> dict[str, str]:

@@ -47,10 +47,9 @@ class CanonicalTexts:
             key = to_json(value)  # much faster than json.dumps, but in the order in which the keys are
         except ValueError:  # half of a surrogate pair, which only records made in Python can hold
             return json.dumps(value, sort_keys=True)
-        text = self._known.get(key)
-        if text is None:
-            text = self._known[key] = json.dumps(value, sort_keys=True)
-        return text
+        if key not in self._known:
+            self._known[key] = json.dumps(value, sort_keys=True)
+        return self._known[key]
 
 
 def protocol_settings(record: Record) -> dict[str, Any]:
@@ -93,8 +92,7 @@ def _telling(options: Sequence[Mapping[str, Any]]) -> set[str]:
     text = CanonicalTexts()
     for own in options:
         for key, value in own.items():
-            plain = value is None or isinstance(value, (str, int, float))
-            values[key].append(repr(value) if plain else text(value))
+            values[key].append(text(value))
     return {key for key, texts in values.items() if len(texts) < len(options) or len(set(texts)) > 1}
 
 

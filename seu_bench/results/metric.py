@@ -17,20 +17,26 @@ Value: TypeAlias = float | int | None
 
 
 class Unit(NamedTuple):
-    """A unit of records, and its form in the columns of leaderboards: a factor and a format."""
+    """A unit of records, and how it is shown: in columns a factor and a format, elsewhere a function of the value."""
 
     factor: float
     column_format: str
+    show: Callable[[float], str]
+
+
+def _show_number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
 #: Units of metrics, by name.
 UNITS: Final[Mapping[str, Unit]] = {
-    "": Unit(1, ",.2f"),
-    "fraction": Unit(100, ",.2f"),
-    "score": Unit(1, ",.4f"),
-    "count": Unit(1e-6, ",.3f"),
-    "seconds": Unit(1, ",.1f"),
-    "bytes": Unit(2**-20, ",.1f"),
+    "": Unit(1, ",.2f", _show_number),
+    # Adding 0.0 turns -0.0 into 0.0.
+    "fraction": Unit(100, ",.2f", lambda value: f"{round(100 * value, 2) + 0.0:.2f} %"),
+    "score": Unit(1, ",.4f", "{:.4f}".format),
+    "count": Unit(1e-6, ",.3f", _show_number),
+    "seconds": Unit(1, ",.1f", format_seconds),
+    "bytes": Unit(2**-20, ",.1f", lambda value: f"{value / 2**20:,.1f} MiB"),
 }
 
 
@@ -99,18 +105,7 @@ class Metric:
 
     def format(self, value: Value) -> str:
         """Format a value for a reader, with its unit; ``-`` for ``None``."""
-        if value is None:
-            return "-"
-        match self.unit:
-            case "fraction":
-                return f"{round(100 * value, 2) + 0.0:.2f} %"  # adding 0.0 turns -0.0 into 0.0
-            case "score":
-                return f"{value:.4f}"
-            case "seconds":
-                return format_seconds(value)
-            case "bytes":
-                return f"{value / 2**20:,.1f} MiB"
-        return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+        return "-" if value is None else UNITS[self.unit].show(value)
 
     def format_cell(self, value: float) -> str:
         """Format a value in the unit of the metric's column, without the unit."""

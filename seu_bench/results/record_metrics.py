@@ -187,9 +187,8 @@ def without_times(record: Record, metrics: Mapping[str, Metric] = METRICS) -> di
     Returns:
         The record as plain values.
     """
-    document = record.model_dump(mode="json", exclude={"started", "seconds"})
-    for stage in document["stages"]:
-        del stage["seconds"], stage["cpu_seconds"]
+    clocks = {"__all__": {"seconds", "cpu_seconds"}}
+    document = record.model_dump(mode="json", exclude={"started": True, "seconds": True, "stages": clocks})
     document["metrics"] = {
         name: value for name, value in document["metrics"].items() if not known_metric(name, metrics).machine_dependent
     }

@@ -69,20 +69,18 @@ def _value(name: str, metric: Metric, record: Record, reference: Record) -> floa
 
 
 def _references(records: Sequence[Record], text: CanonicalTexts) -> dict[str, _Runs]:
-    """Reference runs by :func:`_circumstances`."""
+    """Reference runs by :func:`_circumstances`: the only configuration there, or the only one with default options."""
     fitting: dict[str, dict[str, dict[int, Record]]] = defaultdict(lambda: defaultdict(dict))
     for record in sorted(records, key=lambda record: (record.started, record.run_id)):
         if why_not_ranked(record) is None and trained_jointly(record):
             choice = text([record.strategy, _other_options(record)])
             fitting[text(_circumstances(record))][choice][record.seed] = record
-    return {key: runs for key, choices in fitting.items() if (runs := _plain(list(choices.values()))) is not None}
-
-
-def _plain(configurations: Sequence[_Runs]) -> _Runs | None:
-    """The only configuration, or the only one with default options."""
-    plain = [runs for runs in configurations if _at_defaults(next(iter(runs.values())))]
-    found = configurations if len(configurations) == 1 else plain
-    return found[0] if len(found) == 1 else None
+    found: dict[str, _Runs] = {}
+    for circumstances, choices in fitting.items():
+        plain = [runs for runs in choices.values() if len(choices) == 1 or _at_defaults(next(iter(runs.values())))]
+        if len(plain) == 1:
+            found[circumstances] = plain[0]
+    return found
 
 
 def _at_defaults(record: Record) -> bool:
