@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import to_json
@@ -59,20 +59,18 @@ def protocol_settings(record: Record) -> dict[str, Any]:
 
 
 def configuration_labels(records: Sequence[Record]) -> list[str]:
-    """Label each record: strategy, searcher and creator, then the options in which it differs from the others.
+    """Label each record of a leaderboard: strategy, searcher and creator, then the options in which it differs.
 
-    Args:
-        records: of one leaderboard; an option is named where those of the same choice differ in it, and not where it
-            is ``None``, left to the protocol.
-
-    Returns:
-        A label for each record, in a time that grows with their number only.
+    An option is named where records of the same choice differ in it, and not where it is ``None``, left to the
+    protocol. The time grows with the number of records only.
     """
-    parts = [_parts(record) for record in records]
-    groups: dict[_Group, list[Mapping[str, Any]]] = defaultdict(list)
+    parts, text = [_parts(record) for record in records], CanonicalTexts()
+    values: dict[tuple[_Group, str], list[str]] = defaultdict(list)
     for group, own in (item for choices in parts for item in choices.items()):
-        groups[group].append(own)
-    telling = {group: _telling(options) for group, options in groups.items()}
+        for key, value in own.items():
+            values[group, key].append(text(value))
+    sizes = Counter(group for choices in parts for group in choices)
+    telling = {place for place, texts in values.items() if len(texts) < sizes[place[0]] or len(set(texts)) > 1}
     return [_label(record, choices, telling) for record, choices in zip(records, parts, strict=True)]
 
 
@@ -86,22 +84,12 @@ def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
     }
 
 
-def _telling(options: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Keys whose values differ."""
-    values: dict[str, list[str]] = defaultdict(list)
-    text = CanonicalTexts()
-    for own in options:
-        for key, value in own.items():
-            values[key].append(text(value))
-    return {key for key, texts in values.items() if len(texts) < len(options) or len(set(texts)) > 1}
-
-
-def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: Mapping[_Group, set[str]]) -> str:
+def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: Set[tuple[_Group, str]]) -> str:
     shown = [
         f"{group[0]}{key}={format_option(value)}"
         for group, own in parts.items()
         for key, value in sorted(own.items())
-        if key in telling[group] and value is not None
+        if (group, key) in telling and value is not None
     ]
     # What was changed in the benchmark is always shown: it is not what the leaderboard's heading says.
     shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(record.benchmark_overrides.items())]

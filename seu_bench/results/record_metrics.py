@@ -64,8 +64,8 @@ def _stages(field: str, name: str | None = None) -> Callable[[Record], Value]:
     """The sum of a field over the stages of this name, or over all but evaluation; ``None`` where one lacks it."""
 
     def total(record: Record) -> Value:
-        stages = [stage for stage in record.stages if (stage.name == name if name else stage.name != EVALUATION)]
-        values = [getattr(stage, field) for stage in stages]
+        counted = (stage for stage in record.stages if (stage.name == name if name else stage.name != EVALUATION))
+        values = [getattr(stage, field) for stage in counted]
         if not values or None in values:
             return None
         return sum(values) if all(isinstance(value, int) for value in values) else math.fsum(values)

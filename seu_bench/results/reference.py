@@ -36,10 +36,7 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
     backbone and the protocol's width count. Where several configurations fit, the one counts whose other options are
     all at their defaults, or as the protocol sets them; without such a one there is no reference. Of several records
     of it the latest counts.
-
-    Args:
-        records: of any benchmarks; those that may not be ranked neither are nor have a reference.
-        metrics: those known.
+    Records that may not be ranked neither are nor have a reference.
 
     Returns:
         The records in the same order, or copies of them; relative metrics are ``None`` where there is no reference, or

@@ -63,8 +63,7 @@ class Row:
     def summary(self, metric: str) -> SampleSummary | None:
         """The summary over seeds; ``None`` where it was not measured for every one: means would not compare."""
         if metric not in self._summaries:
-            values = list(self.values(metric).values())
-            self._summaries[metric] = summarize(values) if len(values) == self.seeds else None
+            self._summaries[metric] = summarize([run.metrics.get(metric) for run in self.runs.values()])
         return self._summaries[metric]
 
     def mean(self, metric: str) -> float | None:
@@ -123,11 +122,7 @@ class Leaderboard:
         ]
 
     def narrowed(self, rows: Sequence[Row], reason: str) -> Leaderboard:
-        """Select rows; their ranks stay, and the best of them is compared with.
-
-        Args:
-            reason: for :attr:`views`.
-        """
+        """Select rows for a ``reason`` among :attr:`views`; ranks stay, and the best of these rows is compared with."""
         return replace(self, rows=tuple(rows), views=(*self.views, reason))
 
     def table(self) -> list[dict[str, Any]]:

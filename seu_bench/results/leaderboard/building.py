@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import hashlib
 import itertools
@@ -116,17 +115,10 @@ def make_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
 def collect(
     results: Path, metrics: Mapping[str, Metric] = METRICS, *, details: bool = False
 ) -> tuple[list[Record], dict[str, list[str]]]:
-    """Read a results folder.
+    """Read a results folder: records by run id, with relative metrics; and runs that are unreadable, by the reason.
 
     Args:
-        metrics: those known.
         details: whether to keep stages, genotypes and all else that leaderboards do not need.
-
-    Returns:
-        Records by run id, with relative metrics; and runs that are unreadable, by the reason.
-
-    Raises:
-        ResultsError: it does not exist.
     """
     if not results.is_dir():
         raise ResultsError(
@@ -136,7 +128,11 @@ def collect(
         )
     records: list[Record] = []
     unread: dict[str, list[str]] = defaultdict(list)
-    with _collection_paused():
+    # The search for reference cycles takes nearly half of the time of reading thousands of records, which have none.
+    # Several threads may be here at once: each only ever switches on again what it saw switched on.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
         for item in read_records(results):
             if isinstance(item, Record):
                 records.append(item if details else item.model_copy(update=_DETAILS))
@@ -147,19 +143,6 @@ def collect(
                 unread[reason].append(place.parent.name if place.name == RECORD_NAME else place.name)
         records.sort(key=lambda record: record.run_id)
         return compare_with_reference(records, metrics), unread
-
-
-@contextlib.contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Suspend the search for reference cycles in a ``with`` block that makes many objects and no cycle.
-
-    It takes nearly half of the time of reading thousands of records. Several threads may do this at once: each only
-    ever switches on again what it saw switched on.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
     finally:
         if collects:
             gc.enable()

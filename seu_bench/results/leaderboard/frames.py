@@ -41,8 +41,7 @@ def load_records(folder: Path | str = "results") -> pandas.DataFrame:
     records, unread = collect(Path(folder), details=True)
     rows = [_flat(record) for record in records]
     metrics = dict.fromkeys(_metric_column(key) for record in records for key in record.metrics)
-    columns = dict.fromkeys(key for row in rows or [_flat(_empty())] for key in row)
-    frame = pandas.DataFrame(rows, columns=list(columns))
+    frame = pandas.DataFrame(rows, columns=None if rows else list(_flat(_empty())))
     for column in ("limit", "seconds", *metrics):
         # A column of None alone would be one of objects, which cannot be averaged.
         frame[column] = pandas.to_numeric(frame[column])
@@ -52,11 +51,10 @@ def load_records(folder: Path | str = "results") -> pandas.DataFrame:
 
 def _flat(record: Record) -> dict[str, Any]:
     document = record.model_dump(mode="python") | {"may_be_ranked": record.may_be_ranked}
-    environment = document.pop("environment")
     parts = {key: document.pop(key) for key in CHOICES}
+    parts["environment.versions"] = document["environment"].pop("versions")
+    parts["environment"] = document.pop("environment")
     metrics = document.pop("metrics")
-    parts["environment.versions"] = environment.pop("versions")
-    parts["environment"] = environment
     document |= {f"{key}_per_task": document.pop(key) for key in _PER_TASK}
     document |= {_metric_column(key): value for key, value in metrics.items()}
     return document | {f"{part}.{key}": value for part, values in parts.items() for key, value in values.items()}

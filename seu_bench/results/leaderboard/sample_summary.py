@@ -40,14 +40,7 @@ class SampleSummary:
 
 
 def summarize(values: Sequence[float | None]) -> SampleSummary | None:
-    """Summarize a sample.
-
-    Args:
-        values: one per seed.
-
-    Returns:
-        Its summary; ``None`` without values, or if one was not measured or is no finite number.
-    """
+    """Summarize a sample of a value per seed; ``None`` without values, or if one was not measured or is not finite."""
     sample = [float(value) for value in values if value is not None and math.isfinite(value)]
     if not sample or len(sample) < len(values):
         return None
@@ -71,17 +64,11 @@ def summarize(values: Sequence[float | None]) -> SampleSummary | None:
 
 
 def paired_p_value(one: Mapping[int, float], other: Mapping[int, float]) -> float | None:
-    """Compute the two-sided p value of the paired t-test over the seeds that both have.
+    """Compute the two-sided p value of the paired t-test over the seeds that both samples, values by seed, have.
 
     A seed fixes order, split and first weights of a run for all strategies, so that two runs of one seed are no
-    independent samples, which Welch's test would need.
-
-    Args:
-        one, other: finite values by seed.
-
-    Returns:
-        0 if the values differ by the same on every seed, 1 if they are equal on every seed; ``None`` where fewer than
-        two seeds are common.
+    independent samples, which Welch's test would need. The value is 0 if the samples differ by the same on every seed,
+    1 if they are equal on every seed; ``None`` where fewer than two seeds are common.
     """
     common = one.keys() & other.keys()
     if len(common) < 2:

@@ -25,14 +25,9 @@ _SHORT: Final = {"params": "params_total", "seconds": "train_seconds"}
 
 
 def parse_budgets(texts: Sequence[str], metrics: Mapping[str, Metric] = METRICS) -> dict[str, float]:
-    """Parse ``["params=5e6,macs=1e9", "seconds=60"]`` to limits by metric; of a name given twice, the lower one.
+    """Parse ``["params=5e6,macs=1e9", "seconds=60"]``, in the units of records, to limits by metric.
 
-    Args:
-        texts: as given on the command line, in the units of records.
-        metrics: those known; a budget can be set on each of which less is better.
-
-    Raises:
-        OptionError: an unknown name, or a limit that is no positive number.
+    A budget can be set on each metric of which less is better; of a name given twice, the lower one counts.
     """
     names = [*_SHORT, *[name for name, metric in metrics.items() if metric.higher_is_better is False]]
     budgets: dict[str, float] = {}
@@ -57,15 +52,7 @@ def parse_budgets(texts: Sequence[str], metrics: Mapping[str, Metric] = METRICS)
 
 
 def parse_axes(text: str, metrics: Mapping[str, Metric] = METRICS) -> tuple[str, ...]:
-    """Parse ``acc,params_total`` to ids of metrics.
-
-    Args:
-        text: as given on the command line.
-        metrics: those known; an axis is any of which more or less is better.
-
-    Raises:
-        OptionError: an unknown metric, one that is given twice, or fewer than two.
-    """
+    """Parse ``acc,params_total`` to ids of metrics, two or more; an axis is any of which more or less is better."""
     axes = tuple(_SHORT.get(name.strip(), name.strip()) for name in text.split(","))
     known = [name for name, metric in metrics.items() if metric.higher_is_better is not None]
     for axis in axes:
