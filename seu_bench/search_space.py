@@ -31,8 +31,9 @@ OPERATIONS = (
 )
 INPUTS = 2
 NODES = 4
+_INTERMEDIATE = range(INPUTS, INPUTS + NODES)
 #: Every possible edge as (node, source), 14 of them, in the order of the rows of a probability table.
-EDGES = tuple((node, source) for node in range(INPUTS, INPUTS + NODES) for source in range(node))
+EDGES = tuple((node, source) for node in _INTERMEDIATE for source in range(node))
 #: Output channels of the stem, as a multiple of the initial channels.
 STEM_MULTIPLIER = 3
 
@@ -60,7 +61,7 @@ class Genotype:
             if (edge.node, edge.source) not in EDGES or edge.operation not in OPERATIONS:
                 raise ValueError(f"{edge} is not an edge of this search space")
         for kind in (self.normal, self.reduction):
-            if {edge.node for edge in kind} != set(range(INPUTS, INPUTS + NODES)):
+            if {edge.node for edge in kind} != set(_INTERMEDIATE):
                 raise ValueError("every intermediate node needs at least one incoming edge")
             if len({(edge.node, edge.source) for edge in kind}) != len(kind):
                 raise ValueError("an edge is given twice")
@@ -143,7 +144,7 @@ class SearchSpace:
             if self.edges == "all14" and len(kind) != len(EDGES):
                 return f"it has {len(kind)} edges in place of {len(EDGES)}"
             if self.edges == "top2":
-                for node in range(INPUTS, INPUTS + NODES):
+                for node in _INTERMEDIATE:
                     if (count := sum(edge.node == node for edge in kind)) != 2:
                         return f"node {node} has {count} edges in place of 2"
                 if any(edge.operation == OPERATIONS[0] for edge in kind):
@@ -154,7 +155,7 @@ class SearchSpace:
         if self.edges == "all14":
             return tuple(Edge(*edge, OPERATIONS[below(len(OPERATIONS))]) for edge in EDGES)
         drawn = []
-        for node in range(INPUTS, INPUTS + NODES):
+        for node in _INTERMEDIATE:
             sources = list(range(node))
             pair = sorted(sources.pop(below(len(sources))) for _ in range(2))
             drawn += [Edge(node, source, OPERATIONS[1 + below(len(OPERATIONS) - 1)]) for source in pair]
@@ -164,14 +165,14 @@ class SearchSpace:
         first = 1 if self.edges == "top2" else 0
         # The first of equal candidates wins, in the order of tie_order.
         best = [first + max(tie_order(len(row) - first), key=row[first:].__getitem__) for row in table]
-        chosen = list(range(len(EDGES)))
-        if self.edges == "top2":
-            chosen = []
-            for node in range(INPUTS, INPUTS + NODES):
-                rows = [row for row, (end, _) in enumerate(EDGES) if end == node]
-                rows = [rows[position] for position in tie_order(len(rows))]
-                rows.sort(key=lambda row: -table[row, best[row]])  # a stable sort: ties keep tie_order
-                chosen += sorted(rows[:2])
+        chosen = []
+        for node in _INTERMEDIATE:
+            rows = [row for row, (end, _) in enumerate(EDGES) if end == node]
+            if self.edges == "top2":
+                ranked = [rows[position] for position in tie_order(len(rows))]
+                ranked.sort(key=lambda row: -table[row, best[row]])  # a stable sort: ties keep tie_order
+                rows = sorted(ranked[:2])
+            chosen += rows
         return tuple(Edge(*EDGES[row], OPERATIONS[best[row]]) for row in chosen)
 
 

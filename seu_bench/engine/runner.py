@@ -166,7 +166,7 @@ class _Run:
     def _context(self) -> StrategyContext:
         from avalanche.training.plugins import EvaluationPlugin
 
-        from seu_bench.training.callbacks import SilentLogger
+        from seu_bench.training.template import SilentLogger
 
         recorder = self.recorder
         measures = (recorder.matrix, recorder.sizes)

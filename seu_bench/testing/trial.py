@@ -25,9 +25,9 @@ from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
 from seu_bench.testing.streams import TinyStreams
-from seu_bench.training.callbacks import SilentLogger
 from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
 from seu_bench.training.interfaces import Cost
+from seu_bench.training.template import SilentLogger
 
 #: Epochs of the trials that need not learn much.
 BRIEF = 2

@@ -1,25 +1,19 @@
 """Learning a task: stages, phases, the base of strategies, and the interfaces of what plugins bring.
 
-======================  =================================================================
-:mod:`.interfaces`      factory of a strategy, its context, and estimates of costs
-:mod:`.components`      factories of searchers, creators and backbones, and their inputs
-:mod:`.stage`           a loop over epochs that is timed, reported and resumed
-:mod:`.task`            a task's images, and a phase of learning it
-:mod:`.phases`          the phases of a task, one after another
-:mod:`.strategy`        base class of strategies
-:mod:`.training_stage`  the stage that trains a task's path
-:mod:`.sampling`        stages that sample a network, train it and learn from its score
-:mod:`.loops`           one epoch of training, and evaluation
-:mod:`.optim`           optimiser, learning rates, clipping, best weights
-:mod:`.backbone`        the multi-head model of a run's backbone
-:mod:`.costing`         estimates of image passes and sizes
-:mod:`.guard`           supervision of the stages of searchers and creators
-:mod:`.state`           checks of states and errors of loading them
-:mod:`.batches`         Avalanche's data flow on whole batches
-:mod:`.callbacks`       Avalanche's callbacks without their idle calls
-:mod:`.evaluators`      Avalanche metrics of the accuracy matrix and of sizes
-:mod:`.context`         feature cache, precision and compilation around a stage
-======================  =================================================================
+==================  =====================================================================
+:mod:`.interfaces`  factory of a strategy, its context and backbone, estimates of costs
+:mod:`.components`  factories of searchers, creators and backbones, and their inputs
+:mod:`.stage`       a loop over epochs that is timed, reported and resumed
+:mod:`.template`    Avalanche's template on whole batches, without its idle callbacks
+:mod:`.phases`      the phases of a task, their resuming, precision and compilation
+:mod:`.strategy`    base class of strategies, and the stage that trains a task's path
+:mod:`.loops`       an epoch, an evaluation, optimiser, learning rates, best weights
+:mod:`.sampling`    stages that sample a network, train it and learn from its score
+:mod:`.costing`     estimates of image passes and sizes
+:mod:`.guard`       supervision of the stages of searchers and creators
+:mod:`.state`       checks of states and errors of loading them
+:mod:`.evaluators`  Avalanche metrics of the accuracy matrix and of sizes
+==================  =====================================================================
 """
 
 from __future__ import annotations
@@ -29,8 +23,6 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .backbone import backbone_model, width_factor
-    from .callbacks import SilentLogger
     from .components import (
         BackboneFactory,
         Component,
@@ -52,15 +44,32 @@ if TYPE_CHECKING:
     )
     from .evaluators import AccuracyMatrix, ModelSizes
     from .guard import guarded_stage
-    from .interfaces import Cost, StageCost, StrategyContext, StrategyFactory, checked_options
-    from .loops import Forward, evaluate, train_epoch
-    from .optim import BestWeights, clip_gradients, cosine_rate, make_sgd, set_rate
+    from .interfaces import (
+        Cost,
+        StageCost,
+        StrategyContext,
+        StrategyFactory,
+        backbone_model,
+        checked_options,
+        width_factor,
+    )
+    from .loops import (
+        BestWeights,
+        EpochMeter,
+        Forward,
+        clip_gradients,
+        cosine_rate,
+        evaluate,
+        make_sgd,
+        set_rate,
+        train_epoch,
+    )
+    from .phases import Phase, TaskData
     from .sampling import SampledStage, genotype_network, proxy_network
     from .stage import EpochlessStage, EpochReport, ProgressCallback, Stage, StageProgress
     from .state import fitting
-    from .strategy import StagedStrategy
-    from .task import Phase, TaskData
-    from .training_stage import EpochMeter, TrainingStage
+    from .strategy import StagedStrategy, TrainingStage
+    from .template import SilentLogger
 
 __all__ = [
     "AccuracyMatrix",

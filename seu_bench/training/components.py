@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from seu_bench.config.options import Options
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
     from seu_bench.config.protocol import CreationSchedule, SearchSchedule
     from seu_bench.data.images import TaskImages
-    from seu_bench.search_space import Genotype, SearchSpace
+    from seu_bench.search_space import SearchSpace
     from seu_bench.training.stage import Stage
+
+TaskT_contra = TypeVar("TaskT_contra", contravariant=True)
+ScheduleT_contra = TypeVar("ScheduleT_contra", contravariant=True)
 
 
 @dataclass(frozen=True)
@@ -92,36 +95,6 @@ class SearchTask:
     device: torch.device
 
 
-class SearcherFactory(Protocol):
-    """An extension-unit searcher: finds the architecture of the new units of a task (paper, algorithm 2)."""
-
-    summary: str
-    options: type[Options]
-
-    def build(self, options: Any, task: SearchTask) -> Stage[Genotype]:
-        """Build the search of a task.
-
-        Args:
-            options: validated options of the searcher.
-            task: images, search space, budget and seed.
-
-        Returns:
-            A stage whose result is a genotype of ``task.space``.
-        """
-
-    def estimate_passes(self, options: Any, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
-        """Announce the image passes of one search, which the search may not exceed.
-
-        Args:
-            options: validated options of the searcher.
-            schedule: the protocol's.
-            train_images: number of training images of the task.
-
-        Returns:
-            Images passed forward to train, and to evaluate.
-        """
-
-
 class GrowingModel(Protocol):
     """The super model as a creator sees it.
 
@@ -184,31 +157,44 @@ class CreationTask:
     device: torch.device
 
 
-class CreatorFactory(Protocol):
-    """A task-model creator: chooses an old or the new unit in each layer (paper, algorithm 4)."""
+class ComponentFactory(Protocol[TaskT_contra, ScheduleT_contra]):
+    """Factory of a searcher or a creator.
+
+    Attributes:
+        summary: one line for ``seu-bench list``.
+        options: the class of its options.
+    """
 
     summary: str
     options: type[Options]
 
-    def build(self, options: Any, task: CreationTask) -> Stage[tuple[int, ...]]:
-        """Build the creation of a task.
+    def build(self, options: Any, task: TaskT_contra) -> Stage[Any]:
+        """Build the search or the creation of a task.
 
         Args:
-            options: validated options of the creator.
-            task: model, images, budget and seed.
+            options: validated options.
+            task: images, budget and seed, with the search space or the model.
 
         Returns:
-            A stage whose result is a path: for each layer the index of a unit.
+            A stage whose result is what is searched or created.
         """
 
-    def estimate_passes(self, options: Any, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
-        """Announce the image passes of one creation, which it may not exceed.
+    def estimate_passes(self, options: Any, schedule: ScheduleT_contra, train_images: int) -> tuple[int, int]:
+        """Announce the image passes of one stage, which it may not exceed.
 
         Args:
-            options: validated options of the creator.
+            options: validated options.
             schedule: the protocol's.
             train_images: number of training images of the task.
 
         Returns:
             Images passed forward to train, and to evaluate.
         """
+
+
+class SearcherFactory(ComponentFactory[SearchTask, "SearchSchedule"], Protocol):
+    """An extension-unit searcher (paper, algorithm 2): its stages result in a genotype of ``task.space``."""
+
+
+class CreatorFactory(ComponentFactory[CreationTask, "CreationSchedule"], Protocol):
+    """A task-model creator (paper, algorithm 4): its stages result in a path, the index of a unit for each layer."""

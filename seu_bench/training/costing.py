@@ -11,7 +11,7 @@ from seu_bench.config.common_options import SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule, ScheduleOptions
 from seu_bench.errors import PluginError
 from seu_bench.training.components import Component
-from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
+from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, backbone_model, checked_options
 
 if TYPE_CHECKING:
     from seu_bench.data.planning import StreamPlan
@@ -31,10 +31,9 @@ def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = Tr
     Returns:
         One stage per task.
     """
+    epochs = schedule.epochs
     return [
-        StageCost(
-            "training", index, schedule.epochs * task.num_train, schedule.epochs * task.num_valid if validate else 0
-        )
+        StageCost("training", index, epochs * task.num_train, epochs * task.num_valid if validate else 0)
         for index, task in enumerate(plan.tasks)
     ]
 
@@ -132,7 +131,6 @@ def fixed_size_cost(context: StrategyContext, more: Sequence[StageCost] = ()) ->
         The cost.
     """
     from seu_bench.models.sizes import count_parameters
-    from seu_bench.training.backbone import backbone_model
 
     options, plan = checked_options(context, TrainingOptions), context.plan
     model = on_meta(lambda: backbone_model(context))
@@ -158,12 +156,8 @@ def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False
 
     model.eval()
     shape, meta = (plan.channels, plan.height, plan.width), torch.device("meta")
-    # Which task is counted for each.
-    standing = [
-        plan.classes_per_task.index(classes) if one_path else task for task, classes in enumerate(plan.classes_per_task)
-    ]
-    counted = {
-        task: count_macs(functools.partial(model.forward_single_task, task_label=task), shape, meta)
-        for task in dict.fromkeys(standing)
-    }
-    return tuple(counted[task] for task in standing)
+    counted = functools.cache(
+        lambda task: count_macs(functools.partial(model.forward_single_task, task_label=task), shape, meta)
+    )
+    heads = plan.classes_per_task
+    return tuple(counted(heads.index(width) if one_path else task) for task, width in enumerate(heads))

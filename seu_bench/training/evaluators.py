@@ -31,8 +31,7 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
     def reset(self) -> None:
         """Forget everything."""
         self.matrix: list[list[float | None]] = [[None] * self.tasks for _ in range(self.tasks)]
-        self._correct: torch.Tensor | None = None
-        self._images = 0
+        self.before_eval_exp(None)
 
     def result(self) -> list[list[float | None]]:
         """The matrix, a row per learned task."""
@@ -40,24 +39,21 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
 
     def before_eval_exp(self, strategy: Any) -> None:
         """Start counting a task."""
-        self._correct = None
+        self._correct: torch.Tensor | int = 0
         self._images = 0
 
     def after_eval_iteration(self, strategy: Any) -> None:
         """Count a batch."""
         super().after_eval_iteration(strategy)
-        correct = (strategy.mb_output.argmax(dim=1) == strategy.mb_y).sum()
-        self._correct = correct if self._correct is None else self._correct + correct
+        self._correct = self._correct + (strategy.mb_output.argmax(dim=1) == strategy.mb_y).sum()
         self._images += len(strategy.mb_y)
 
     def after_eval_exp(self, strategy: Any) -> list[MetricValue] | None:
         """Enter the task's accuracy."""
-        if strategy.experience.origin_stream.name != self.stream or self._correct is None:
-            return None
         learned = strategy.clock.train_exp_counter - 1
-        task = int(strategy.experience.current_experience)
-        if learned < 0:
+        if strategy.experience.origin_stream.name != self.stream or not self._images or learned < 0:
             return None
+        task = int(strategy.experience.current_experience)
         accuracy = int(self._correct) / self._images
         self.matrix[learned][task] = accuracy
         name = f"AccuracyMatrix/{self.stream}/Task{task:03d}"

@@ -22,16 +22,8 @@ from seu_bench.training.stage import EpochReport, Result, Stage, StageProgress
 class GuardedStage(Stage[Result]):
     """A plugin's stage under supervision. It is driven epoch by epoch; its own ``run`` is not called.
 
-    Args:
-        owner: component that the stage belongs to.
-        make: makes the plugin's stage.
-        stage: name of the stage in messages and records.
-        task: 0-based index of the task.
-        passes: maximal number of images passed forward, as the owner's factory announced.
-        fault: returns why a result cannot be used, or ``None`` if it can.
-
-    Raises:
-        RunError: the stage cannot be made, or is no :class:`~seu_bench.training.stage.Stage`.
+    ``stage`` and ``task`` are named in messages and records; ``passes`` is the number of images that the factory of
+    ``owner`` announced; ``fault`` returns why a result cannot be used, or ``None`` if it can.
     """
 
     def __init__(
@@ -73,7 +65,11 @@ class GuardedStage(Stage[Result]):
             if inner.epoch != self.epoch:
                 raise RunError(f"it does not end: it stands at epoch {inner.epoch} after {self.epoch} epochs")
             self._check_passes(inner.image_passes)
-            _check_report(self.report)
+            for name, value in (("loss", self.report.loss), ("accuracy", self.report.accuracy)):
+                if value is not None and not math.isfinite(value):
+                    raise RunError(f"it measured the {name} {value}")
+            if not 0 <= (self.report.accuracy or 0) <= 1:
+                raise RunError(f"it measured the accuracy {self.report.accuracy}, and accuracies are from 0 to 1")
 
     def result(self) -> Result:
         """Return the checked result of the plugin's stage."""
@@ -114,9 +110,8 @@ class GuardedStage(Stage[Result]):
     def _report_progress(self, progress: StageProgress) -> None:
         if self._on_progress is not None:
             try:
-                self._on_progress(
-                    replace(progress, stage=self.name, task=self.task, epoch=self.epoch, epochs=self.epochs)
-                )
+                mine = replace(progress, stage=self.name, task=self.task, epoch=self.epoch, epochs=self.epochs)
+                self._on_progress(mine)
             except BaseException as error:
                 self._callback_error = error  # not this plugin's fault
                 raise
@@ -135,20 +130,17 @@ class GuardedStage(Stage[Result]):
         except (Exception, SystemExit) as error:
             if error is self._callback_error:
                 raise
-            known = isinstance(error, SeuBenchError)
-            said = error.what if isinstance(error, SeuBenchError) else f"{type(error).__name__}: {error}"
+            known = error if isinstance(error, SeuBenchError) else RunError(f"{type(error).__name__}: {error}")
             raise RunError(
-                f"{self._owner} failed {self._place}: {said}",
-                where=error.where if isinstance(error, SeuBenchError) else None,
-                remedy=(error.remedy if isinstance(error, SeuBenchError) and known else None)
+                f"{self._owner} failed {self._place}: {known.what}",
+                where=known.where,
+                remedy=known.remedy
                 or f"choose another {self._owner.kind}, or report it to the author of {self._owner.package}",
             ) from error
 
 
 def guarded_stage(
-    component: Component,
-    task: SearchTask | CreationTask,
-    fault: Callable[[object], str | None],
+    component: Component, task: SearchTask | CreationTask, fault: Callable[[object], str | None]
 ) -> GuardedStage[Any]:
     """Build the stage of a searcher or a creator for a task, inside its guard.
 
@@ -172,11 +164,3 @@ def guarded_stage(
         passes=sum(component_passes(component, task.schedule, len(task.images))),
         fault=fault,
     )
-
-
-def _check_report(report: EpochReport) -> None:
-    for name, value in (("loss", report.loss), ("accuracy", report.accuracy)):
-        if value is not None and not math.isfinite(value):
-            raise RunError(f"it measured the {name} {value}")
-    if report.accuracy is not None and not 0 <= report.accuracy <= 1:
-        raise RunError(f"it measured the accuracy {report.accuracy}, and accuracies are from 0 to 1")

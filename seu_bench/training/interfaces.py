@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options
 from seu_bench.config.run import ComputeConfig
 from seu_bench.errors import RequestError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from seu_bench.config.protocol import ProtocolSpec
     from seu_bench.data.planning import StreamPlan
+    from seu_bench.models.multihead import BackboneModel
     from seu_bench.training.stage import ProgressCallback
 
 
@@ -81,6 +83,47 @@ def checked_options(context: StrategyContext, kind: type[OptionsT]) -> OptionsT:
             f"the strategy needs options of the kind {kind.__name__}, not {type(context.options).__name__}"
         )
     return context.options
+
+
+def width_factor(context: StrategyContext) -> float:
+    """Factor on the widths of hidden layers of fixed backbones.
+
+    Args:
+        context: of the run.
+
+    Returns:
+        The option ``width``, or the protocol's.
+    """
+    width: float | None = getattr(context.options, "width", None)
+    return context.protocol.model.width if width is None else width
+
+
+def backbone_model(context: StrategyContext) -> BackboneModel:
+    """Make the backbone chosen for a run with a head per task, its weights drawn from the run's seed.
+
+    Args:
+        context: of the run.
+
+    Returns:
+        The model, on the CPU.
+
+    Raises:
+        RequestError: the strategy's options are no :class:`~seu_bench.config.common_options.BackboneOptions`, or the
+            backbone does not fit the stream's images.
+    """
+    from seu_bench.models.multihead import BackboneModel
+    from seu_bench.utils.seeding import RandomState, derive_seed
+
+    if context.backbone is None or not isinstance(context.options, BackboneOptions):
+        raise RequestError(
+            "no backbone was chosen",
+            where=type(context.options).__name__,
+            remedy="derive the strategy's options from seu_bench.config.common_options.BackboneOptions",
+        )
+    plan = context.plan
+    with RandomState(derive_seed(context.seed, "model")).active():
+        backbone, features = context.backbone.build(plan.channels, plan.height, plan.width, width_factor(context))
+        return BackboneModel(backbone, features, plan.classes_per_task)
 
 
 @dataclass(frozen=True)

@@ -2,99 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from seu_bench.config.run import ComputeConfig
-from seu_bench.models.multihead import MultiHeadModel
-from seu_bench.training.context import computing_in, units_compiled
+import torch
+
+from seu_bench.config.run import ComputeConfig, Precision
+from seu_bench.data.avalanche import BatchLoader, task_images
+from seu_bench.data.images import TaskImages
+from seu_bench.models.feature_cache import FeatureCache
+from seu_bench.models.feature_store import feature_tiers
+from seu_bench.models.multihead import CompiledUnits, MultiHeadModel
 from seu_bench.training.stage import Pause, ProgressCallback, Stage
 from seu_bench.training.state import fitting
-from seu_bench.training.task import Phase, TaskData
+from seu_bench.training.template import LeanTemplate
 
 
-class PhaseLearner(Protocol):
-    """Part of a strategy that :class:`PhaseRunner` needs: model, memory, and how it computes."""
+@dataclass(frozen=True)
+class TaskData:
+    """Data to learn a task from: its training and validation images. Its test images are not here."""
+
+    index: int
+    train: TaskImages
+    valid: TaskImages | None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stage of learning a task, made when its turn comes, and what is done with its result.
+
+    A strategy's model and memory change in :attr:`make` and :attr:`apply` only, and :attr:`make` does the same
+    whenever it finds the strategy as it was: a resumed run makes the stage again and gives it its state.
+    """
+
+    make: Callable[[], Stage[Any]]
+    apply: Callable[[Any], None] | None = None
+
+
+class PhasedStrategy(LeanTemplate):
+    """Mixin for an Avalanche strategy that learns each task in phases and can be resumed at every moment."""
 
     model: MultiHeadModel
-    compute: ComputeConfig
-    device: Any
-    train_mb_size: int
-    on_progress: ProgressCallback | None
-    pause: Pause | None
-    resumes_within_tasks: bool
+
+    #: Names of attributes that hold state beside the model's, as tensors and plain values.
+    state_attributes: tuple[str, ...] = ()
+
+    #: Whether a run resumes between two epochs, or between two tasks only; see :attr:`resumable`.
+    resumes_within_tasks = True
+
+    def __init__(self, *, compute: ComputeConfig, on_progress: ProgressCallback | None, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.model.to(self.device)
+        self.compute = compute
+        self.on_progress = on_progress
+        #: Called after every epoch of every stage.
+        self.pause: Pause | None = None
+        #: Whether a run can resume with it. The state of Avalanche's plugins is known to a subclass at best.
+        knows_itself = bool(self.state_attributes) or type(self).get_extra_state is not PhasedStrategy.get_extra_state
+        self.resumable = knows_itself or not arguments["plugins"]
+        #: Largest bytes of cached features so far; ``None`` where the model has no frozen layers.
+        self.peak_feature_bytes = 0 if self.model.has_frozen_layers else None
+        #: The strategy as it was when the present phase began; ``weights`` are their names.
+        self._begun: Mapping[str, Any] | None = None
+        self._stage: Stage[Any] | None = None
+        self._pending: Mapping[str, Any] | None = None
+
+    def phases(self, task: TaskData) -> Sequence[Phase]:
+        """Return the phases that learn a task, in order."""
+        raise NotImplementedError
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the state beside the model's, between two phases: tensors and plain values.
+
+        By default the attributes named by :attr:`state_attributes`, whose values must be replaced, never changed in
+        place.
+        """
+        return {name: getattr(self, name) for name in self.state_attributes}
+
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`get_extra_state` returned; the model is restored already."""
+        for name in self.state_attributes:
+            setattr(self, name, state[name])
 
     @property
     def learned(self) -> int:
         """Number of tasks learned so far."""
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """State beside the model's."""
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """State at the beginning of a phase: plain values, and names of the model's weights and of the frozen ones."""
-
-    task: int
-    phase: int
-    architecture: Mapping[str, Any]
-    names: tuple[str, ...]
-    frozen: tuple[str, ...]
-    own: Mapping[str, Any]
-
-
-class PhaseRunner:
-    """Runner of the phases of a strategy's tasks, with the state to resume from at every moment."""
-
-    def __init__(self, strategy: PhaseLearner) -> None:
-        self._strategy = strategy
-        self._begun: _Begun | None = None
-        self._stage: Stage[Any] | None = None
-        self._pending: Mapping[str, Any] | None = None
-
-    def run(self, task: TaskData, phases: Sequence[Phase]) -> None:
-        """Learn a task, from where :meth:`load_state_dict` resumes.
-
-        Raises:
-            CheckpointError: what was loaded does not fit these phases.
-        """
-        strategy = self._strategy
-        pending, self._pending = self._pending, None
-        first = 0 if pending is None else int(pending["phase"])
-        with fitting(f"task {task.index}"):
-            if first >= len(phases):
-                raise ValueError(f"there is no phase {first} among {len(phases)}")
-        for number, phase in enumerate(phases[first:], start=first):
-            if strategy.resumes_within_tasks:
-                self._begun = self._beginning(task.index, number)
-            stage = phase.make()
-            if strategy.model.feature_cache is not None:
-                strategy.model.feature_cache.begin_stage()
-            if pending is not None:
-                with fitting(f"stage {stage.name!r} of task {task.index}"):
-                    stage.load_state_dict(pending["stage"])
-                pending = None
-            self._stage = stage
-            result = self._result_of(stage)
-            self._stage = None
-            if phase.apply is not None:
-                phase.apply(result)
-        self._begun = None
-
-    def _result_of(self, stage: Stage[Any]) -> Any:
-        strategy = self._strategy
-        with ExitStack() as surroundings:
-            surroundings.enter_context(computing_in(strategy.compute.precision, strategy.device))
-            if stage.compiles_units:
-                compiled = units_compiled(strategy.model, strategy.compute, strategy.train_mb_size)
-                surroundings.enter_context(compiled)
-            return stage.run(strategy.on_progress, strategy.pause)
+        return int(self.clock.train_exp_counter)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the strategy as it was when the present phase began, and the present stage as it is now.
@@ -102,34 +97,118 @@ class PhaseRunner:
         The weights are today's: those that the phase found and its stage trains are in the stage's state as well, and
         in a file they are stored once.
         """
-        begun = self._begun or self._beginning(self._strategy.learned, 0)
-        weights = self._strategy.model.state_dict()
+        begun = self._begun or self._beginning(self.learned, 0)
+        weights = self.model.state_dict()
         return {
-            "task": begun.task,
-            "phase": begun.phase,
-            "architecture": begun.architecture,
-            "frozen": list(begun.frozen),
-            "weights": {name: weights[name] for name in begun.names},
-            "own": begun.own,
+            **begun,
+            "weights": {name: weights[name] for name in begun["weights"]},
             "stage": None if self._stage is None else self._stage.state_dict(),
+            "clock": {name: value for name, value in vars(self.clock).items() if isinstance(value, int)},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the strategy's model and memory to where its present phase began; its clock is right already."""
-        strategy = self._strategy
+        """Restore what :meth:`state_dict` returned; on a strategy that has learned nothing yet.
+
+        Raises:
+            CheckpointError: it does not fit this strategy.
+        """
         with fitting("the strategy"):
-            strategy.model.load_architecture(state["architecture"])
-            strategy.model.to(strategy.device)
-            strategy.model.load_state_dict(state["weights"])
-            for name, weight in strategy.model.named_parameters():
+            for name, value in state["clock"].items():
+                if not isinstance(value, int) or not isinstance(getattr(self.clock, name), int):
+                    raise ValueError(f"the clock's {name} is {value!r}")
+                setattr(self.clock, name, value)
+            self.model.load_architecture(state["architecture"])
+            self.model.to(self.device)
+            self.model.load_state_dict(state["weights"])
+            for name, weight in self.model.named_parameters():
                 weight.requires_grad_(name not in state["frozen"])
-            strategy.set_extra_state(state["own"])
-            if state["stage"] is not None and (state["task"] != strategy.learned or state["phase"] < 0):
-                raise ValueError(f"task {state['task']} does not follow {strategy.learned} learned ones")
+            self.set_extra_state(state["own"])
+            if state["stage"] is not None and (state["task"] != self.learned or state["phase"] < 0):
+                raise ValueError(f"task {state['task']} does not follow {self.learned} learned ones")
         self._pending = state if state["stage"] is not None else None
 
-    def _beginning(self, task: int, phase: int) -> _Begun:
-        model = self._strategy.model
-        frozen = tuple(name for name, weight in model.named_parameters() if not weight.requires_grad)
-        own = self._strategy.get_extra_state()
-        return _Begun(task, phase, model.architecture(), tuple(model.state_dict()), frozen, own)
+    def _beginning(self, task: int, phase: int) -> dict[str, Any]:
+        model = self.model
+        return {
+            "task": task,
+            "phase": phase,
+            "architecture": model.architecture(),
+            "frozen": [name for name, weight in model.named_parameters() if not weight.requires_grad],
+            "weights": list(model.state_dict()),
+            "own": self.get_extra_state(),
+        }
+
+    def _train_exp(self, experience: Any, eval_streams: Any = None, **kwargs: Any) -> None:
+        index, loader = self._task_of(experience), self.dataloader
+        # A plugin may have put a loader of its own there, e.g. one that mixes in a memory.
+        is_ours = isinstance(loader, BatchLoader)
+        train = loader.images if is_ours else task_images(experience.dataset.train(), index, self.device)
+        valid = self._validation_of(experience, eval_streams)
+        with self._features_cached() as numbered:
+            train, valid = numbered(train), None if valid is None else numbered(valid)
+            if is_ours:
+                self.dataloader = BatchLoader(train, loader.batch_size, shuffle=loader.shuffle)
+            self._learn(TaskData(index, train, valid))
+
+    def _learn(self, task: TaskData) -> None:
+        """Run the phases of a task, from where :meth:`load_state_dict` resumes."""
+        phases = self.phases(task)
+        pending, self._pending = self._pending, None
+        first = 0 if pending is None else int(pending["phase"])
+        with fitting(f"task {task.index}"):
+            if first >= len(phases):
+                raise ValueError(f"there is no phase {first} among {len(phases)}")
+        for number, phase in enumerate(phases[first:], start=first):
+            if self.resumes_within_tasks:
+                self._begun = self._beginning(task.index, number)
+            stage = phase.make()
+            if self.model.feature_cache is not None:
+                self.model.feature_cache.begin_stage()
+            if pending is not None:
+                with fitting(f"stage {stage.name!r} of task {task.index}"):
+                    stage.load_state_dict(pending["stage"])
+                pending = None
+            self._stage = stage
+            compiles = self.compute.compile and self.model.has_units and stage.compiles_units
+            compiling = units_compiled(self.model, self.train_mb_size) if compiles else nullcontext()
+            with computing_in(self.compute.precision, self.device), compiling:
+                result = stage.run(self.on_progress, self.pause)
+            self._stage = None
+            if phase.apply is not None:
+                phase.apply(result)
+        self._begun = None
+
+    @contextmanager
+    def _features_cached(self) -> Iterator[Callable[[TaskImages], TaskImages]]:
+        """Cache outputs of frozen layers, if there are any, for images that went through the function it yields."""
+        if not self.model.has_frozen_layers:
+            yield lambda images: images
+            return
+        dtype = None if self.compute.precision == "float32" else torch.bfloat16
+        cache = FeatureCache(feature_tiers(self.device, self.compute.feature_cache), self.train_mb_size, dtype)
+        self.model.feature_cache = cache
+        try:
+            yield cache.number
+        finally:
+            self.model.feature_cache = None
+            self.peak_feature_bytes = max(self.peak_feature_bytes or 0, cache.peak_bytes)
+
+
+@contextmanager
+def units_compiled(model: MultiHeadModel, batch: int) -> Iterator[None]:
+    """Compile the model's units for batches of one size, for the length of a ``with`` block."""
+    model.compiled = CompiledUnits(batch)
+    try:
+        yield
+    finally:
+        model.compiled = None
+        # There is a limit to what torch remembers to have compiled, beyond which it silently does not.
+        torch._dynamo.reset()
+
+
+def computing_in(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
+    """Products in bfloat16 for the length of a ``with`` block, if ``precision`` says so; weights stay in float32."""
+    if precision != "bf16":
+        return nullcontext()
+    # Without its cache of converted weights: the block lasts for many steps of the optimiser, which change them.
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)

@@ -19,8 +19,7 @@ from seu_bench.data.images import TaskImages
 from seu_bench.models.cells import GenotypeNetwork, ProxyNetwork
 from seu_bench.search_space import Genotype
 from seu_bench.training.components import SearchTask
-from seu_bench.training.loops import Forward, Unsampled, evaluate, train_epoch
-from seu_bench.training.optim import cosine_rate, make_sgd, set_rate
+from seu_bench.training.loops import Forward, Unsampled, cosine_rate, evaluate, make_sgd, set_rate, train_epoch
 from seu_bench.training.stage import EpochReport, Result, Stage
 
 Sampled = TypeVar("Sampled")

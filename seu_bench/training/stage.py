@@ -11,7 +11,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
@@ -23,6 +23,8 @@ Result = TypeVar("Result")
 
 #: Seconds between two reports within an epoch.
 REPORT_EVERY = 0.5
+
+_COUNTS = ("epoch", "image_passes", "seconds", "cpu_seconds")
 
 
 @dataclass(frozen=True)
@@ -145,9 +147,8 @@ class Stage(ABC, Generic[Result]):
         if self._on_passed is not None:
             self._on_passed(self.image_passes)
         now = time.perf_counter()
-        if self._on_progress is not None and now - self._notified >= REPORT_EVERY:
-            self._notified = now
-            self._on_progress(self._progress(self.seconds + now - self._began))
+        if now - self._notified >= REPORT_EVERY:
+            self._notify(running=now - self._began)
 
     def advance(self) -> None:
         """Run one epoch under the stage's own randomness.
@@ -195,10 +196,7 @@ class Stage(ABC, Generic[Result]):
         return {
             "stage": self.name,
             "task": self.task,
-            "epoch": self.epoch,
-            "image_passes": self.image_passes,
-            "seconds": self.seconds,
-            "cpu_seconds": self.cpu_seconds,
+            **{name: getattr(self, name) for name in _COUNTS},
             "report": [self.report.loss, self.report.accuracy],
             "curve": [[report.loss, report.accuracy] for report in self.curve],
             "randomness": self.randomness.state_dict(),
@@ -216,10 +214,8 @@ class Stage(ABC, Generic[Result]):
                 f"this is the state of stage {state['stage']!r} of task {state['task']}, "
                 f"not of stage {self.name!r} of task {self.task}"
             )
-        self.epoch = state["epoch"]
-        self.image_passes = state["image_passes"]
-        self.seconds = state["seconds"]
-        self.cpu_seconds = state["cpu_seconds"]
+        for name in _COUNTS:
+            setattr(self, name, state[name])
         self.report = EpochReport(*state["report"])
         self.curve = [EpochReport(*measured) for measured in state["curve"]]
         self.randomness.load_state_dict(state["randomness"])
@@ -233,25 +229,17 @@ class Stage(ABC, Generic[Result]):
         if self.cpu_seconds is not None:
             self.cpu_seconds += time.process_time() - computed
 
-    def _progress(self, seconds: float, done: bool = False) -> StageProgress:
-        """The present progress; ``seconds`` includes those of an epoch that is not over."""
-        return StageProgress(
-            self.name,
-            self.task,
-            self.epoch,
-            self.epochs,
-            self.report,
-            self.image_passes,
-            seconds,
-            done,
-            curve=tuple(self.curve) if done else (),
-            cpu_seconds=self.cpu_seconds if done else None,
-        )
-
-    def _notify(self, done: bool = False) -> None:
+    def _notify(self, running: float = 0.0, done: bool = False) -> None:
+        """Report the present progress, with the seconds that an epoch has been ``running``."""
+        self._notified = time.perf_counter()
         if self._on_progress is not None:
-            self._notified = time.perf_counter()
-            self._on_progress(self._progress(self.seconds, done))
+            seconds = self.seconds + running
+            progress = StageProgress(
+                self.name, self.task, self.epoch, self.epochs, self.report, self.image_passes, seconds, done
+            )
+            if done:
+                progress = replace(progress, curve=tuple(self.curve), cpu_seconds=self.cpu_seconds)
+            self._on_progress(progress)
 
 
 class EpochlessStage(Stage[Result]):

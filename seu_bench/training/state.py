@@ -12,14 +12,9 @@ from seu_bench.errors import CheckpointError, SeuBenchError
 
 
 def not_finite(state: Any, name: str = "") -> str | None:
-    """Return the place of a tensor that holds NaN or infinity, e.g. ``strategy.weights.head``.
+    """Return the first place of a tensor that holds NaN or infinity, e.g. ``strategy.weights.head``; ``None``: nowhere.
 
-    Args:
-        state: nested mappings, lists and tuples of tensors and plain values.
-        name: place of ``state`` itself.
-
-    Returns:
-        The first such place, or ``None`` if all tensors are finite.
+    ``state`` nests mappings, lists and tuples of tensors and plain values; its own place is ``name``.
     """
     if isinstance(state, torch.Tensor):
         return None if not state.is_floating_point() or bool(state.isfinite().all()) else name

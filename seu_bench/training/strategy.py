@@ -19,23 +19,16 @@ from torch import Tensor, nn
 from seu_bench.config.common_options import SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule
 from seu_bench.config.run import ComputeConfig
-from seu_bench.data.avalanche import BatchLoader, task_images
 from seu_bench.models.multihead import MultiHeadModel
-from seu_bench.training.batches import WholeBatches
-from seu_bench.training.callbacks import LeanCallbacks, SilentLogger
-from seu_bench.training.context import feature_caching
 from seu_bench.training.interfaces import StrategyContext, checked_options
-from seu_bench.training.loops import evaluate
-from seu_bench.training.optim import clip_gradients, make_sgd
-from seu_bench.training.phases import PhaseRunner
-from seu_bench.training.stage import Pause, ProgressCallback
-from seu_bench.training.state import fitting
-from seu_bench.training.task import Phase, TaskData
-from seu_bench.training.training_stage import EpochMeter, TrainingStage
+from seu_bench.training.loops import BestWeights, EpochMeter, clip_gradients, cosine_rate, evaluate, make_sgd, set_rate
+from seu_bench.training.phases import Phase, PhasedStrategy, TaskData
+from seu_bench.training.stage import EpochReport, ProgressCallback, Stage
+from seu_bench.training.template import SilentLogger
 from seu_bench.utils.seeding import derive_seed
 
 
-class StagedStrategy(LeanCallbacks, WholeBatches, SupervisedTemplate):  # type: ignore[type-arg]
+class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-arg]
     """Base class of strategies. A subclass overrides :meth:`phases`, or :meth:`penalty`, or both.
 
     Args:
@@ -62,16 +55,8 @@ class StagedStrategy(LeanCallbacks, WholeBatches, SupervisedTemplate):  # type: 
                     return [Phase(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
     """
 
-    model: MultiHeadModel
-
     #: Whether it is trained once on the whole stream: a reference, and no lifelong learner.
     whole_stream = False
-
-    #: Names of attributes that hold state beside the model's, as tensors and plain values.
-    state_attributes: tuple[str, ...] = ()
-
-    #: Whether a run resumes between two epochs, or between two tasks only; see :attr:`resumable`.
-    resumes_within_tasks = True
 
     def __init__(
         self,
@@ -99,26 +84,16 @@ class StagedStrategy(LeanCallbacks, WholeBatches, SupervisedTemplate):  # type: 
             device=device,
             plugins=plugins,
             evaluator=EvaluationPlugin(loggers=[SilentLogger()]) if evaluator is None else evaluator,  # type: ignore[no-untyped-call]
+            compute=compute or ComputeConfig(),
+            on_progress=on_progress,
             **(avalanche or {}),
         )
         self.schedule = schedule
         self.seed = seed
         self.lr_schedule = lr_schedule
         self.restore = restore
-        self.compute = compute or ComputeConfig()
-        #: Largest bytes of cached features so far; ``None`` where the model has no frozen layers.
-        self.peak_feature_bytes = 0 if model.has_frozen_layers else None
-        self.on_progress = on_progress
-        self.model.to(self.device)
         self.epoch_meter: EpochMeter | None = None
-        #: Whether a run can resume with it. The state of Avalanche's plugins is known to a subclass at best.
-        knows_itself = bool(self.state_attributes) or type(self).get_extra_state is not StagedStrategy.get_extra_state
-        self.resumable = knows_itself or not plugins
-        #: Called after every epoch of every stage.
-        self.pause: Pause | None = None
         self._clipped: list[nn.Parameter] = []
-        self._phases = PhaseRunner(self)
-        self.forget_listeners()
 
     @classmethod
     def of(cls, context: StrategyContext, *, model: MultiHeadModel, **more: Any) -> Self:
@@ -191,44 +166,6 @@ class StagedStrategy(LeanCallbacks, WholeBatches, SupervisedTemplate):  # type: 
         """Return fields of the record that only this strategy knows, e.g. ``genotypes`` and ``paths``."""
         return {}
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return the state beside the model's, between two phases: tensors and plain values.
-
-        By default the attributes named by :attr:`state_attributes`, whose values must be replaced, never changed in
-        place.
-        """
-        return {name: getattr(self, name) for name in self.state_attributes}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned; the model is restored already."""
-        for name in self.state_attributes:
-            setattr(self, name, state[name])
-
-    # ------------------------------------------------------------------ resuming
-
-    @property
-    def learned(self) -> int:
-        """Number of tasks learned so far."""
-        return int(self.clock.train_exp_counter)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state to resume from: between two epochs, or between two tasks."""
-        clock = {name: value for name, value in vars(self.clock).items() if isinstance(value, int)}
-        return self._phases.state_dict() | {"clock": clock}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned; on a strategy that has learned nothing yet.
-
-        Raises:
-            CheckpointError: it does not fit this strategy.
-        """
-        with fitting("the strategy"):
-            for name, value in state["clock"].items():
-                if not isinstance(value, int) or not isinstance(getattr(self.clock, name), int):
-                    raise ValueError(f"the clock's {name} is {value!r}")
-                setattr(self.clock, name, value)
-        self._phases.load_state_dict(state)
-
     # ------------------------------------------------------------------ for subclasses
 
     def training_stage(self, task: TaskData) -> TrainingStage:
@@ -244,10 +181,6 @@ class StagedStrategy(LeanCallbacks, WholeBatches, SupervisedTemplate):  # type: 
         self.model.train()
 
     # ------------------------------------------------------------------ Avalanche's flow
-
-    def _before_eval_exp(self, **kwargs: Any) -> None:
-        self.forget_listeners()
-        super()._before_eval_exp(**kwargs)  # type: ignore[no-untyped-call]
 
     def criterion(self) -> Tensor:
         """Loss of the present batch."""
@@ -266,32 +199,66 @@ class StagedStrategy(LeanCallbacks, WholeBatches, SupervisedTemplate):  # type: 
             self.epoch_meter.add(self.loss, self.mb_output, self.mb_y)
         super()._after_training_iteration(**kwargs)
 
-    def _train_exp(self, experience: Any, eval_streams: Any = None, **kwargs: Any) -> None:
-        index, loader = self._task_of(experience), self.dataloader
-        # A plugin may have put a loader of its own there, e.g. one that mixes in a memory.
-        is_ours = isinstance(loader, BatchLoader)
-        train = loader.images if is_ours else task_images(experience.dataset.train(), index, self.device)
-        valid = self._validation_of(experience, eval_streams)
-        with feature_caching(self.model, self.compute, self.train_mb_size, self.device) as cache:
-            if cache is not None:
-                train, valid = cache.number(train), None if valid is None else cache.number(valid)
-                if is_ours:
-                    self.dataloader = BatchLoader(train, loader.batch_size, shuffle=loader.shuffle)
-            try:
-                task = TaskData(index, train, valid)
-                self._phases.run(task, self.phases(task))
-            finally:
-                if cache is not None:
-                    self.peak_feature_bytes = max(self.peak_feature_bytes or 0, cache.peak_bytes)
-
     def begin_training(self, module: nn.Module) -> None:
         """A fresh optimiser over what trains in ``module``."""
         self._clipped = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self.optimizer = make_sgd(self._clipped, self.schedule)
 
-    def train_one_epoch(self) -> None:
-        """One epoch over the training images, with Avalanche's callbacks."""
-        self.forget_listeners()
-        self._before_training_epoch()  # type: ignore[no-untyped-call]
-        self.training_epoch()  # type: ignore[no-untyped-call]
-        self._after_training_epoch()  # type: ignore[no-untyped-call]
+
+class TrainingStage(Stage[None]):
+    """Train a task's path; after each epoch validate, at the end restore the best weights (published code).
+
+    Args:
+        strategy: that learns.
+        task: to learn.
+    """
+
+    #: Whether each image of a batch is one image pass; a subclass that says no counts passes itself.
+    counts_batches = True
+
+    compiles_units = True
+
+    def __init__(self, strategy: StagedStrategy, task: TaskData) -> None:
+        seed = strategy.seed_for("training", task.index)
+        super().__init__("training", task.index, strategy.schedule.epochs, seed, strategy.device)
+        self.strategy = strategy
+        self.data = task
+        self.module = strategy.trained_module(task)
+        self.best = BestWeights(self.module)
+        strategy.begin_training(self.module)
+
+    def run_epoch(self) -> EpochReport:
+        """One epoch of training and one pass over the validation images."""
+        strategy = self.strategy
+        if strategy.lr_schedule == "cosine":
+            set_rate(strategy.optimizer, cosine_rate(strategy.schedule, self.epoch))
+        strategy.training_mode()
+        meter = strategy.epoch_meter = EpochMeter(strategy.device, self.passed if self.counts_batches else None)
+        try:
+            strategy.train_one_epoch()
+        finally:
+            strategy.epoch_meter = None
+        report = meter.report
+        if strategy.restore == "best_valid":
+            loss = strategy.validation_loss(self.data, self.passed)
+            if loss is not None:
+                self.best.offer(loss)
+        return report
+
+    def result(self) -> None:
+        """Restore the best weights."""
+        self.best.restore()
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Weights, optimiser and best weights."""
+        return {
+            "weights": self.module.state_dict(),
+            "optimizer": self.strategy.optimizer.state_dict(),
+            "best": self.best.state_dict(),
+        }
+
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`get_extra_state` returned."""
+        self.module.load_state_dict(state["weights"])
+        self.strategy.optimizer.load_state_dict(state["optimizer"])
+        self.best.load_state_dict(state["best"])

@@ -16,7 +16,7 @@ from support.tiny import all_threads, disturb, one_thread, registry, same, weigh
 from torch import Tensor, nn
 
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype, SearchSpace
-from seu_bench.training.optim import cosine_rate
+from seu_bench.training.loops import cosine_rate
 from seu_bench_blockwise import BlockwiseOptions, build_search, estimate_passes
 from seu_bench_blockwise.qlearning import EpsilonSchedule
 from seu_bench_blockwise.scratch import ScratchSearch

@@ -34,9 +34,9 @@ from seu_bench.config.run import Request
 from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
+from seu_bench.training.phases import TaskData
 from seu_bench.training.stage import StageProgress
-from seu_bench.training.task import TaskData
-from seu_bench.training.training_stage import TrainingStage
+from seu_bench.training.strategy import TrainingStage
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -35,7 +35,7 @@ from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
 from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.sizes import count_parameters
-from seu_bench.training.task import TaskData
+from seu_bench.training.phases import TaskData
 from seu_bench_ltg.layer import Position
 from seu_bench_ltg.mixture import Mixture
 from seu_bench_ltg.model import GrowingAlexNet

@@ -1,0 +1,136 @@
+"""Avalanche's template, lean: whole batches gathered by index, no idle callbacks, models that grow in stages only.
+
+A strategy fires nine callbacks per training batch; each reaches every plugin, and the evaluation plugin copies the
+experience in each, whether or not a metric listens. On a small network that is a twentieth of the time
+(``make perf``). Who listens is found out once per epoch, by comparing methods with the empty ones of Avalanche's
+base classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from avalanche.core import BasePlugin, BaseSGDPlugin, SupervisedPlugin
+from avalanche.evaluation import PluginMetric
+from avalanche.logging import BaseLogger
+from avalanche.training.plugins import EvaluationPlugin
+from torch import Tensor
+
+from seu_bench.data.avalanche import BatchLoader, task_images
+from seu_bench.data.images import TaskImages
+
+#: Classes whose callbacks do nothing.
+_EMPTY = (BasePlugin, BaseSGDPlugin, SupervisedPlugin, PluginMetric, BaseLogger)
+
+
+class SilentLogger(BaseLogger):
+    """A logger that logs nothing: without one, Avalanche warns that there is none."""
+
+
+def implements(target: object, event: str) -> bool:
+    """Whether ``target`` does something in the callback ``event``."""
+    if isinstance(target, EvaluationPlugin) and event not in vars(type(target)):
+        return any(implements(listener, event) for listener in (*target.metrics, *target.loggers))
+    owner = next((base for base in type(target).__mro__ if event in vars(base)), None)
+    return (owner is not None and owner not in _EMPTY) or event in vars(target)
+
+
+def _lean(event: str) -> Callable[..., None]:
+    def trigger(self: LeanTemplate, **kwargs: Any) -> None:
+        listeners = self._listeners.get(event)
+        if listeners is None:
+            found = [plugin for plugin in self.plugins if implements(plugin, event)]
+            listeners = self._listeners[event] = [getattr(plugin, event) for plugin in found]
+        for listener in listeners:
+            listener(self, **kwargs)
+
+    return trigger
+
+
+if TYPE_CHECKING:
+    from avalanche.training.templates import SupervisedTemplate as _Template
+else:
+    # Avalanche wraps the constructor of every class that derives from its own, and a wrapped one would pass by those of
+    # its strategies (experience replay, ...), which stand between these mixins and the template.
+    _Template = object
+
+
+class LeanTemplate(_Template):  # type: ignore[type-arg]
+    """Mixin for an Avalanche strategy, placed before its template: loaders, forward pass, adaptation and callbacks."""
+
+    # Avalanche's annotations of these do not agree with one another.
+    dataloader: Any
+    experience: Any
+    mbatch: Any
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._listeners: dict[str, list[Callable[..., Any]]] = {}
+
+    def make_train_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
+        """Whole batches by index in place of Avalanche's loader."""
+        self.dataloader = self._loader(self.train_mb_size, shuffle=True)
+
+    def make_eval_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
+        """Whole batches by index in place of Avalanche's loader."""
+        self.dataloader = self._loader(self.eval_mb_size, shuffle=False)
+
+    def check_model_and_optimizer(self, *arguments: Any, **kwargs: Any) -> None:
+        """Do not adapt here: stages grow the model and make their optimisers."""
+
+    def model_adaptation(self, model: Any = None) -> Any:
+        """Return the model unchanged: evaluation must not adapt it."""
+        return self.model if model is None else model
+
+    def forward(self) -> Tensor:
+        """Logits of the present batch on its task's path."""
+        logits: Tensor = self.model(self.mb_x, self.mb_task_id)
+        return logits
+
+    def train_one_epoch(self) -> None:
+        """One epoch over the training images, with Avalanche's callbacks."""
+        self._listeners = {}
+        self._before_training_epoch()  # type: ignore[no-untyped-call]
+        self.training_epoch()  # type: ignore[no-untyped-call]
+        self._after_training_epoch()  # type: ignore[no-untyped-call]
+
+    def _loader(self, batch_size: int, *, shuffle: bool) -> BatchLoader:
+        images = task_images(self.adapted_dataset, self._task_of(self.experience), self.device)
+        return BatchLoader(images, batch_size, shuffle=shuffle)
+
+    def _unpack_minibatch(self) -> None:
+        # Batches are on the device already; the task labels stay on the CPU, where choosing a head costs no sync.
+        batch = self.mbatch
+        if isinstance(batch, list) and batch[0].device != self.device:
+            self.mbatch = [*(tensor.to(self.device, non_blocking=True) for tensor in batch[:-1]), batch[-1]]
+
+    @staticmethod
+    def _task_of(experience: Any) -> int:
+        return int(experience.current_experience)
+
+    def _validation_of(self, experience: Any, eval_streams: Any) -> TaskImages | None:
+        """The validation images among ``eval_streams``; streams of other names are never selected on."""
+        task = self._task_of(experience)
+        for stream in eval_streams or ():
+            for candidate in stream if isinstance(stream, Iterable) else [stream]:
+                if candidate.origin_stream.name.startswith("valid") and self._task_of(candidate) == task:
+                    return task_images(candidate.dataset.eval(), task, self.device)
+        return None
+
+    def _before_eval_exp(self, **kwargs: Any) -> None:
+        self._listeners = {}
+        super()._before_eval_exp(**kwargs)  # type: ignore[no-untyped-call]
+
+    _before_training_iteration = _lean("before_training_iteration")
+    _before_forward = _lean("before_forward")
+    _after_forward = _lean("after_forward")
+    _before_backward = _lean("before_backward")
+    _after_backward = _lean("after_backward")
+    _before_update = _lean("before_update")
+    _after_update = _lean("after_update")
+    _after_training_iteration = _lean("after_training_iteration")
+    _before_eval_iteration = _lean("before_eval_iteration")
+    _before_eval_forward = _lean("before_eval_forward")
+    _after_eval_forward = _lean("after_eval_forward")
+    _after_eval_iteration = _lean("after_eval_iteration")
