@@ -11,13 +11,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 
 from seu_bench.config.options import Frozen
 from seu_bench.config.protocol import ProtocolSpec
 
 Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=60)]
+
+
+def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
+    """``path`` from the folder of the benchmark file, which is the context of the validation."""
+    try:
+        return path if info.context is None else (info.context / path.expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # e.g. a null character, or "~nobody"
+        raise ValueError(f"cannot be a path: {error}") from error
+
+
+OwnPath: TypeAlias = Annotated[Path, AfterValidator(_beside_the_file)]
 
 
 class InputSpec(Frozen):
@@ -110,7 +121,7 @@ class FolderDefinition(Frozen):
     """A folder of class folders of images; with sub-folders ``train`` and ``test``, or one that is split here."""
 
     kind: Literal["folder"]
-    path: Path
+    path: OwnPath
     size: PositiveInt | tuple[PositiveInt, PositiveInt] = Field(description="height and width of every image")
     channels: Literal[1, 3] = 3
     test_fraction: Fraction = Field(0.20, description="held out per class where there is no test folder")
@@ -120,7 +131,7 @@ class NpzDefinition(Frozen):
     """An ``.npz`` with ``images`` and ``labels``, or with ``x_train``, ``y_train``, ``x_test``, ``y_test``."""
 
     kind: Literal["npz"]
-    path: Path
+    path: OwnPath
     test_fraction: Fraction = Field(0.20, description="held out per class where the file has no test arrays")
 
 
@@ -169,10 +180,8 @@ class BenchmarkSpec(Frozen):
 
     def identity(self) -> dict[str, Any]:
         """Values that make two benchmarks the same: all but texts, protocols and where the user's files lie."""
-        document = self.model_dump(mode="json", exclude={"summary", "citation", "protocols", "default_protocol"})
-        for definition in document["datasets"].values():
-            definition.pop("path", None)
-        return document
+        texts = dict.fromkeys(("summary", "citation", "protocols", "default_protocol"), True)
+        return self.model_dump(mode="json", exclude={**texts, "datasets": {"__all__": {"path"}}})
 
 
 class BenchmarkSource(Protocol):

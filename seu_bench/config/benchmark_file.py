@@ -61,7 +61,7 @@ class BenchmarkFile:
         return str(self._document().get("summary", ""))
 
     def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
-        """Read, complete and validate the file.
+        """Read, complete and validate the file; paths in it start from its folder.
 
         Args:
             overrides: dotted keys and their values, e.g. ``{"stream.validation": 0.15}``.
@@ -76,13 +76,6 @@ class BenchmarkFile:
         own = document.get("protocols", {})
         if isinstance(own, dict):
             document["protocols"] = merged(STANDARD_PROTOCOLS, own)
-        for definition in _tables(document.get("datasets")):
-            path = definition.get("path")
-            if isinstance(path, str):
-                try:
-                    definition["path"] = str((self.path.parent / Path(path).expanduser()).resolve())
-                except (OSError, RuntimeError, ValueError) as error:  # e.g. a null character, or "~nobody"
-                    faults.append(f"datasets: path {path!r:.100} cannot be a path: {error}")
         return validated(BenchmarkSpec, document, "the benchmark file", _GUIDE, self.path, faults)
 
     def _document(self) -> dict[str, Any]:
@@ -114,10 +107,6 @@ def _replace(document: dict[str, Any], key: str, value: Any, faults: list[str]) 
             return
         table = below
     table[last] = value
-
-
-def _tables(value: object) -> list[dict[str, Any]]:
-    return [item for item in value.values() if isinstance(item, dict)] if isinstance(value, dict) else []
 
 
 def names_a_file(benchmark: str) -> bool:

@@ -59,14 +59,7 @@ def parse_value(text: str) -> Any:
 
 
 def parse_assignments(assignments: Iterable[str], flag: str = "-o") -> dict[str, Any]:
-    """``["epochs=3", "searcher.alpha=0.1"]`` as ``{"epochs": 3, "searcher.alpha": 0.1}``.
-
-    Args:
-        flag: what they were given with, for messages.
-
-    Raises:
-        OptionError: an assignment has no ``=`` or no key, or a key is given twice.
-    """
+    """``["epochs=3", "searcher.alpha=0.1"]`` as ``{"epochs": 3, "searcher.alpha": 0.1}``, or an OptionError."""
     values: dict[str, Any] = {}
     for assignment in assignments:
         key, separator, text = assignment.partition("=")
@@ -123,19 +116,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def build_options(model: type[OptionsT], owner: str, *layers: Mapping[str, Any]) -> OptionsT:
-    """Validate options from several layers, later ones winning.
-
-    Args:
-        model: the options' class.
-        owner: whose options they are, for messages, e.g. ``strategy 'seu'``.
-        layers: values by name: the protocol's, then the user's.
+    """Validate options of ``owner``, such as ``strategy 'seu'``, from layers of values by name; later layers win.
 
     Raises:
         OptionError: unknown names or values of the wrong type; all are listed.
     """
-    values: dict[str, Any] = {}
-    for layer in layers:
-        values |= layer
+    values = {key: value for layer in layers for key, value in layer.items()}
     known = sorted(model.model_fields)
     faults = [f"{key!r} is not an option{did_you_mean(key, known)}" for key in values if key not in known]
     try:
@@ -153,16 +139,14 @@ def build_options(model: type[OptionsT], owner: str, *layers: Mapping[str, Any])
 
 def describe_options(model: type[Options]) -> list[dict[str, Any]]:
     """Name, type, default and help of every option, for ``seu-bench list``."""
-    schema = model.model_json_schema(mode="serialization").get("properties", {})
-    return [
-        {
-            "name": name,
-            "default": field.get_default(call_default_factory=True) if not field.is_required() else None,
-            "help": field.description or "",
-            "choices": _choices(schema.get(name, {})),
-        }
-        for name, field in model.model_fields.items()
-    ]
+    rows = []
+    properties = model.model_json_schema(mode="serialization").get("properties", {})
+    for name, field in model.model_fields.items():
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
+        alternatives = [properties[name], *properties[name].get("anyOf", ())]
+        choices = [choice for schema in alternatives for choice in schema.get("enum", ())]
+        rows.append({"name": name, "default": default, "help": field.description or "", "choices": choices})
+    return rows
 
 
 def option_lines(model: type[Options]) -> list[str]:
@@ -183,13 +167,6 @@ def _takes_truth(annotation: Any) -> bool:
         or isinstance(annotation, bool)
         or any(_takes_truth(part) for part in get_args(annotation))
     )
-
-
-def _choices(schema: Mapping[str, Any]) -> list[Any]:
-    found = list(schema.get("enum", ()))
-    for alternative in schema.get("anyOf", ()):
-        found += alternative.get("enum", ())
-    return found
 
 
 def format_option(value: Any) -> str:

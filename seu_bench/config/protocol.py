@@ -73,8 +73,7 @@ class ScheduleOptions(Options):
 
     def applied_to(self, schedule: ScheduleT) -> ScheduleT:
         """A copy of ``schedule`` with every value that is set here in place of its own."""
-        values = {name: getattr(self, name, None) for name in type(schedule).model_fields}
-        return schedule.model_copy(update={name: value for name, value in values.items() if value is not None})
+        return schedule.model_copy(update=self.model_dump(include=set(type(schedule).model_fields), exclude_none=True))
 
 
 class ModelSize(Frozen):
@@ -96,9 +95,7 @@ class ImageLimits(Frozen):
         """These limits, none of them above ``limit``."""
         if limit is None:
             return self
-        return ImageLimits(
-            **{name: limit if value is None else min(value, limit) for name, value in self.model_dump().items()}
-        )
+        return ImageLimits(**{name: min(value or limit, limit) for name, value in self})
 
 
 class ProtocolSpec(Frozen):

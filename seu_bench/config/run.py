@@ -213,13 +213,9 @@ class RunSpec(ResultFields):
     @property
     def run_id(self) -> str:
         """A readable slug and a hash of what determines the result (not of the device, folders or versions)."""
-        settings = {name: getattr(self, name) for name in ResultFields.model_fields}
         # Omitted at their defaults, like options: a later version's new field does not make an old run another one.
-        at_default = {
-            name
-            for name, value in settings.items()
-            if value == ResultFields.model_fields[name].default and name not in _ALWAYS_HASHED
-        }
+        fields = ResultFields.model_fields.items()
+        at_default = {name for name, field in fields if getattr(self, name) == field.default} - _ALWAYS_HASHED
         decisive = self.model_dump(mode="json", exclude={"benchmark", *at_default}) | {
             "benchmark": self.benchmark.identity(),
             # Options by strategy, searcher and creator are among this run's own, where they concern it.

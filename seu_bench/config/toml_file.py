@@ -16,16 +16,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def read_toml(file: Path, kind: str, guide: str, if_missing: str = "check the path") -> dict[str, Any]:
-    """Read a file.
-
-    Args:
-        kind: of file, for messages, e.g. ``"benchmark"``.
-        guide: page of the documentation that describes such files.
-        if_missing: remedy where there is no such file.
-
-    Raises:
-        SpecError: it is missing, cannot be read, or is not TOML.
-    """
+    """Read a ``kind`` of file, such as ``"benchmark"``, that the page ``guide`` describes, or raise a SpecError."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -50,20 +41,13 @@ def validated(
     file: Path | None = None,
     faults: Iterable[str] = (),
 ) -> ModelT:
-    """Validate a definition, with all of its faults at once.
+    """Validate what a ``file`` defines, such as ``"the sweep"``; a SpecError lists all faults, those found before too.
 
-    Args:
-        document: values by key.
-        what: it is, for messages, e.g. ``"the sweep"``.
-        file: that it comes from.
-        faults: found before.
-
-    Raises:
-        SpecError: there are faults; all are listed.
+    The folder of the file is the validation's context.
     """
     found = list(faults)
     try:
-        value = model.model_validate(document)
+        value = model.model_validate(document, context=file.parent if file else None)
     except ValidationError as error:
         found += fault_lines(error)
     else:

@@ -29,17 +29,11 @@ def synthetic_dataset(info: DatasetInfo, seed: int, scale: float = 0.02) -> RawD
 
     Each class has a smooth random prototype; each image is its class's prototype shifted by a pixel or two, made
     brighter or darker, and disturbed. The nearest class mean is right more than nine times in ten, and not always.
+    Classes without training images stay without; the returned ``info`` has the sizes that were made.
 
     Args:
-        info: the real set's shape, classes and sizes. Classes without training images stay without.
         seed: together with ``info.name`` it decides every pixel.
         scale: images per class in proportion to the real set's; at least 30 for training and 10 for testing.
-
-    Returns:
-        Images ``[N, C, H, W]`` in random order; the ``info`` within has the sizes that were made.
-
-    Raises:
-        ValueError: ``scale`` is not positive.
     """
     if scale <= 0:
         raise ValueError(f"scale must be positive, not {scale}")
