@@ -1,49 +1,25 @@
 """Images of a task as Avalanche data sets and loaders, gathered in batches by index.
 
 Avalanche's own plugins, which build a ``DataLoader`` of their own (EWC's Fisher pass, GEM's memory), get whole batches
-from :class:`TaskDataset` too, through ``__getitems__`` and a collate function that passes batches on.
+from :class:`TaskDataset` too, through ``__getitems__`` and a collate function that passes batches on. Until then a
+batch is a ``TensorDataset``: a sequence of ``(x, y, t)`` to torch's own collate function, which some of Avalanche's
+strategies leave in place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import Any
 
 import torch
 from avalanche.benchmarks.utils import AvalancheDataset, ConstantSequence, TaskLabels
 from avalanche.benchmarks.utils.data_attribute import DataAttribute
 from avalanche.benchmarks.utils.utils import TaskSet
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, TensorDataset
 
 from seu_bench.data.images import TaskImages, batch_bounds
 from seu_bench.errors import RunError
-
-
-class Batch(Sequence[tuple[Tensor, Tensor, Tensor]]):
-    """Images, labels and task labels of many images at once, as :class:`TaskDataset` hands them to a ``DataLoader``.
-
-    :func:`collate` takes the tensors whole; to torch's own collate function, which some of Avalanche's strategies
-    leave in place, it is a sequence of ``(x, y, t)``.
-    """
-
-    def __init__(self, images: Tensor, labels: Tensor, tasks: Tensor) -> None:
-        self.tensors = [images, labels, tasks]
-
-    def __len__(self) -> int:
-        return len(self.tensors[1])
-
-    @overload
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, Tensor]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Batch: ...
-
-    def __getitem__(self, index: int | slice) -> tuple[Tensor, Tensor, Tensor] | Batch:
-        images, labels, tasks = self.tensors
-        if isinstance(index, slice):
-            return Batch(images[index], labels[index], tasks[index])
-        return images[index], labels[index], tasks[index]
 
 
 class _Rows(Dataset[tuple[Tensor, Tensor]]):
@@ -84,7 +60,7 @@ class TaskDataset(AvalancheDataset[Any]):
         """Whether all images come from one split of one task."""
         return len(self._flat_data._datasets) == 1
 
-    def __getitems__(self, positions: Sequence[int] | Tensor) -> Batch:
+    def __getitems__(self, positions: Sequence[int] | Tensor) -> TensorDataset:
         """Images, labels and task labels at all ``positions`` at once."""
         wanted = self._rows_of(torch.as_tensor(positions, dtype=torch.int64))
         starts = torch.tensor([0, *self._flat_data._cumulative_sizes])
@@ -97,9 +73,10 @@ class TaskDataset(AvalancheDataset[Any]):
             x, y = images.gather(wanted[places[-1]] - starts[index])
             parts.append((x, y, torch.full((len(y),), images.task)))
         if len(parts) == 1:
-            return Batch(*parts[0])
+            return TensorDataset(*parts[0])
         back = torch.cat(places).argsort()
-        return Batch(*(torch.cat(tensors)[back.to(tensors[0].device)] for tensors in zip(*parts, strict=True)))
+        whole = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
+        return TensorDataset(*(tensor[back.to(tensor.device)] for tensor in whole))
 
     def _rows_of(self, positions: Tensor) -> Tensor:
         """Positions in this data set as positions in the concatenation of what it is a subset of."""
@@ -114,20 +91,17 @@ class TaskDataset(AvalancheDataset[Any]):
 
 
 def collate(items: Any) -> list[Tensor]:
-    """``[x, y, t]`` of a :class:`Batch`, or of single images, which is all that ``ConcatDataset`` hands on."""
-    if isinstance(items, Batch):
-        return items.tensors
+    """``[x, y, t]`` of a whole batch, or of single images, which is all that ``ConcatDataset`` hands on."""
+    if isinstance(items, TensorDataset):
+        return list(items.tensors)
     return [torch.stack([torch.as_tensor(value) for value in column]) for column in zip(*items, strict=True)]
 
 
 def task_images(dataset: Any, task: int, device: torch.device) -> TaskImages:
-    """Images of any Avalanche data set of ``(x, y, ...)`` items.
+    """Images of any Avalanche data set of ``(x, y, ...)`` items of one task.
 
     Those of a :class:`TaskDataset` are taken as they are; others are read into memory at each call, their current
     transforms applied, so random augmentation is drawn once per call.
-
-    Raises:
-        RunError: it has images of several tasks, which would all be taken for one task's.
     """
     tasks = getattr(getattr(dataset, "targets_task_labels", None), "uniques", ())
     if len(tasks) > 1:
@@ -194,7 +168,6 @@ class MixedLoader:
     def __iter__(self) -> Iterator[list[Tensor]]:
         order = torch.randperm(len(self.dataset))
         for start, stop in batch_bounds(len(order), self.batch_size, join=True):
-            if isinstance(self.dataset, TaskDataset):
-                yield self.dataset.__getitems__(order[start:stop]).tensors
-            else:
-                yield collate([self.dataset[position] for position in order[start:stop].tolist()])
+            positions = order[start:stop].tolist()
+            is_ours = isinstance(self.dataset, TaskDataset)
+            yield collate(self.dataset.__getitems__(positions) if is_ours else [self.dataset[p] for p in positions])

@@ -85,7 +85,7 @@ def channels_first(images: NDArray[Any]) -> NDArray[Any]:
     """
     if images.ndim == 3:
         return images[:, None]
-    return np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if images.shape[3] in (1, 3) else images
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2) if images.shape[3] in (1, 3) else images)
 
 
 def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images:
