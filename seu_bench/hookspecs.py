@@ -15,10 +15,9 @@ import pluggy
 if TYPE_CHECKING:
     from seu_bench.config.benchmark import BenchmarkSource
     from seu_bench.data.dataset import DatasetSource
-    from seu_bench.plugin.commands import CommandFactory
     from seu_bench.plugin.executors import ExecutorFactory
     from seu_bench.plugin.loggers import LoggerFactory
-    from seu_bench.plugin.registration import Register
+    from seu_bench.plugin.registration import CommandFactory, Register
     from seu_bench.results.metric import Metric, MetricFunction
     from seu_bench.results.record import Record
     from seu_bench.training.components import BackboneFactory, CreatorFactory, SearcherFactory
@@ -79,7 +78,7 @@ def register_loggers(register: Register[LoggerFactory]) -> None:
 
 @hookspec
 def register_commands(register: Register[CommandFactory]) -> None:
-    """Offer commands, ``seu-bench NAME ...`` (:class:`~seu_bench.plugin.commands.CommandFactory`)."""
+    """Offer commands, ``seu-bench NAME ...`` (:class:`~seu_bench.plugin.registration.CommandFactory`)."""
 
 
 @hookspec

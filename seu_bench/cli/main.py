@@ -16,14 +16,13 @@ import click
 from seu_bench._version import __version__
 from seu_bench.errors import Interruption, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.plugin.commands import LazyCommand
 from seu_bench.plugin.manager import broken, installed_points, load_plugins, only_ours
+from seu_bench.plugin.registration import LazyCommand
 from seu_bench.utils import progress as bars
 
 if TYPE_CHECKING:
-    from seu_bench.plugin.commands import CommandFactory
     from seu_bench.plugin.entries import Entry
-    from seu_bench.plugin.registration import Register
+    from seu_bench.plugin.registration import CommandFactory, Register
 
 #: Exit status of a request that cannot be met, and of a run that the user interrupted.
 REFUSED = 2

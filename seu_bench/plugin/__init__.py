@@ -3,8 +3,7 @@
 - ``manager``: entry points, loaded into a pluggy manager
 - ``entries``: names of one kind with the plugin and the package of each
 - ``registry``: everything that installed plugins offer
-- ``registration``: what a registering hook is called with; factories whose dependencies are missing
-- ``commands``: commands of the command line
+- ``registration``: what a registering hook is called with; factories and commands that are imported when they are used
 - ``executors``: what runs the jobs of a sweep
 - ``loggers``: what writes a run down for another program
 
@@ -19,12 +18,11 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .commands import CommandFactory, LazyCommand
     from .entries import Entry, Kind
     from .executors import Ended, Event, Executor, ExecutorFactory, Job, Noticed, Progressed, Started, event_from_json
     from .loggers import LoggedRun, LoggedValues, LoggerFactory, RunLogger
     from .manager import load_plugins
-    from .registration import Register, Unavailable, offered
+    from .registration import CommandFactory, LazyCommand, Register, Unavailable, offered
     from .registry import Registry
 
 __all__ = [

@@ -1,4 +1,7 @@
-"""Factories that a plugin registers: light to import, whatever they build, and whether or not that is installed."""
+"""Factories that a plugin registers: light to import, whatever they build, and whether or not that is installed.
+
+``seu-bench --help`` imports this module.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    import click
+
     from seu_bench.config.options import Options
 
 Factory = TypeVar("Factory")
@@ -130,3 +135,46 @@ class LazyFactory:
 
 def _no_cost(context: Any) -> Any:
     raise NotImplementedError("no cost was given to LazyFactory")
+
+
+class CommandFactory(Protocol):
+    """A command of ``seu-bench``.
+
+    Attributes:
+        summary: one line for ``seu-bench --help``.
+    """
+
+    @property
+    def summary(self) -> str: ...
+
+    def build(self) -> click.Command:
+        """Return the command; called when the command runs or its help is shown."""
+
+
+@dataclass(frozen=True)
+class LazyCommand:
+    """A command that is imported when it runs or its help is shown.
+
+    Args:
+        target: the :class:`click.Command`, as ``package.module:name``.
+        summary: one line for ``seu-bench --help``, which then does not import the command.
+
+    Example:
+        ``register("latex", LazyCommand("my_package.latex:latex", "print a leaderboard as LaTeX"))``
+    """
+
+    target: str
+    summary: str = ""
+
+    def build(self) -> click.Command:
+        """Import the command.
+
+        Raises:
+            TypeError: the target is not a click command.
+        """
+        import click
+
+        command = pkgutil.resolve_name(self.target)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{self.target} is not a click command")
+        return command

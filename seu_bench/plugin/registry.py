@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from seu_bench.config.benchmark import BenchmarkSource
-from seu_bench.plugin.commands import CommandFactory
 from seu_bench.plugin.entries import Entry, Kind, collect
 from seu_bench.plugin.executors import ExecutorFactory
 from seu_bench.plugin.loggers import LoggerFactory
 from seu_bench.plugin.manager import installed_points, load_plugins
+from seu_bench.plugin.registration import CommandFactory
 from seu_bench.results.metric import Metric, as_metric
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.training.components import BackboneFactory, CreatorFactory, SearcherFactory

@@ -24,7 +24,7 @@ PUBLISHED = ROOT / "results" / "published" / "baselines"
 #: The outer module: no torch, not even click.
 OUTER = """
 from seu_bench import hookimpl
-from seu_bench.plugin.commands import LazyCommand
+from seu_bench.plugin.registration import LazyCommand
 
 
 @hookimpl
