@@ -16,7 +16,7 @@ from seu_bench import __version__
 from seu_bench.cli.main import CORE
 from seu_bench.plugin.registry import Registry
 
-HEAVY = ("torch", "torchvision", "avalanche", "pandas", "rich", "numpy", "sklearn", "scipy")
+HEAVY = ("torch", "torchvision", "avalanche", "pandas", "rich", "numpy", "sklearn", "scipy", "matplotlib", "jinja2")
 KINDS = [
     *("strategies", "backbones", "searchers", "creators", "benchmarks", "datasets", "metrics"),
     *("executors", "loggers", "commands"),

@@ -15,13 +15,17 @@ from support.report_records import HOSTILE, SEEDS, configuration, legend, publis
 
 from seu_bench.metrics import mixed_score
 from seu_bench.results.record import Record
-from seu_bench.results.report.canvas import to_png, to_svg
-from seu_bench.results.report.draw_accuracy import accuracy_curves, average_curve, heat_maps, original_against_retained
-from seu_bench.results.report.draw_learning import learning_curves
-from seu_bench.results.report.draw_size import accuracy_against_size
-from seu_bench.results.report.draw_units import genotypes, paths
+from seu_bench.results.report.canvas import Picture, legend_label, styles_of, to_png, to_svg
+from seu_bench.results.report.draw_comparing import (
+    accuracy_against_size,
+    accuracy_curves,
+    average_curve,
+    heat_maps,
+    original_against_retained,
+)
+from seu_bench.results.report.draw_single import genotypes, learning_curves, paths
 from seu_bench.results.report.paper import published_points
-from seu_bench.results.report.picture import Configuration, Picture, legend_label, styles_of
+from seu_bench.results.report.summary import Configuration
 
 pytestmark = pytest.mark.usefixtures("report_settings")
 

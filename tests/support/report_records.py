@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 from seu_bench.results.record import Record, write_record
 from seu_bench.results.record_files import find_record
-from seu_bench.results.report.picture import Configuration, style
+from seu_bench.results.report.canvas import style
+from seu_bench.results.report.summary import Configuration
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "baselines"
 #: The paper's strategies, and the upper reference.

@@ -3,9 +3,9 @@
 - ``writing``: :func:`write_report`, from records to files; the page by its templates
 - ``sections``: which records are read, and which pictures are made of them
 - ``paper``: the SEU paper's own numbers, beside ours
-- ``summary``: means and deviations over seeds
-- ``picture``, ``canvas``: pictures before they are drawn and how they look; the set-up of matplotlib
-- ``draw_accuracy``, ``draw_learning``, ``draw_size``, ``draw_units``: the figures
+- ``draw_comparing``, ``draw_single``: the figures, of all configurations of a group, and of one each
+- ``summary``: configurations, and means and deviations over their seeds
+- ``canvas``: how figures look; the set-up of matplotlib
 """
 
 from __future__ import annotations

@@ -1,17 +1,23 @@
-"""Set-up of matplotlib without pyplot: settings, panels, lines, legends, and files that are the same every time."""
+"""How figures look, and matplotlib without pyplot: colours, settings, panels, legends, files that are always the same.
+
+The colours are those of Okabe and Ito, "Color Universal Design", 2008, without yellow, which is too faint on white.
+Each goes with a marker and a kind of line of its own, so that no figure needs its colours.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
+import itertools
 import math
 import re
+import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import matplotlib.style
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,8 +25,106 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from seu_bench.results.report.picture import DARK, FAINT, INK, MUTED, PAPER
-from seu_bench.results.report.summary import SeedSummary
+from seu_bench.utils.text import printable
+
+INK, MUTED, FAINT, PAPER = "#1b1f24", "#69737d", "#d4d9de", "#ffffff"
+BLUE, VERMILLION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
+ORANGE, SKY, GREY = "#e69f00", "#56b4e9", "#8a8f95"
+#: Replacement of each colour where the reader's system is dark.
+DARK: Final = {
+    INK: "#e6e9ed",
+    MUTED: "#9ea8b3",
+    FAINT: "#3b434d",
+    PAPER: "#171b21",
+    BLUE: "#3f9fec",
+    VERMILLION: "#f08445",
+    GREEN: "#2fc49a",
+    PURPLE: "#e2a5c6",
+    ORANGE: "#f2b632",
+    SKY: "#9ad5f7",
+    GREY: "#aab1b9",
+}
+#: Of numbers upon a colour; neither is one that a dark page exchanges.
+BLACK, WHITE = "#0b0d10", "#fdfdfd"
+
+#: Kinds of line, as matplotlib's offset and lengths of dashes and gaps.
+Line: TypeAlias = tuple[int, tuple[float, ...]]
+
+
+class Style(NamedTuple):
+    """Look of one configuration, or of one task."""
+
+    color: str
+    marker: str
+    line: Line
+
+    def plotted(self) -> dict[str, Any]:
+        """Keywords of matplotlib for a line with markers."""
+        size = {"*": 11, "P": 8.5, "X": 8.5}.get(self.marker, 6.5)
+        look = {"color": self.color, "linestyle": self.line, "marker": self.marker, "markersize": size}
+        return look | {"markeredgecolor": PAPER, "markeredgewidth": 0.7}
+
+
+STYLES: Final = (
+    Style(BLUE, "o", (0, ())),
+    Style(VERMILLION, "s", (0, (5, 1.6))),
+    Style(GREEN, "^", (0, (1.2, 1.2))),
+    Style(PURPLE, "D", (0, (6, 1.5, 1.2, 1.5))),
+    Style(ORANGE, "v", (0, (3, 1.2, 1, 1.2, 1, 1.2))),
+    Style(SKY, "P", (0, (8, 2))),
+    Style(GREY, "*", (0, (1, 2.2))),
+    Style(INK, "X", (0, (2.5, 1))),
+)
+#: Begins what is hashed to a strategy's style. Any would do; this one keeps the colours of figures made before.
+_SALT: Final = "102718"
+
+
+def style(number: int) -> Style:
+    """The style of a thing counted from 0; beyond the eighth, colours come again with another marker and line."""
+    again, first = divmod(number, len(STYLES))
+    return STYLES[(number + again) % len(STYLES)]._replace(color=STYLES[first].color)
+
+
+def styles_of(strategies: Sequence[str]) -> list[Style]:
+    """A style for each configuration, all different.
+
+    The first configuration of a strategy has the style that the strategy's name is hashed to, so that it looks the same
+    in every figure, or the next free one.
+    """
+    numbers: dict[int, int] = {}
+    places = sorted(range(len(strategies)), key=lambda place: strategies[place] in strategies[:place])
+    for place in places:
+        name = strategies[place]
+        own = 0 if name in strategies[:place] else hashlib.sha256((_SALT + name).encode()).digest()[0] % len(STYLES)
+        candidates = itertools.chain(range(own, len(STYLES)), itertools.count())
+        numbers[place] = next(number for number in candidates if number not in numbers.values())
+    return [style(numbers[place]) for place in range(len(strategies))]
+
+
+def short(text: str, width: int = 34, lines: int = 2) -> str:
+    """``text`` on a few lines for a figure; what does not fit ends in an ellipsis."""
+    return textwrap.fill(printable(text), width, max_lines=lines, placeholder=" …", break_on_hyphens=False)
+
+
+def legend_label(title: str) -> str:
+    """A title for a legend, wide enough for what distinguishes a configuration, which is at its end."""
+    return short(title, 44, 6)
+
+
+class Picture(NamedTuple):
+    """A picture that has not been drawn yet; ``draw`` is to be called within :func:`settings`.
+
+    ``kind`` is part of its file name. ``alt`` says what it shows in words and numbers; if these are not too many,
+    ``numbers`` has them as headings and rows.
+    """
+
+    kind: str
+    heading: str
+    caption: str
+    alt: str
+    draw: Callable[[], Figure]
+    numbers: Sequence[Sequence[str]] = ()
+
 
 #: Dots per inch of PNG files, and of the page's pixels.
 PNG_DPI: Final = 150
@@ -68,37 +172,34 @@ def settings() -> Iterator[None]:
 
 
 def panels(
-    count: int,
+    titles: Sequence[str],
     columns: int,
     size: tuple[float, float],
+    x: str = "",
+    y: str = "",
     *,
     shared: bool = True,
     layout: Literal["constrained", "compressed"] = "constrained",
 ) -> tuple[Figure, list[Axes]]:
-    """Create a figure of ``count`` axes, ``columns`` in a row.
+    """Create a figure of axes with these titles, ``columns`` in a row, each of this size in inches with its labels.
 
-    Args:
-        size: width and height of one of them with its labels, inches.
-        shared: whether all have the same scales; otherwise those of a column and those of a row have.
-        layout: engine of matplotlib; ``compressed`` for axes of a fixed aspect.
+    ``x`` stands below the last of each column, ``y`` at the left of each row. All have the same scales if ``shared``,
+    otherwise those of a column and those of a row have. A ``compressed`` layout is for axes of a fixed aspect.
     """
-    rows = max(1, math.ceil(count / columns))
+    rows = math.ceil(len(titles) / columns)
     figure = Figure(figsize=(max(_LEAST_WIDTH, columns * size[0]), rows * size[1]), layout=layout)
     scales: Any = {"sharex": "all", "sharey": "all"} if shared else {"sharex": "col", "sharey": "row"}
-    grid = list(figure.subplots(rows, columns, squeeze=False, **scales).flat)
-    for empty in grid[count:]:
+    axes = list(figure.subplots(rows, columns, squeeze=False, **scales).flat)
+    for empty in axes[len(titles) :]:
         empty.remove()
-    return figure, grid[:count]
-
-
-def label_outer(axes: Sequence[Axes], columns: int, x: str, y: str) -> None:
-    """Name the scales of panels: at the left of each row, and below the last of each column."""
-    for place, panel in enumerate(axes):
+    for place, (panel, title) in enumerate(zip(axes, titles, strict=False)):
+        panel.set_title(title)
         if place % columns == 0:
             panel.set_ylabel(y)
-        if place + columns >= len(axes):
+        if place + columns >= len(titles):
             panel.set_xlabel(x)
             panel.tick_params(labelbottom=True)
+    return figure, axes[: len(titles)]
 
 
 def whole_ticks(*axis: Axis) -> None:
@@ -112,14 +213,6 @@ def percent_scale(axes: Axes, lowest: float) -> None:
     bottom = max(0.0, 10 * math.floor(min(lowest, 89.9) / 10))
     margin = (100 - bottom) / 25
     axes.set_ylim(bottom - margin, 100 + margin)
-
-
-def line_and_band(axes: Axes, first: int, summary: SeedSummary, alpha: float, **look: Any) -> None:
-    """Draw means at ``first``, ``first + 1``, ..., and a band of one deviation."""
-    places = np.arange(first, first + len(summary.mean))
-    axes.plot(places, summary.mean, **look)
-    if np.isfinite(summary.std).any():
-        axes.fill_between(places, *summary.band, color=look["color"], alpha=alpha, linewidth=0)
 
 
 def legend_below(figure: Figure, handles: list[Any], columns: int) -> None:

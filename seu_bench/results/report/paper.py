@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from importlib.resources import files
+from operator import methodcaller
 from typing import Any, Final, NamedTuple
 
-from seu_bench.results.record import Record
-from seu_bench.results.report.draw_size import Published
-from seu_bench.results.report.picture import Configuration, styles_of
-from seu_bench.results.report.summary import SeedSummary, accuracies, averages, metric, number_of_tasks
+from seu_bench.results.report.canvas import styles_of
+from seu_bench.results.report.summary import Configuration, Published, SeedSummary
 
 PROTOCOL: Final = "paper"
 #: Versions of benchmarks that are the paper's; another version is another benchmark.
@@ -44,18 +42,13 @@ class Beside(NamedTuple):
 class _Number(NamedTuple):
     what: str
     printed: float
-    ours: Callable[[Sequence[Record]], SeedSummary]
+    ours: Callable[[Configuration], SeedSummary]
     decimals: int = 2
 
 
-def source() -> str:
-    """The paper."""
-    return str(_document()["source"])
-
-
-def strategies() -> list[str]:
-    """The paper's methods, as our strategies are called."""
-    return list(_document()["names"])
+def document() -> dict[str, Any]:
+    """The paper's ``source``, the ``names`` of its methods by our strategies, and its numbers."""
+    return tomllib.loads((files("seu_bench.results.report") / "paper.toml").read_text(encoding="utf-8"))
 
 
 def is_the_papers(benchmark: str, version: int, protocol: str) -> bool:
@@ -67,7 +60,7 @@ def published_points(benchmark: str, version: int, protocol: str) -> list[Publis
     """The paper's table of a benchmark as points of a figure; empty where it has none."""
     if not is_the_papers(benchmark, version, protocol):
         return []
-    names, table = _document()["names"], printed(benchmark)
+    names, table = document()["names"], printed(benchmark)
     return [
         Published(names[strategy], values["acc"], values["params"] * 1e6, style)
         for (strategy, values), style in zip(table.items(), styles_of(list(table)), strict=True)
@@ -77,7 +70,7 @@ def published_points(benchmark: str, version: int, protocol: str) -> list[Publis
 def printed(benchmark: str) -> dict[str, dict[str, float]]:
     """The paper's table of a benchmark as it is printed, by strategy: ``acc`` in percent, ``params`` in millions,
     ``score``; empty where the paper has none."""
-    table: dict[str, dict[str, float]] = _document()["table"].get(benchmark, {})
+    table: dict[str, dict[str, float]] = document()["table"].get(benchmark, {})
     return table
 
 
@@ -91,8 +84,14 @@ def beside_ours(
     """
     if not is_the_papers(benchmark, version, protocol):
         return {}
-    names = _document()["names"]
-    comparable = [each for each in configurations if _is_comparable(each.example, benchmark)]
+    names = document()["names"]
+    comparable = [
+        each
+        for each in configurations
+        if not each.example.benchmark_overrides
+        and each.example.precision == "float32"
+        and each.tasks == _TASKS[benchmark]
+    ]
     tables: dict[str, list[Beside]] = {}
     for place, strategy, numbers in _numbers(benchmark):
         for configuration in [each for each in comparable if each.example.strategy == strategy] or (None,):
@@ -101,20 +100,16 @@ def beside_ours(
     return tables
 
 
-def _is_comparable(run: Record, benchmark: str) -> bool:
-    return not run.benchmark_overrides and run.precision == "float32" and number_of_tasks(run) == _TASKS[benchmark]
-
-
 def _numbers(benchmark: str) -> Iterator[tuple[str, str, list[_Number]]]:
     """Numbers by place in the paper and strategy: those of the table, then those of the text."""
-    document = _document()
+    found = document()
     for strategy, values in printed(benchmark).items():
         numbers = [
-            _Number(what, values[key], partial(metric, name=name, factor=factor), decimals)
+            _Number(what, values[key], methodcaller("metric", name, factor), decimals)
             for key, (what, name, factor, decimals) in _QUANTITIES.items()
         ]
-        yield document["table"]["place"], strategy, numbers
-    for text in document["text"]:
+        yield found["table"]["place"], strategy, numbers
+    for text in found["text"]:
         if text["benchmark"] == benchmark:
             yield text["place"], text["strategy"], [_accuracy(**value) for value in text["values"]]
 
@@ -122,19 +117,15 @@ def _numbers(benchmark: str) -> Iterator[tuple[str, str, list[_Number]]]:
 def _accuracy(task: int | str, after: int, acc: float) -> _Number:
     """Accuracy given in the paper's text, of one task or of the average."""
     if task == "average":
-        return _Number(f"average accuracy after task {after} (%)", acc, lambda runs: averages(runs)[after])
-    return _Number(f"accuracy on task {task} after task {after} (%)", acc, lambda runs: accuracies(runs)[after, task])
+        return _Number(f"average accuracy after task {after} (%)", acc, lambda ours: ours.averages[after])
+    return _Number(f"accuracy on task {task} after task {after} (%)", acc, lambda ours: ours.accuracies[after, task])
 
 
 def _beside(method: str, configuration: Configuration | None, number: _Number) -> Beside:
     title, ours, difference = "-", "-", "-"
     if configuration is not None:
-        title, summary = configuration.title, number.ours(configuration.runs)
+        title, summary = configuration.title, number.ours(configuration)
         if math.isfinite(float(summary.mean)):
             ours = summary.text("", number.decimals)
             difference = f"{float(summary.mean) - number.printed:+,.{number.decimals}f}"
     return Beside(method, title, number.what, f"{number.printed:,.{number.decimals}f}", ours, difference)
-
-
-def _document() -> dict[str, Any]:
-    return tomllib.loads((files("seu_bench.results.report") / "paper.toml").read_text(encoding="utf-8"))

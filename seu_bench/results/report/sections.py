@@ -16,20 +16,17 @@ from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.results.record_files import read_records, require_records
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.results.report import paper
-from seu_bench.results.report.draw_accuracy import accuracy_curves, average_curve, heat_maps, original_against_retained
-from seu_bench.results.report.draw_learning import learning_curves
-from seu_bench.results.report.draw_size import accuracy_against_size
-from seu_bench.results.report.draw_units import genotypes, paths
-from seu_bench.results.report.picture import Configuration, Picture, styles_of
-from seu_bench.results.report.summary import number_of_tasks
+from seu_bench.results.report import draw_comparing, paper
+from seu_bench.results.report.canvas import Picture, styles_of
+from seu_bench.results.report.draw_single import genotypes, learning_curves, paths
+from seu_bench.results.report.summary import Configuration
 from seu_bench.utils.text import printable
 
 #: A longer stream is no picture any more, and its matrices are larger than what a report should hold.
 MOST_TASKS: Final = 100
 #: Pictures that compare the configurations of a group.
 _COMPARING: Final = 5
-#: Groups that are read in full even where figures were not asked for.
+#: Groups that are read in full, for the list of runs and the paper's numbers, even where no figures were asked for.
 _READ: Final = 8
 
 
@@ -52,11 +49,6 @@ class Limits:
     units: int = 10
     rows: int = 1000
     runs: int = 100
-
-    @property
-    def groups(self) -> int:
-        """Groups whose records are read in full, for figures, the list of runs, and the paper's numbers."""
-        return max(_READ, math.ceil(self.figures / _COMPARING))
 
     @property
     def note(self) -> str:
@@ -116,7 +108,8 @@ def read_sections(
             remedy="see which there are with seu-bench leaderboard" + "".join(f"\n  {line}" for line in outside),
         )
     chosen = {}
-    for board in sorted(boards, key=lambda board: -board.records)[: limits.groups]:
+    most = max(_READ, math.ceil(limits.figures / _COMPARING))
+    for board in sorted(boards, key=lambda board: -board.records)[:most]:
         places = choose([row.record.strategy for row in board.rows], limits.configurations)
         chosen[board.name] = [board.rows[place] for place in places]
     records = _records(results, {run.run_id for rows in chosen.values() for row in rows for run in row.runs.values()})
@@ -130,7 +123,7 @@ def choose(strategies: Sequence[str], most: int) -> list[int]:
     best: dict[str, int] = {}
     for place, strategy in enumerate(strategies):
         best.setdefault(strategy, place)
-    papers = [best[strategy] for strategy in paper.strategies() if strategy in best]
+    papers = [best[strategy] for strategy in paper.document()["names"] if strategy in best]
     order = dict.fromkeys([*papers, *best.values(), *range(len(strategies))])
     return sorted(list(order)[:most])
 
@@ -159,8 +152,7 @@ def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, 
     for row, style in zip(there, styles_of([row.record.strategy for row in there]), strict=True):
         runs = tuple(records[run_id] for run_id in row.run_ids.values())
         section.drawn.append(Configuration(row.rank, printable(row.configuration), runs, style))
-    tasks = {c.rank: max(map(number_of_tasks, c.runs)) for c in section.drawn}
-    drawn = [c for c in section.drawn if tasks[c.rank] <= MOST_TASKS]
+    drawn = [c for c in section.drawn if c.tasks <= MOST_TASKS]
     if len(drawn) < len(there):
         section.notes.append(f"streams of more than {MOST_TASKS} tasks are not drawn")
     if missing := len(rows) - len(there):
@@ -170,13 +162,13 @@ def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, 
             f"{len(drawn)} of {len(board.rows)} configurations are drawn: the best of each strategy, the paper's "
             "strategies first, then the next best (--top changes how many)"
         )
-    if drawn := [c for c in drawn if tasks[c.rank]]:
+    if drawn := [c for c in drawn if c.tasks]:
         section.comparing = [
-            average_curve(drawn),
-            accuracy_against_size(drawn, paper.published_points(*section.place)),
-            accuracy_curves(drawn),
-            original_against_retained(drawn),
-            heat_maps(drawn),
+            draw_comparing.average_curve(drawn),
+            draw_comparing.accuracy_against_size(drawn, paper.published_points(*section.place)),
+            draw_comparing.accuracy_curves(drawn),
+            draw_comparing.original_against_retained(drawn),
+            draw_comparing.heat_maps(drawn),
         ]
         searched = [c for c in drawn if any(c.example.genotypes or ())]
         chosen = searched + [c for c in drawn if c not in searched]

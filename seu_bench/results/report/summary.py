@@ -1,16 +1,20 @@
-"""Measurements of the runs of one configuration together: means and standard deviations over its seeds."""
+"""Configurations of a group: what was measured over their seeds, as numbers and in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from seu_bench.results.record import Record
+from seu_bench.results.report.canvas import Style, legend_label
 from seu_bench.utils.text import printable
 
 Values: TypeAlias = NDArray[np.float64]
@@ -28,10 +32,17 @@ class SeedSummary:
         return SeedSummary(np.asarray(self.mean[key]), np.asarray(self.std[key]))
 
     @property
-    def band(self) -> tuple[Values, Values]:
-        """Mean minus and plus the deviation; the mean itself where there is none."""
-        half = np.nan_to_num(self.std, nan=0.0)
-        return self.mean - half, self.mean + half
+    def low(self) -> Values:
+        """Mean minus the deviation; the mean itself where there is none."""
+        return self.mean - np.nan_to_num(self.std, nan=0.0)
+
+    def draw(self, axes: Axes, first: int, alpha: float, **look: Any) -> None:
+        """Draw a line of the means at ``first``, ``first + 1``, ..., and a band of one deviation."""
+        places = np.arange(first, first + len(self.mean))
+        axes.plot(places, self.mean, **look)
+        if np.isfinite(self.std).any():
+            high = self.mean + np.nan_to_num(self.std, nan=0.0)
+            axes.fill_between(places, self.low, high, color=look["color"], alpha=alpha, linewidth=0)
 
     def text(self, unit: str = " %", decimals: int = 1, missing: str = "not measured") -> str:
         """Format a single value: ``95.1 ± 0.4 %``; ``missing`` where it was not measured."""
@@ -57,52 +68,99 @@ def over_seeds(values: Values) -> SeedSummary:
     return SeedSummary(*(np.where(complete & np.isfinite(found), found, np.nan) for found in (mean, std)))
 
 
-def matrices(runs: Sequence[Record]) -> Values:
-    """Accuracy matrices of runs in percent, ``[seeds, T, T]`` with the largest T; NaN where not measured."""
-    tasks = max([number_of_tasks(run) for run in runs], default=0)
-    result = np.full((len(runs), tasks, tasks), np.nan)
-    for seed, run in enumerate(runs):
-        for row, values in enumerate(run.accuracy_matrix):
-            result[seed, row, : len(values)] = np.array(values[:tasks], dtype=float)
-    return 100 * np.where((result >= 0) & (result <= 1), result, np.nan)
+@dataclass(frozen=True)
+class Configuration:
+    """A row of a leaderboard with its rank and label there, not escaped, and the records behind it, by seed."""
+
+    rank: int
+    label: str
+    runs: tuple[Record, ...]
+    style: Style
+
+    @property
+    def title(self) -> str:
+        """Rank and label: a label that a figure cuts short is still found in the leaderboard."""
+        return f"{self.rank} {self.label}"
+
+    @property
+    def key(self) -> Line2D:
+        """Its look and title for a legend."""
+        return Line2D([], [], label=legend_label(self.title), **self.style.plotted())
+
+    @property
+    def example(self) -> Record:
+        """The run of the lowest seed, where a figure can show but one."""
+        return min(self.runs, key=lambda run: run.seed)
+
+    @property
+    def seeds(self) -> str:
+        """``3 seeds``."""
+        return f"{len(self.runs)} seed{'s' * (len(self.runs) != 1)}"
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of the longest of its runs."""
+        return max(max(len(run.task_names), len(run.task_order), len(run.accuracy_matrix)) for run in self.runs)
+
+    @cached_property
+    def matrices(self) -> Values:
+        """Accuracy matrices in percent, ``[seeds, tasks, tasks]``; NaN where not measured."""
+        result = np.full((len(self.runs), self.tasks, self.tasks), np.nan)
+        for seed, run in enumerate(self.runs):
+            for row, values in enumerate(run.accuracy_matrix):
+                result[seed, row, : len(values)] = np.array(values[: self.tasks], dtype=float)
+        return 100 * np.where((result >= 0) & (result <= 1), result, np.nan)
+
+    @cached_property
+    def accuracies(self) -> SeedSummary:
+        """``R[i][j]`` in percent, ``[tasks, tasks]``."""
+        return over_seeds(self.matrices)
+
+    @cached_property
+    def original(self) -> SeedSummary:
+        """Accuracy on each task right after learning it; percent, ``[tasks]``."""
+        return over_seeds(np.diagonal(self.matrices, axis1=1, axis2=2))
+
+    @cached_property
+    def retained(self) -> SeedSummary:
+        """Accuracy on each task after the last one; percent, ``[tasks]``."""
+        return over_seeds(self.matrices[:, -1, :])
+
+    @cached_property
+    def averages(self) -> SeedSummary:
+        """Mean accuracy over the tasks learned so far, after each task; percent, ``[tasks]``."""
+        learned = [self.matrices[:, row, : row + 1].mean(axis=1) for row in range(self.tasks)]
+        return over_seeds(np.stack(learned, axis=1))
+
+    def metric(self, name: str, factor: float = 1.0) -> SeedSummary:
+        """A metric of the records times ``factor``, ``[]``; NaN where it cannot be that, in a stranger's record."""
+        values = np.array([run.metrics.get(name) for run in self.runs], dtype=float)
+        highest = 1.0 if name in ("acc", "mixed_score") else math.inf
+        return over_seeds(np.where((values >= 0) & (values <= highest), values, np.nan) * factor)
 
 
-def accuracies(runs: Sequence[Record]) -> SeedSummary:
-    """``R[i][j]`` in percent, ``[T, T]``."""
-    return over_seeds(matrices(runs))
+class Published(NamedTuple):
+    """A result of the paper: accuracy in percent, parameters stored, and how the strategy's own is drawn."""
+
+    label: str
+    accuracy: float
+    parameters: float
+    style: Style
 
 
-def original_and_retained(runs: Sequence[Record]) -> tuple[SeedSummary, SeedSummary]:
-    """Accuracy on each task right after learning it, and after the last task; percent, ``[T]``."""
-    values = matrices(runs)
-    return over_seeds(np.diagonal(values, axis1=1, axis2=2)), over_seeds(values[:, -1, :])
-
-
-def averages(runs: Sequence[Record]) -> SeedSummary:
-    """Mean accuracy over the tasks learned so far, after each task; percent, ``[T]``."""
-    values = matrices(runs)
-    learned = [values[:, row, : row + 1].mean(axis=1) for row in range(values.shape[1])]
-    return over_seeds(np.stack(learned, axis=1) if learned else np.empty((len(runs), 0)))
-
-
-def metric(runs: Sequence[Record], name: str, factor: float = 1.0) -> SeedSummary:
-    """A metric of the records times ``factor``, ``[]``. What cannot be, in a stranger's record, was not measured."""
-    found = [run.metrics.get(name) for run in runs]
-    highest = 1.0 if name in ("acc", "mixed_score") else math.inf
-    known = [math.nan if value is None or not 0 <= value <= highest else float(value) * factor for value in found]
-    return over_seeds(np.array(known))
-
-
-def number_of_tasks(run: Record) -> int:
-    """Tasks of a run's stream."""
-    return max(len(run.task_names), len(run.task_order), len(run.accuracy_matrix))
-
-
-def task_names(runs: Sequence[Record]) -> list[str]:
+def task_name(runs: Iterable[Record], task: int) -> str:
     """``task 0 (classes 4-5)``; the name only where it is the same for all ``runs``, which a shuffled order changes."""
-    names = []
-    for task in range(max([number_of_tasks(run) for run in runs], default=0)):
-        called = {run.task_names[task] if task < len(run.task_names) else "" for run in runs}
-        name = printable(called.pop()) if len(called) == 1 else ""
-        names.append(f"task {task} ({name})" if name else f"task {task}")
-    return names
+    called = {run.task_names[task] if 0 <= task < len(run.task_names) else "" for run in runs}
+    name = printable(called.pop()) if len(called) == 1 else ""
+    return f"task {task} ({name})" if name else f"task {task}"
+
+
+def sentences(parts: Sequence[str], most: int = 12) -> str:
+    """Join parts of an alternative text; of very many, the first ``most`` and how many more."""
+    more = [f"{len(parts) - most} more are in the table"] if len(parts) > most else []
+    return " ".join(f"{part}." for part in [*parts[:most], *more])
+
+
+def by_configuration(configurations: Iterable[Configuration], in_words: Callable[[Configuration], str]) -> str:
+    """Join an alternative text of each configuration."""
+    return sentences([f"{each.title} ({each.seeds}): {in_words(each)}" for each in configurations])

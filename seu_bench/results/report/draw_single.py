@@ -1,43 +1,126 @@
-"""Figures of searched networks: the unit of a task as a graph, and the units that each task uses."""
+"""Figures of one configuration: its learning curves, units found by search as graphs, and the units each task uses."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.path import Path
 
-from seu_bench.results.record import Record
-from seu_bench.results.report import picture as look
-from seu_bench.results.report.canvas import label_outer, legend_below, panels, whole_ticks
-from seu_bench.results.report.picture import Configuration, Picture, sentences, short
-from seu_bench.results.report.summary import number_of_tasks, task_names
+from seu_bench.results.record import Record, StageRecord
+from seu_bench.results.report import canvas
+from seu_bench.results.report.canvas import Picture, legend_below, panels, short, style, whole_ticks
+from seu_bench.results.report.summary import Configuration, SeedSummary, over_seeds, sentences, task_name
 from seu_bench.search_space import INPUTS, NODES, CellKind, Edge, Genotype
 
 #: Colour and kind of line of each kind of operation, by the beginning of its name.
 _ARCS: Final[dict[str, tuple[str, Any]]] = {
-    "sep_conv": (look.BLUE, "solid"),
-    "dil_conv": (look.VERMILLION, (0, (5, 1.5, 1, 1.5))),
-    "max_pool": (look.GREEN, (0, (5, 2))),
-    "avg_pool": (look.GREEN, (0, (2.5, 1.5))),
-    "skip_con": (look.MUTED, (0, (1, 1.5))),
-    "none": (look.FAINT, (0, (1, 3))),
-    "": (look.INK, "solid"),
+    "sep_conv": (canvas.BLUE, "solid"),
+    "dil_conv": (canvas.VERMILLION, (0, (5, 1.5, 1, 1.5))),
+    "max_pool": (canvas.GREEN, (0, (5, 2))),
+    "avg_pool": (canvas.GREEN, (0, (2.5, 1.5))),
+    "skip_con": (canvas.MUTED, (0, (1, 1.5))),
+    "none": (canvas.FAINT, (0, (1, 3))),
+    "": (canvas.INK, "solid"),
 }
 #: How units are drawn: marker, its size, colours of its face, its edge and the number in it, and words.
 _USES: Final = {
-    "new": ("s", 12, look.BLUE, look.INK, look.WHITE, "made for this task"),
-    "reused": ("o", 12, look.ORANGE, look.INK, look.BLACK, "taken over from an earlier task"),
-    "adapted": ("D", 11, look.GREEN, look.INK, look.BLACK, "taken and adapted"),
-    "": ("s", 12, look.PAPER, look.FAINT, look.MUTED, "there, not used"),
+    "new": ("s", 12, canvas.BLUE, canvas.INK, canvas.WHITE, "made for this task"),
+    "reused": ("o", 12, canvas.ORANGE, canvas.INK, canvas.BLACK, "taken over from an earlier task"),
+    "adapted": ("D", 11, canvas.GREEN, canvas.INK, canvas.BLACK, "taken and adapted"),
+    "": ("s", 12, canvas.PAPER, canvas.FAINT, canvas.MUTED, "there, not used"),
 }
+#: Tasks with a line each, kinds of stages with a column each, epochs with a point each.
+MOST_LINES, MOST_STAGES, MOST_EPOCHS = 10, 4, 5000
 #: A path longer or wider than that is no picture any more.
 MOST_LAYERS, MOST_UNITS, MOST_TASKS = 40, 40, 20
 _OUTPUT: Final = INPUTS + NODES
+
+
+def learning_curves(configuration: Configuration) -> Picture | None:
+    """Loss and accuracy over the epochs of each kind of stage, a line for each task; ``None``: no record has any."""
+    stages = _stages(configuration.runs)
+    if not stages:
+        return None
+    tasks = sorted({task for of_tasks in stages.values() for task in of_tasks})
+    shown = tasks[:MOST_LINES]
+
+    def draw() -> Figure:
+        columns = len(stages)
+        titles = [short(kind, 30) for kind in stages] + [""] * columns
+        figure, axes = panels(titles, columns, (2.9, 1.9), "epoch", "loss (per image)", shared=False)
+        axes[columns].set_ylabel("accuracy (%)")
+        looks: dict[int, dict[str, Any]] = {
+            task: {"color": style(task).color, "linestyle": style(task).line} for task in shown
+        }
+        for of_tasks, upper, lower in zip(stages.values(), axes[:columns], axes[columns:], strict=True):
+            epochs = max(len(loss.mean) for loss, _ in of_tasks.values())
+            for task, look in looks.items():
+                for panel, summary in zip((upper, lower), of_tasks.get(task, ()), strict=False):
+                    marker = style(task).marker if len(summary.mean) == 1 else ""
+                    summary.draw(panel, 1, 0.12, marker=marker, linewidth=1.5, **look)
+            if epochs > 1:
+                lower.set_xlim(0.95, epochs + 0.05)
+                whole_ticks(lower.xaxis)
+            else:
+                lower.set_xlim(0.5, 1.5)
+                lower.set_xticks([1])
+        labels = {task: short(task_name(configuration.runs, task), 26, 1) for task in shown}
+        keys = [Line2D([], [], label=labels[task], **look) for task, look in looks.items()]
+        legend_below(figure, keys, 4 if max(map(len, labels.values())) < 16 else 3)
+        return figure
+
+    texts = []
+    for kind, of_tasks in stages.items():
+        ends = [
+            f"task {task} ends at loss {loss[-1].text('', 3)} and accuracy {accuracy[-1].text()}"
+            for task, (loss, accuracy) in of_tasks.items()
+            if task in shown
+        ]
+        texts.append(f"{kind}: {', '.join(ends)}")
+    some = "" if len(shown) == len(tasks) else f" The first {len(shown)} of {len(tasks)} tasks are drawn."
+    return Picture(
+        f"learning-curves-{configuration.rank}",
+        f"Learning curves: {configuration.label}",
+        f"Each epoch of each stage, on the images that it learns from, never on test images; means over "
+        f"{configuration.seeds}, bands one standard deviation.{some}",
+        "Loss and accuracy over epochs. " + sentences(texts),
+        draw,
+    )
+
+
+def _stages(runs: Sequence[Record]) -> dict[str, dict[int, tuple[SeedSummary, SeedSummary]]]:
+    """Loss, and accuracy in percent, over epochs, by kind of stage and task."""
+    found: defaultdict[str, defaultdict[int, list[StageRecord]]] = defaultdict(lambda: defaultdict(list))
+    kinds: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
+    for number, run in enumerate(runs):
+        for stage in run.stages:
+            kinds[number, stage.task].append(stage.name)
+            if 0 < max(len(stage.losses), len(stage.accuracies)) <= MOST_EPOCHS:
+                found[stage.name][stage.task].append(stage)
+    # Kinds come as a task has them; not each task has all: the first one may lack some.
+    fullest = max(kinds.values(), key=len, default=[])
+    order = sorted(found, key=lambda kind: fullest.index(kind) if kind in fullest else len(fullest))
+    complete = {
+        kind: {task: _summaries(stages) for task, stages in sorted(found[kind].items()) if len(stages) == len(runs)}
+        for kind in order[:MOST_STAGES]
+    }
+    return {kind: of_tasks for kind, of_tasks in complete.items() if of_tasks}
+
+
+def _summaries(stages: Sequence[StageRecord]) -> tuple[SeedSummary, SeedSummary]:
+    epochs = max(max(len(stage.losses), len(stage.accuracies)) for stage in stages)
+    values = np.full((2, len(stages), epochs), np.nan)
+    for row, stage in enumerate(stages):
+        for place, measured in enumerate((stage.losses, stage.accuracies)):
+            values[place, row, : len(measured)] = np.array(measured, dtype=float)
+    return over_seeds(values[0]), over_seeds(100 * values[1])
 
 
 def genotypes(configuration: Configuration, most: int) -> list[Picture]:
@@ -58,21 +141,19 @@ def paths(configuration: Configuration) -> Picture | None:
     found, made = run.paths, run.unit_tasks
     if not found or not made or not _can_be_drawn(found, made):
         return None
-    names = task_names([run])
     uses = [_uses(run, task, path, made) for task, path in enumerate(found)]
 
     def draw() -> Figure:
         highest = max(len(units) for units in made)
         width = max(2.0, 0.34 * len(made) + 0.25)
         columns = min(len(found), max(1, int(10.5 // width)))
-        figure, axes = panels(len(found), columns, (width, 0.3 * highest + 0.75))
+        titles = [short(task_name([run], task), 26) for task in range(len(found))]
+        figure, axes = panels(titles, columns, (width, 0.3 * highest + 0.75), "layer", "unit")
         for task, panel in enumerate(axes):
             _path(panel, task, found[task], made, uses[task])
-            panel.set_title(short(names[task] if task < len(names) else f"task {task}", 26))
         axes[0].set_xlim(-0.6, len(made) - 0.4)
         axes[0].set_ylim(-0.6, highest - 0.4)
         whole_ticks(axes[0].xaxis, axes[0].yaxis)
-        label_outer(axes, columns, "layer", "unit")
         shown = [use for use in _USES if use != "adapted" or run.choices is not None]
         legend_below(figure, [Line2D([], [], label=_USES[use][-1], **_marked(use)) for use in shown], 4)
         return figure
@@ -97,11 +178,11 @@ def paths(configuration: Configuration) -> Picture | None:
 def _unit(configuration: Configuration, task: int, genotype: Genotype) -> Picture:
     run = configuration.example
     kinds: list[CellKind] = ["normal"] if genotype.normal == genotype.reduction else ["normal", "reduction"]
-    name = task_names([run])[task] if task < number_of_tasks(run) else f"task {task}"
+    name = task_name([run], task)
 
     def draw() -> Figure:
         highest = max(edge.node - edge.source for kind in kinds for edge in genotype.edges(kind))
-        figure, axes = panels(len(kinds), 1, (7.6, 2.4))
+        figure, axes = panels([""] * len(kinds), 1, (7.6, 2.4))
         for panel, kind in zip(axes, kinds, strict=True):
             _cell(panel, genotype.edges(kind), highest)
             panel.set_title(f"{kind} cell" if len(kinds) > 1 else "cell", loc="left")
@@ -141,23 +222,23 @@ def _cell(axes: Axes, edges: Sequence[Edge], highest: int) -> None:
         curve = Path(corners, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
         stroke = {"color": color, "linestyle": line, "linewidth": 1.5, "fill": False}
         axes.add_patch(FancyArrowPatch(path=curve, arrowstyle="-|>", mutation_scale=9, **stroke))
-        middle, box = (edge.node + edge.source) / 2, {"facecolor": look.PAPER, "edgecolor": "none", "pad": 0.6}
+        middle, box = (edge.node + edge.source) / 2, {"facecolor": canvas.PAPER, "edgecolor": "none", "pad": 0.6}
         axes.text(middle, height, edge.operation, ha="center", va="center", fontsize=7.5, bbox=box)
-    axes.plot([INPUTS, _OUTPUT + 0.1], [-0.45, -0.45], color=look.MUTED, linewidth=1)
+    axes.plot([INPUTS, _OUTPUT + 0.1], [-0.45, -0.45], color=canvas.MUTED, linewidth=1)
     node_look: dict[str, Any] = {
         "markersize": 17,
-        "markerfacecolor": look.PAPER,
-        "markeredgecolor": look.INK,
+        "markerfacecolor": canvas.PAPER,
+        "markeredgecolor": canvas.INK,
         "markeredgewidth": 1.3,
     }
     for node in range(_OUTPUT):
         if node >= INPUTS:
-            axes.plot([node, node], [-0.45, -0.2], color=look.MUTED, linewidth=1)
+            axes.plot([node, node], [-0.45, -0.2], color=canvas.MUTED, linewidth=1)
         axes.plot([node], [0], "s" if node < INPUTS else "o", **node_look)
         axes.text(node, 0, str(node), ha="center", va="center_baseline", fontweight="bold")
     axes.text(_OUTPUT + 0.15, -0.45, "output", ha="left", va="center_baseline", fontsize=8.5)
     for node, name in enumerate(("layer\nbefore last", "last\nlayer")):
-        axes.text(node, -0.27, name, ha="center", va="top", fontsize=7, color=look.MUTED)
+        axes.text(node, -0.27, name, ha="center", va="top", fontsize=7, color=canvas.MUTED)
 
 
 def _can_be_drawn(found: Sequence[Sequence[int]], made: Sequence[Sequence[int]]) -> bool:
@@ -182,7 +263,7 @@ def _uses(run: Record, task: int, path: Sequence[int], made: Sequence[Sequence[i
 
 def _path(axes: Axes, task: int, path: Sequence[int], made: Sequence[Sequence[int]], uses: Sequence[str]) -> None:
     axes.grid(visible=False)
-    axes.plot(range(len(path)), path, color=look.INK, linewidth=1.4, zorder=1)
+    axes.plot(range(len(path)), path, color=canvas.INK, linewidth=1.4, zorder=1)
     for layer, units in enumerate(made):
         for unit, maker in enumerate(units):
             if maker <= task:

@@ -1,0 +1,299 @@
+"""Figures that compare configurations: accuracy over the sequence, original and retained, as a matrix, against size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+from seu_bench.metrics import mixed_score
+from seu_bench.results.report import canvas
+from seu_bench.results.report.canvas import Picture, legend_below, panels, percent_scale, short, whole_ticks
+from seu_bench.results.report.summary import (
+    Configuration,
+    Published,
+    SeedSummary,
+    by_configuration,
+    sentences,
+    task_name,
+)
+
+#: Tasks that have a panel each, of longer streams chosen evenly; tasks up to which each square has its number in it.
+MOST_PANELS, MOST_NUMBERED = 20, 10
+#: Steps of the scale: squares of a heat map, and no shades that nobody can distinguish.
+_STEPS = 20
+_BAND = "Lines are means over seeds, bands one standard deviation (n - 1); what was not measured is a gap."
+#: Mixed scores that have a line.
+_LEVELS = tuple(level / 20 for level in range(2, 18))
+
+
+def accuracy_curves(configurations: Sequence[Configuration]) -> Picture:
+    """The accuracy on each task after every task learned since: ``R[i][j]`` over i, a panel for each j."""
+    runs = [run for each in configurations for run in each.runs]
+    names = [task_name(runs, task) for task in range(max(each.tasks for each in configurations))]
+    shown = _evenly(len(names), MOST_PANELS)
+
+    def draw() -> Figure:
+        titles = {task: short(names[task], 24) for task in shown}
+        measured = [each.accuracies for each in configurations]
+        return _curves(configurations, measured, titles, (2.1, 2.1), "accuracy (%)", legend_columns=3)
+
+    def in_words(each: Configuration) -> str:
+        return ", ".join(
+            f"{names[task]} {each.original[task].text()} when learned and {each.retained[task].text()} at the end"
+            for task in _evenly(each.tasks, 4)
+        )
+
+    headings = ("configuration (%)", "after task", *[f"on task {task}" for task in range(len(names))])
+    rows = [
+        (each.title, str(row), *each.accuracies[row].cells(), *["-"] * (len(names) - each.tasks))
+        for each in configurations
+        for row in range(each.tasks)
+        if np.isfinite(each.accuracies.mean[row]).any()
+    ]
+    some = "" if len(shown) == len(names) else f" {len(shown)} of {len(names)} tasks are drawn."
+    return Picture(
+        "accuracy-curves",
+        "Accuracy on each task over the sequence",
+        f"A panel for each task, from when it is learned to the end of the sequence. {_BAND}{some}",
+        f"Accuracy on each of {len(names)} tasks over the sequence. " + by_configuration(configurations, in_words),
+        draw,
+        [headings, *rows] if len(names) <= 10 else (),
+    )
+
+
+def average_curve(configurations: Sequence[Configuration]) -> Picture:
+    """The average accuracy on the tasks learned so far, after each task."""
+    tasks = max(each.tasks for each in configurations)
+
+    def draw() -> Figure:
+        y = "average accuracy on the\ntasks learned so far (%)"
+        return _curves(configurations, [each.averages[:, None] for each in configurations], {0: ""}, (7.5, 4.0), y, 2)
+
+    def in_words(each: Configuration) -> str:
+        return f"{each.averages[0].text()} after task 0, {each.averages[-1].text()} after task {each.tasks - 1}"
+
+    headings = ("configuration (%)", *[f"after task {task}" for task in range(tasks)])
+    return Picture(
+        "average-accuracy",
+        "Average accuracy on the tasks learned so far",
+        _BAND,
+        f"Average accuracy on the tasks learned so far, over {tasks} tasks. "
+        + by_configuration(configurations, in_words),
+        draw,
+        [headings, *[(each.title, *each.averages.cells()) for each in configurations]],
+    )
+
+
+def original_against_retained(configurations: Sequence[Configuration]) -> Picture:
+    """Accuracy on each task right after learning it, beside that at the end."""
+    tasks = max(each.tasks for each in configurations)
+    shown = _evenly(tasks, MOST_PANELS)
+
+    def draw() -> Figure:
+        few = len(shown) <= 6
+        columns, size = min(4 if few else 2, len(configurations)), (2.5, 2.0) if few else (4.8, 1.9)
+        titles = [short(each.title, round(10 * size[0])) for each in configurations]
+        figure, axes = panels(titles, columns, size, "task", "accuracy (%)")
+        for panel, each in zip(axes, configurations, strict=True):
+            color = each.style.color
+            _bars(panel, each.original, shown, -0.2, facecolor=color, edgecolor=color)
+            _bars(panel, each.retained, shown, 0.2, facecolor="none", edgecolor=color, hatch="//////")
+            panel.set_xticks(range(len(shown)), [str(task) for task in shown])
+            panel.grid(visible=False, axis="x")
+        axes[0].set_ylim(0, 105)
+        kinds = [
+            Patch(facecolor=canvas.MUTED, edgecolor=canvas.INK, label="original: right after learning the task"),
+            Patch(facecolor="none", edgecolor=canvas.MUTED, hatch="////", label="retained: after the last task"),
+        ]
+        legend_below(figure, kinds, 2)
+        return figure
+
+    def in_words(each: Configuration) -> str:
+        fall = each.original.mean - each.retained.mean
+        if not np.isfinite(fall).any():
+            return "not measured"
+        worst = int(np.nanargmax(fall))
+        values = f"{each.original[worst].text()} and then {each.retained[worst].text()}"
+        return f"the largest difference is on task {worst}, {values}"
+
+    headings = ("configuration (%)", "", *[f"task {task}" for task in range(tasks)])
+    rows = [
+        (each.title, what, *summary.cells())
+        for each in configurations
+        for what, summary in (("original", each.original), ("retained", each.retained))
+    ]
+    return Picture(
+        "original-retained",
+        "Original and retained accuracy",
+        "Right after learning a task (filled) and after the last task (hatched): means over seeds, with one standard "
+        "deviation. A bar that is missing was not measured.",
+        "Accuracy on each task right after learning it, and after the last task. "
+        + by_configuration(configurations, in_words),
+        draw,
+        [headings, *rows] if tasks <= 20 else (),
+    )
+
+
+def heat_maps(configurations: Sequence[Configuration]) -> Picture:
+    """The accuracy on each task after each task, a panel for each configuration."""
+
+    def draw() -> Figure:
+        labels = "accuracy on task", "after learning task"
+        titles = [short(each.title, 27) for each in configurations]
+        figure, axes = panels(titles, min(4, len(titles)), (2.5, 2.5), *labels, layout="compressed")
+        norm = BoundaryNorm(np.linspace(0, 100, _STEPS + 1), _STEPS)
+        colors = colormaps["cividis"].resampled(_STEPS)
+        for panel, each in zip(axes, configurations, strict=True):
+            values = each.accuracies.mean
+            edges = np.arange(each.tasks + 1) - 0.5
+            shown = np.ma.masked_invalid(values)
+            mesh = panel.pcolormesh(edges, edges, shown, cmap=colors, norm=norm, edgecolors=canvas.PAPER, linewidth=0.6)
+            for row, task in np.argwhere(np.isfinite(values)) if each.tasks <= MOST_NUMBERED else ():
+                ink = canvas.BLACK if values[row, task] >= 50 else canvas.WHITE
+                size = 8 if each.tasks <= 6 else 5.5
+                panel.text(task, row, f"{values[row, task]:.0f}", ha="center", va="center", fontsize=size, color=ink)
+            panel.set_aspect("equal")
+            panel.grid(visible=False)
+        largest = max(each.tasks for each in configurations)
+        axes[0].set_xlim(-0.5, largest - 0.5)
+        axes[0].set_ylim(largest - 0.5, -0.5)
+        whole_ticks(axes[0].xaxis, axes[0].yaxis)
+        bar = figure.colorbar(mesh, ax=axes, label="accuracy (%)", ticks=[0, 20, 40, 60, 80, 100], aspect=30)
+        bar.ax.minorticks_off()
+        bar.ax.grid(visible=False)
+        return figure
+
+    def in_words(each: Configuration) -> str:
+        learned, last = (
+            ", ".join(summary[task].text("") for task in range(min(each.tasks, 10)))
+            for summary in (each.original, each.retained)
+        )
+        return f"diagonal, each task when learned, {learned}; last row, at the end, {last}"
+
+    return Picture(
+        "heat-maps",
+        "Accuracy matrix",
+        "R[i][j], the accuracy on task j after learning task i, mean over seeds; brighter is better. Only the lower "
+        "triangle is measured: what is blank was not.",
+        "Heat maps of the accuracy in percent on each task after each task. "
+        + by_configuration(configurations, in_words),
+        draw,
+    )
+
+
+def accuracy_against_size(configurations: Sequence[Configuration], published: Sequence[Published] = ()) -> Picture:
+    """Final accuracy over the number of parameters, with lines of equal mixed score."""
+    points = [(each, each.metric("acc", 100), each.metric("params_total")) for each in configurations]
+    drawn = [(c, a, n) for c, a, n in points if math.isfinite(float(a.mean)) and float(n.mean) > 0]
+
+    def draw() -> Figure:
+        labels = "parameters stored after the last task", "average accuracy after the last task (%)"
+        figure, (axes,) = panels([""], 1, (7.5, 4.4), *labels)
+        axes.set_xscale("log")
+        handles = []
+        for each, accuracy, size in drawn:
+            x, y = float(size.mean), float(accuracy.mean)
+            up, across = (None if math.isnan(s.std) else float(s.std) for s in (accuracy, size))
+            axes.errorbar(x, y, up, across, fmt="none", ecolor=each.style.color, elinewidth=1, capsize=3)
+            look = each.style.plotted() | {"linestyle": "none", "markersize": 9}
+            handles += axes.plot([x], [y], label=canvas.legend_label(each.title), **look)
+        for known in published:
+            look = known.style.plotted() | {"linestyle": "none", "markerfacecolor": "none", "markersize": 9}
+            look |= {"markeredgecolor": known.style.color, "markeredgewidth": 1.6}
+            handles += axes.plot([known.parameters], [known.accuracy], label=f"the paper's {known.label}", **look)
+        _scale(axes, [float(n.mean) for _, _, n in drawn] + [known.parameters for known in published])
+        values = [float(a.low) for _, a, _ in drawn] + [known.accuracy for known in published]
+        percent_scale(axes, min(values, default=100.0))
+        _levels(axes)
+        if handles:
+            legend_below(figure, handles, 2)
+        return figure
+
+    texts = [f"{c.title} ({c.seeds}): {a.text()} with {n.text(' parameters', 0)}" for c, a, n in points]
+    texts += [f"the paper's {p.label}: {p.accuracy:.2f} % with {p.parameters:,.0f} parameters" for p in published]
+    rows = [(c.title, a.text("", 2, "-"), n.text("", 0, "-")) for c, a, n in points]
+    hollow = " Hollow markers are the paper's own results." if published else ""
+    return Picture(
+        "accuracy-parameters",
+        "Accuracy against parameters",
+        "Further left and higher is better. Means over seeds with one standard deviation; thin lines join equal mixed "
+        f"scores, which they are named by.{hollow}",
+        "Average accuracy after the last task against the number of parameters, on a logarithmic scale. "
+        + sentences(texts),
+        draw,
+        [("configuration", "accuracy (%)", "parameters"), *rows],
+    )
+
+
+def _curves(
+    configurations: Sequence[Configuration],
+    measured: Sequence[SeedSummary],
+    titles: Mapping[int, str],
+    size: tuple[float, float],
+    y: str,
+    legend_columns: int,
+) -> Figure:
+    """A panel for each of some columns of what was measured after each task, from the row of its number on."""
+    figure, axes = panels(list(titles.values()), min(5, len(titles)), size, "after learning task", y)
+    for panel, task in zip(axes, titles, strict=True):
+        for each, summary in zip(configurations, measured, strict=True):
+            if task < each.tasks:  # a value between gaps is still seen: it has its marker
+                summary[task:, task].draw(panel, task, 0.16, label=each.title, **each.style.plotted())
+    lows = [float(np.nanmin(summary.low)) for summary in measured if np.isfinite(summary.mean).any()]
+    percent_scale(axes[0], min(lows, default=0.0))
+    axes[0].set_xlim(-0.3, max(each.tasks for each in configurations) - 0.7)
+    whole_ticks(axes[0].xaxis)
+    legend_below(figure, [each.key for each in configurations], legend_columns)
+    return figure
+
+
+def _bars(axes: Axes, summary: SeedSummary, shown: Sequence[int], side: float, **look: Any) -> None:
+    tasks = [task for task in shown if task < len(summary.mean) and np.isfinite(summary.mean[task])]
+    places = [shown.index(task) + side for task in tasks]
+    axes.bar(places, summary.mean[tasks], width=0.36, linewidth=1, **look)
+    std = np.nan_to_num(summary.std[tasks], nan=0.0)
+    if std.any():
+        axes.errorbar(places, summary.mean[tasks], std, fmt="none", ecolor=canvas.INK, elinewidth=0.9, capsize=2)
+
+
+def _evenly(count: int, most: int) -> list[int]:
+    """Choose at most ``most`` of 0 .. count - 1, the first and the last among them."""
+    return sorted({round(float(place)) for place in np.linspace(0, count - 1, min(count, most))})
+
+
+def _scale(axes: Axes, sizes: Sequence[float]) -> None:
+    low, high = math.log10(min(sizes, default=1e5)), math.log10(max(sizes, default=1e6))
+    margin = max(0.25, (high - low) / 12)
+    axes.set_xlim(10 ** (low - margin), 10 ** (high + margin))
+    steps = (1.0,) if high - low > 2 else (1.0, 2.0, 5.0)
+    axes.xaxis.set_major_locator(LogLocator(subs=steps, numticks=12))
+    axes.xaxis.set_major_formatter(EngFormatter())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _levels(axes: Axes) -> None:
+    """Draw thin lines of equal mixed score, labelled where they begin."""
+    (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
+    sizes = np.geomspace(left, right, 200)
+    smallness = np.array([mixed_score(100, round(size)) for size in sizes])
+    for level in _LEVELS:
+        accuracy = 100 * (level / smallness) ** 2  # the score is sqrt(a) / 10 times what depends on the size
+        inside = np.flatnonzero((accuracy >= max(bottom, 0)) & (accuracy <= 100))
+        if len(inside) < 4:
+            continue
+        axes.plot(sizes[inside], accuracy[inside], color=canvas.MUTED, linewidth=0.7, linestyle=(0, (4, 3)), zorder=0.5)
+        begins = inside[0]  # at the left or at the bottom, where models are few
+        offset, ha, va = ((4, -2), "left", "top") if begins == 0 else ((-4, 2), "right", "bottom")
+        place = (float(sizes[begins]), float(accuracy[begins]))
+        axes.annotate(
+            f"{level:.2f}", place, offset, textcoords="offset points", ha=ha, va=va, fontsize=7, color=canvas.MUTED
+        )
