@@ -232,7 +232,7 @@ class TestPaper:
             metrics = record.metrics | {"acc": accuracy, "params_total": 12_978_314}
             put(tmp_path, record, benchmark="split_cifar10", protocol="paper", metrics=metrics)
         (section,), _ = read_sections(tmp_path, None, None, Limits())
-        tables = beside_ours("split_cifar10", 1, "paper", section.drawn)
+        tables = beside_ours(("split_cifar10", 1, "paper"), section.drawn)
         assert len(tables) > 1 and "Mixed Score" in next(iter(tables))
         rows = [row for table in tables.values() for row in table]
         accuracy = next(row for row in rows if (row.method, row.what) == ("SGD", "accuracy (%)"))
@@ -248,7 +248,7 @@ class TestPaper:
         "place", [("split_digits", 1, "paper"), ("split_cifar10", 1, "quick"), ("split_cifar10", 2, "paper")]
     )
     def test_elsewhere_it_says_nothing(self, place: tuple[str, int, str]) -> None:
-        assert beside_ours(*place, []) == {} and published_points(*place) == []
+        assert beside_ours(place, []) == {} and published_points(place) == []
 
     def test_its_scores_follow_from_its_numbers(self) -> None:
         """Every mixed score of the table agrees with the equation to the digits that are printed."""
@@ -256,9 +256,9 @@ class TestPaper:
 
         compared = 0
         for benchmark in ("split_cifar10", "split_cifar100", "pmnist", "mixture"):
-            rows = [row for rows in beside_ours(benchmark, 1, "paper", []).values() for row in rows]
+            rows = [row for rows in beside_ours((benchmark, 1, "paper"), []).values() for row in rows]
             table = {(row.method, row.what): float(row.printed) for row in rows}
-            for point in published_points(benchmark, 1, "paper"):
+            for point in published_points((benchmark, 1, "paper")):
                 score = mixed_score(point.accuracy, round(point.parameters))
                 assert score == pytest.approx(table[point.label, "mixed score"], abs=6e-4)
                 compared += 1

@@ -197,7 +197,7 @@ class TestSize:
 
     def test_the_papers_points(self) -> None:
         """Hollow, and in the colour of our own configuration of the same strategy."""
-        points = published_points("split_cifar10", 1, "paper")
+        points = published_points(("split_cifar10", 1, "paper"))
         (own,) = chosen("seu")
         (axes,) = accuracy_against_size([own], points).draw().axes
         point = lines(axes)["the paper's SEU"]

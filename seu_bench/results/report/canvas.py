@@ -134,10 +134,6 @@ _LEAST_WIDTH: Final = 6.7
 
 _SETTINGS: Final[dict[str, Any]] = {
     "font.family": "DejaVu Sans",
-    "figure.facecolor": "none",
-    "figure.constrained_layout.w_pad": 0.07,
-    "figure.constrained_layout.h_pad": 0.07,
-    "axes.facecolor": "none",
     "axes.titleweight": "bold",
     "axes.titlesize": 9.5,
     "axes.linewidth": 0.8,
@@ -149,6 +145,8 @@ _SETTINGS: Final[dict[str, Any]] = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
     "hatch.linewidth": 0.8,
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
+    **dict.fromkeys(("figure.constrained_layout.w_pad", "figure.constrained_layout.h_pad"), 0.07),
     **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
     **dict.fromkeys(("font.size", "axes.labelsize"), 9),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 8),
@@ -215,12 +213,13 @@ def percent_scale(axes: Axes, lowest: float) -> None:
     axes.set_ylim(bottom - margin, 100 + margin)
 
 
-def legend_below(figure: Figure, handles: list[Any], columns: int) -> None:
-    """Add a legend at the foot of the figure, which grows by the legend's height."""
+def with_legend(figure: Figure, handles: list[Any], columns: int) -> Figure:
+    """The figure with a legend at its foot, grown by the legend's height."""
     legend = figure.legend(
         handles=handles, loc="outside lower center", ncols=columns, handlelength=3.4, columnspacing=1.8
     )
     figure.set_figheight(figure.get_figheight() + legend.get_window_extent().height / figure.dpi)
+    return figure
 
 
 def to_png(figure: Figure) -> bytes:

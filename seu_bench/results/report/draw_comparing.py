@@ -11,20 +11,22 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from seu_bench.metrics import mixed_score
 from seu_bench.results.report import canvas
-from seu_bench.results.report.canvas import Picture, legend_below, panels, percent_scale, short, whole_ticks
-from seu_bench.results.report.summary import (
-    Configuration,
-    Published,
-    SeedSummary,
-    by_configuration,
-    sentences,
-    task_name,
+from seu_bench.results.report.canvas import (
+    Picture,
+    legend_label,
+    panels,
+    percent_scale,
+    short,
+    whole_ticks,
+    with_legend,
 )
+from seu_bench.results.report.summary import Configuration, Published, SeedSummary, describe, sentences, task_name
 
 #: Tasks that have a panel each, of longer streams chosen evenly; tasks up to which each square has its number in it.
 MOST_PANELS, MOST_NUMBERED = 20, 10
@@ -64,7 +66,7 @@ def accuracy_curves(configurations: Sequence[Configuration]) -> Picture:
         "accuracy-curves",
         "Accuracy on each task over the sequence",
         f"A panel for each task, from when it is learned to the end of the sequence. {_BAND}{some}",
-        f"Accuracy on each of {len(names)} tasks over the sequence. " + by_configuration(configurations, in_words),
+        f"Accuracy on each of {len(names)} tasks over the sequence. " + describe(configurations, in_words),
         draw,
         [headings, *rows] if len(names) <= 10 else (),
     )
@@ -86,8 +88,7 @@ def average_curve(configurations: Sequence[Configuration]) -> Picture:
         "average-accuracy",
         "Average accuracy on the tasks learned so far",
         _BAND,
-        f"Average accuracy on the tasks learned so far, over {tasks} tasks. "
-        + by_configuration(configurations, in_words),
+        f"Average accuracy on the tasks learned so far, over {tasks} tasks. " + describe(configurations, in_words),
         draw,
         [headings, *[(each.title, *each.averages.cells()) for each in configurations]],
     )
@@ -114,8 +115,7 @@ def original_against_retained(configurations: Sequence[Configuration]) -> Pictur
             Patch(facecolor=canvas.MUTED, edgecolor=canvas.INK, label="original: right after learning the task"),
             Patch(facecolor="none", edgecolor=canvas.MUTED, hatch="////", label="retained: after the last task"),
         ]
-        legend_below(figure, kinds, 2)
-        return figure
+        return with_legend(figure, kinds, 2)
 
     def in_words(each: Configuration) -> str:
         fall = each.original.mean - each.retained.mean
@@ -136,8 +136,7 @@ def original_against_retained(configurations: Sequence[Configuration]) -> Pictur
         "Original and retained accuracy",
         "Right after learning a task (filled) and after the last task (hatched): means over seeds, with one standard "
         "deviation. A bar that is missing was not measured.",
-        "Accuracy on each task right after learning it, and after the last task. "
-        + by_configuration(configurations, in_words),
+        "Accuracy on each task right after learning it, and after the last task. " + describe(configurations, in_words),
         draw,
         [headings, *rows] if tasks <= 20 else (),
     )
@@ -184,8 +183,7 @@ def heat_maps(configurations: Sequence[Configuration]) -> Picture:
         "Accuracy matrix",
         "R[i][j], the accuracy on task j after learning task i, mean over seeds; brighter is better. Only the lower "
         "triangle is measured: what is blank was not.",
-        "Heat maps of the accuracy in percent on each task after each task. "
-        + by_configuration(configurations, in_words),
+        "Heat maps of the accuracy in percent on each task after each task. " + describe(configurations, in_words),
         draw,
     )
 
@@ -205,7 +203,7 @@ def accuracy_against_size(configurations: Sequence[Configuration], published: Se
             up, across = (None if math.isnan(s.std) else float(s.std) for s in (accuracy, size))
             axes.errorbar(x, y, up, across, fmt="none", ecolor=each.style.color, elinewidth=1, capsize=3)
             look = each.style.plotted() | {"linestyle": "none", "markersize": 9}
-            handles += axes.plot([x], [y], label=canvas.legend_label(each.title), **look)
+            handles += axes.plot([x], [y], label=legend_label(each.title), **look)
         for known in published:
             look = known.style.plotted() | {"linestyle": "none", "markerfacecolor": "none", "markersize": 9}
             look |= {"markeredgecolor": known.style.color, "markeredgewidth": 1.6}
@@ -214,9 +212,7 @@ def accuracy_against_size(configurations: Sequence[Configuration], published: Se
         values = [float(a.low) for _, a, _ in drawn] + [known.accuracy for known in published]
         percent_scale(axes, min(values, default=100.0))
         _levels(axes)
-        if handles:
-            legend_below(figure, handles, 2)
-        return figure
+        return with_legend(figure, handles, 2) if handles else figure
 
     texts = [f"{c.title} ({c.seeds}): {a.text()} with {n.text(' parameters', 0)}" for c, a, n in points]
     texts += [f"the paper's {p.label}: {p.accuracy:.2f} % with {p.parameters:,.0f} parameters" for p in published]
@@ -252,8 +248,8 @@ def _curves(
     percent_scale(axes[0], min(lows, default=0.0))
     axes[0].set_xlim(-0.3, max(each.tasks for each in configurations) - 0.7)
     whole_ticks(axes[0].xaxis)
-    legend_below(figure, [each.key for each in configurations], legend_columns)
-    return figure
+    keys = [Line2D([], [], label=legend_label(each.title), **each.style.plotted()) for each in configurations]
+    return with_legend(figure, keys, legend_columns)
 
 
 def _bars(axes: Axes, summary: SeedSummary, shown: Sequence[int], side: float, **look: Any) -> None:

@@ -15,7 +15,7 @@ from matplotlib.path import Path
 
 from seu_bench.results.record import Record, StageRecord
 from seu_bench.results.report import canvas
-from seu_bench.results.report.canvas import Picture, legend_below, panels, short, style, whole_ticks
+from seu_bench.results.report.canvas import INK, MUTED, PAPER, Picture, panels, short, style, whole_ticks, with_legend
 from seu_bench.results.report.summary import Configuration, SeedSummary, over_seeds, sentences, task_name
 from seu_bench.search_space import INPUTS, NODES, CellKind, Edge, Genotype
 
@@ -25,16 +25,16 @@ _ARCS: Final[dict[str, tuple[str, Any]]] = {
     "dil_conv": (canvas.VERMILLION, (0, (5, 1.5, 1, 1.5))),
     "max_pool": (canvas.GREEN, (0, (5, 2))),
     "avg_pool": (canvas.GREEN, (0, (2.5, 1.5))),
-    "skip_con": (canvas.MUTED, (0, (1, 1.5))),
+    "skip_con": (MUTED, (0, (1, 1.5))),
     "none": (canvas.FAINT, (0, (1, 3))),
-    "": (canvas.INK, "solid"),
+    "": (INK, "solid"),
 }
 #: How units are drawn: marker, its size, colours of its face, its edge and the number in it, and words.
 _USES: Final = {
-    "new": ("s", 12, canvas.BLUE, canvas.INK, canvas.WHITE, "made for this task"),
-    "reused": ("o", 12, canvas.ORANGE, canvas.INK, canvas.BLACK, "taken over from an earlier task"),
-    "adapted": ("D", 11, canvas.GREEN, canvas.INK, canvas.BLACK, "taken and adapted"),
-    "": ("s", 12, canvas.PAPER, canvas.FAINT, canvas.MUTED, "there, not used"),
+    "new": ("s", 12, canvas.BLUE, INK, canvas.WHITE, "made for this task"),
+    "reused": ("o", 12, canvas.ORANGE, INK, canvas.BLACK, "taken over from an earlier task"),
+    "adapted": ("D", 11, canvas.GREEN, INK, canvas.BLACK, "taken and adapted"),
+    "": ("s", 12, PAPER, canvas.FAINT, MUTED, "there, not used"),
 }
 #: Tasks with a line each, kinds of stages with a column each, epochs with a point each.
 MOST_LINES, MOST_STAGES, MOST_EPOCHS = 10, 4, 5000
@@ -56,25 +56,23 @@ def learning_curves(configuration: Configuration) -> Picture | None:
         titles = [short(kind, 30) for kind in stages] + [""] * columns
         figure, axes = panels(titles, columns, (2.9, 1.9), "epoch", "loss (per image)", shared=False)
         axes[columns].set_ylabel("accuracy (%)")
-        looks: dict[int, dict[str, Any]] = {
-            task: {"color": style(task).color, "linestyle": style(task).line} for task in shown
-        }
         for of_tasks, upper, lower in zip(stages.values(), axes[:columns], axes[columns:], strict=True):
             epochs = max(len(loss.mean) for loss, _ in of_tasks.values())
-            for task, look in looks.items():
-                for panel, summary in zip((upper, lower), of_tasks.get(task, ()), strict=False):
-                    marker = style(task).marker if len(summary.mean) == 1 else ""
-                    summary.draw(panel, 1, 0.12, marker=marker, linewidth=1.5, **look)
+            for task in [task for task in shown if task in of_tasks]:
+                look = style(task)
+                for panel, summary in zip((upper, lower), of_tasks[task], strict=True):
+                    marker = look.marker if len(summary.mean) == 1 else ""
+                    summary.draw(panel, 1, 0.12, color=look.color, linestyle=look.line, marker=marker, linewidth=1.5)
             if epochs > 1:
                 lower.set_xlim(0.95, epochs + 0.05)
                 whole_ticks(lower.xaxis)
             else:
                 lower.set_xlim(0.5, 1.5)
                 lower.set_xticks([1])
-        labels = {task: short(task_name(configuration.runs, task), 26, 1) for task in shown}
-        keys = [Line2D([], [], label=labels[task], **look) for task, look in looks.items()]
-        legend_below(figure, keys, 4 if max(map(len, labels.values())) < 16 else 3)
-        return figure
+        labels = [short(task_name(configuration.runs, task), 26, 1) for task in shown]
+        looks = zip(labels, map(style, shown), strict=True)
+        keys = [Line2D([], [], label=label, color=look.color, linestyle=look.line) for label, look in looks]
+        return with_legend(figure, keys, 4 if max(map(len, labels)) < 16 else 3)
 
     texts = []
     for kind, of_tasks in stages.items():
@@ -155,8 +153,7 @@ def paths(configuration: Configuration) -> Picture | None:
         axes[0].set_ylim(-0.6, highest - 0.4)
         whole_ticks(axes[0].xaxis, axes[0].yaxis)
         shown = [use for use in _USES if use != "adapted" or run.choices is not None]
-        legend_below(figure, [Line2D([], [], label=_USES[use][-1], **_marked(use)) for use in shown], 4)
-        return figure
+        return with_legend(figure, [Line2D([], [], label=_USES[use][-1], **_marked(use)) for use in shown], 4)
 
     texts = []
     for task, path in enumerate(found):
@@ -222,23 +219,18 @@ def _cell(axes: Axes, edges: Sequence[Edge], highest: int) -> None:
         curve = Path(corners, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
         stroke = {"color": color, "linestyle": line, "linewidth": 1.5, "fill": False}
         axes.add_patch(FancyArrowPatch(path=curve, arrowstyle="-|>", mutation_scale=9, **stroke))
-        middle, box = (edge.node + edge.source) / 2, {"facecolor": canvas.PAPER, "edgecolor": "none", "pad": 0.6}
+        middle, box = (edge.node + edge.source) / 2, {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
         axes.text(middle, height, edge.operation, ha="center", va="center", fontsize=7.5, bbox=box)
-    axes.plot([INPUTS, _OUTPUT + 0.1], [-0.45, -0.45], color=canvas.MUTED, linewidth=1)
-    node_look: dict[str, Any] = {
-        "markersize": 17,
-        "markerfacecolor": canvas.PAPER,
-        "markeredgecolor": canvas.INK,
-        "markeredgewidth": 1.3,
-    }
+    axes.plot([INPUTS, _OUTPUT + 0.1], [-0.45, -0.45], color=MUTED, linewidth=1)
     for node in range(_OUTPUT):
         if node >= INPUTS:
-            axes.plot([node, node], [-0.45, -0.2], color=canvas.MUTED, linewidth=1)
-        axes.plot([node], [0], "s" if node < INPUTS else "o", **node_look)
+            axes.plot([node, node], [-0.45, -0.2], color=MUTED, linewidth=1)
+        shape = "s" if node < INPUTS else "o"
+        axes.plot([node], [0], shape, markersize=17, markerfacecolor=PAPER, markeredgecolor=INK, markeredgewidth=1.3)
         axes.text(node, 0, str(node), ha="center", va="center_baseline", fontweight="bold")
     axes.text(_OUTPUT + 0.15, -0.45, "output", ha="left", va="center_baseline", fontsize=8.5)
     for node, name in enumerate(("layer\nbefore last", "last\nlayer")):
-        axes.text(node, -0.27, name, ha="center", va="top", fontsize=7, color=canvas.MUTED)
+        axes.text(node, -0.27, name, ha="center", va="top", fontsize=7, color=MUTED)
 
 
 def _can_be_drawn(found: Sequence[Sequence[int]], made: Sequence[Sequence[int]]) -> bool:
@@ -263,7 +255,7 @@ def _uses(run: Record, task: int, path: Sequence[int], made: Sequence[Sequence[i
 
 def _path(axes: Axes, task: int, path: Sequence[int], made: Sequence[Sequence[int]], uses: Sequence[str]) -> None:
     axes.grid(visible=False)
-    axes.plot(range(len(path)), path, color=canvas.INK, linewidth=1.4, zorder=1)
+    axes.plot(range(len(path)), path, color=INK, linewidth=1.4, zorder=1)
     for layer, units in enumerate(made):
         for unit, maker in enumerate(units):
             if maker <= task:

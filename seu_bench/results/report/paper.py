@@ -7,16 +7,20 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from operator import methodcaller
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from seu_bench.results.report.canvas import styles_of
 from seu_bench.results.report.summary import Configuration, Published, SeedSummary
 
-PROTOCOL: Final = "paper"
-#: Versions of benchmarks that are the paper's; another version is another benchmark.
-_VERSION: Final = 1
-#: Tasks of the paper's streams.
-_TASKS: Final = {"split_cifar10": 5, "split_cifar100": 5, "pmnist": 10, "mixture": 5}
+#: Benchmark, version and protocol.
+Place: TypeAlias = tuple[str, int, str]
+#: Tasks of the paper's streams; another version of a benchmark is another benchmark.
+_TASKS: Final[dict[Place, int]] = {
+    ("split_cifar10", 1, "paper"): 5,
+    ("split_cifar100", 1, "paper"): 5,
+    ("pmnist", 1, "paper"): 10,
+    ("mixture", 1, "paper"): 5,
+}
 #: Of each quantity of the table: its name, the metric of records, the factor to the paper's unit, decimals.
 _QUANTITIES: Final = {
     "acc": ("accuracy (%)", "acc", 100.0, 2),
@@ -51,16 +55,11 @@ def document() -> dict[str, Any]:
     return tomllib.loads((files("seu_bench.results.report") / "paper.toml").read_text(encoding="utf-8"))
 
 
-def is_the_papers(benchmark: str, version: int, protocol: str) -> bool:
-    """Whether the paper has results for it."""
-    return protocol == PROTOCOL and version == _VERSION and benchmark in _TASKS
-
-
-def published_points(benchmark: str, version: int, protocol: str) -> list[Published]:
+def published_points(place: Place) -> list[Published]:
     """The paper's table of a benchmark as points of a figure; empty where it has none."""
-    if not is_the_papers(benchmark, version, protocol):
+    if place not in _TASKS:
         return []
-    names, table = document()["names"], printed(benchmark)
+    names, table = document()["names"], printed(place[0])
     return [
         Published(names[strategy], values["acc"], values["params"] * 1e6, style)
         for (strategy, values), style in zip(table.items(), styles_of(list(table)), strict=True)
@@ -74,29 +73,25 @@ def printed(benchmark: str) -> dict[str, dict[str, float]]:
     return table
 
 
-def beside_ours(
-    benchmark: str, version: int, protocol: str, configurations: Sequence[Configuration]
-) -> dict[str, list[Beside]]:
+def beside_ours(place: Place, configurations: Sequence[Configuration]) -> dict[str, list[Beside]]:
     """Rows with every number of the paper of a benchmark, by the place in the paper that they are from.
 
     Of ``configurations`` of the same strategy, those with changes of the benchmark are not the paper's, and not
     compared.
     """
-    if not is_the_papers(benchmark, version, protocol):
+    if place not in _TASKS:
         return {}
     names = document()["names"]
     comparable = [
         each
         for each in configurations
-        if not each.example.benchmark_overrides
-        and each.example.precision == "float32"
-        and each.tasks == _TASKS[benchmark]
+        if not each.example.benchmark_overrides and each.example.precision == "float32" and each.tasks == _TASKS[place]
     ]
     tables: dict[str, list[Beside]] = {}
-    for place, strategy, numbers in _numbers(benchmark):
+    for source, strategy, numbers in _numbers(place[0]):
         for configuration in [each for each in comparable if each.example.strategy == strategy] or (None,):
             rows = [_beside(names[strategy], configuration, number) for number in numbers]
-            tables.setdefault(place, []).extend(rows)
+            tables.setdefault(source, []).extend(rows)
     return tables
 
 

@@ -73,11 +73,6 @@ class Section:
         return self.board.benchmark, self.board.benchmark_version, self.board.protocol
 
     @property
-    def pictures(self) -> list[Picture]:
-        """Those that compare its configurations, then those of one configuration each."""
-        return [*self.comparing, *self.single]
-
-    @property
     def runs(self) -> list[tuple[int, Record]]:
         """Records behind the figures, each with the rank of its configuration."""
         return [(each.rank, run) for each in self.drawn for run in each.runs]
@@ -165,7 +160,7 @@ def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, 
     if drawn := [c for c in drawn if c.tasks]:
         section.comparing = [
             draw_comparing.average_curve(drawn),
-            draw_comparing.accuracy_against_size(drawn, paper.published_points(*section.place)),
+            draw_comparing.accuracy_against_size(drawn, paper.published_points(section.place)),
             draw_comparing.accuracy_curves(drawn),
             draw_comparing.original_against_retained(drawn),
             draw_comparing.heat_maps(drawn),

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from seu_bench.results.record import Record
-from seu_bench.results.report.canvas import Style, legend_label
+from seu_bench.results.report.canvas import Style
 from seu_bench.utils.text import printable
 
 Values: TypeAlias = NDArray[np.float64]
@@ -81,11 +80,6 @@ class Configuration:
     def title(self) -> str:
         """Rank and label: a label that a figure cuts short is still found in the leaderboard."""
         return f"{self.rank} {self.label}"
-
-    @property
-    def key(self) -> Line2D:
-        """Its look and title for a legend."""
-        return Line2D([], [], label=legend_label(self.title), **self.style.plotted())
 
     @property
     def example(self) -> Record:
@@ -161,6 +155,6 @@ def sentences(parts: Sequence[str], most: int = 12) -> str:
     return " ".join(f"{part}." for part in [*parts[:most], *more])
 
 
-def by_configuration(configurations: Iterable[Configuration], in_words: Callable[[Configuration], str]) -> str:
+def describe(configurations: Iterable[Configuration], in_words: Callable[[Configuration], str]) -> str:
     """Join an alternative text of each configuration."""
     return sentences([f"{each.title} ({each.seeds}): {in_words(each)}" for each in configurations])

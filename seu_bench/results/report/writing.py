@@ -80,7 +80,11 @@ def write_report(
     folder = results / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
     sections, outside = read_sections(results, benchmark, protocol, limits, metrics)
-    work = [(f"{section.board.name}-{picture.kind}", picture) for section in sections for picture in section.pictures]
+    work = [
+        (f"{section.board.name}-{picture.kind}", picture)
+        for section in sections
+        for picture in (*section.comparing, *section.single)
+    ]
     images: dict[str, dict[str, Any]] = {}
     paths: list[Path] = []
     with alone_in(folder):
@@ -118,7 +122,6 @@ def _page(
         style=Markup(style),
         script=Markup(script),
         sections=sections,
-        places=[section.place for section in sections],
         latest=max((run.started for section in sections for _, run in section.runs), default=""),
         images=images,
         outside=outside,
