@@ -7,16 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from seu_bench.metrics import (
-    AccuracyMatrix,
-    acc,
-    bwt,
-    forgetting,
-    intransigence,
-    learning_acc,
-    mixed_score,
-    percent_of_joint,
-)
+import seu_bench.metrics as formulas
+from seu_bench.metrics import AccuracyMatrix
 from seu_bench.results.metric import Metric, Value
 
 if TYPE_CHECKING:
@@ -54,10 +46,10 @@ def _undefined(record: Record) -> None:
 
 
 def _mixed_score(record: Record) -> float | None:
-    accuracy = acc(complete_matrix(record))
+    accuracy = formulas.acc(complete_matrix(record))
     if accuracy is None or not record.params_total:
         return None
-    return mixed_score(100 * accuracy, record.params_total[-1])
+    return formulas.mixed_score(100 * accuracy, record.params_total[-1])
 
 
 def _stages(field: str, name: str | None = None) -> Callable[[Record], Value]:
@@ -75,11 +67,7 @@ def _stages(field: str, name: str | None = None) -> Callable[[Record], Value]:
 
 def _intransigence(record: Record, reference: Record) -> float | None:
     rows = complete_matrix(reference)
-    return intransigence(complete_matrix(record), rows[-1] if rows else ())
-
-
-def _percent_of_joint(record: Record, reference: Record) -> float | None:
-    return percent_of_joint(record.metrics.get("acc"), reference.metrics.get("acc"))
+    return formulas.intransigence(complete_matrix(record), rows[-1] if rows else ())
 
 
 _score = partial(Metric, unit="fraction", higher_is_better=True)
@@ -98,12 +86,12 @@ METRICS: Final[Mapping[str, Metric]] = {
         column="mixed score",
     ),
     "acc": _score(
-        _matrix(acc),
+        _matrix(formulas.acc),
         "mean over tasks of the accuracy after the last task: mean_j R[T-1,j] (Lopez-Paz & Ranzato 2017)",
         column="acc (%)",
     ),
     "forgetting": _loss(
-        _matrix(forgetting),
+        _matrix(formulas.forgetting),
         "mean_{j<T-1} (max_{l<T-1} R[l,j] - R[T-1,j]) (Chaudhry et al. 2018)",
         column="forgetting (%)",
     ),
@@ -111,7 +99,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         _undefined,
         "acc divided by the acc of joint training with the same seed; leaderboards only",
         column="% of joint",
-        relative=_percent_of_joint,
+        relative=lambda record, joint: formulas.percent_of_joint(record.metrics.get("acc"), joint.metrics.get("acc")),
     ),
     "params_total": _size(
         _last("params_total"),
@@ -120,7 +108,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "macs": _size(_last("macs"), "multiply-accumulates per image on the last task's path, forward", column="MACs (M)"),
     "learning_acc": _score(
-        _matrix(learning_acc),
+        _matrix(formulas.learning_acc),
         "mean accuracy on each task right after learning it: mean_j R[j,j] (Riemer et al. 2019)",
         column="learning acc (%)",
     ),
@@ -136,7 +124,9 @@ METRICS: Final[Mapping[str, Metric]] = {
         "wall-clock seconds of all stages but evaluation, searching included",
         column="training (s)",
     ),
-    "bwt": _score(_matrix(bwt), "backward transfer: mean_{j<T-1} (R[T-1,j] - R[j,j]) (Lopez-Paz & Ranzato 2017)"),
+    "bwt": _score(
+        _matrix(formulas.bwt), "backward transfer: mean_{j<T-1} (R[T-1,j] - R[j,j]) (Lopez-Paz & Ranzato 2017)"
+    ),
     "fwt": _score(
         _undefined,  # a strategy with a head per task has no trained head to answer for an unseen task
         "forward transfer: mean_{i>0} (R[i-1,i] - b_i), b = untrained accuracy (Lopez-Paz & Ranzato 2017)",
