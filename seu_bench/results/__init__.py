@@ -22,8 +22,7 @@ from seu_bench.utils.lazy import attach
 if TYPE_CHECKING:
     from .comparison import Comparison, compare
     from .leaderboard.boards import Leaderboard
-    from .leaderboard.building import LeaderboardBuild, make_leaderboards, read_leaderboards
-    from .leaderboard.frames import load_records
+    from .leaderboard.building import LeaderboardBuild, load_records, make_leaderboards, read_leaderboards
     from .metric import Metric
     from .record import Record, StageRecord, read_record
     from .record_files import find_record, pack_records, read_records, unpack_records

@@ -8,7 +8,6 @@ mixes these. A row is a configuration: a strategy with its searcher, creator and
 :mod:`.boards`          a leaderboard: its rows, and the standing of each one
 :mod:`.markdown`        cells with units and marks; the Markdown page
 :mod:`.views`           the part of one that keeps to a budget or is not dominated
-:mod:`.building`        records read and grouped; from a results folder to leaderboards and their files
-:mod:`.frames`          records as a table of pandas
+:mod:`.building`        from a results folder to leaderboards, their files, and a table of pandas
 ======================  =================================================================
 """
