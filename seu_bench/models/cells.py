@@ -87,11 +87,10 @@ class _Inputs(nn.Module):
 
     def __init__(self, plan: CellPlan, *, affine: bool, reduce_norm: bool) -> None:
         super().__init__()
-        self.older: nn.Module = (
-            FactorizedReduce(plan.older, plan.channels, affine=affine, norm=reduce_norm)
-            if plan.after_reduction
-            else relu_conv_norm(plan.older, plan.channels, affine=affine)
-        )
+        if plan.after_reduction:
+            self.older: nn.Module = FactorizedReduce(plan.older, plan.channels, affine=affine, norm=reduce_norm)
+        else:
+            self.older = relu_conv_norm(plan.older, plan.channels, affine=affine)
         self.newer = relu_conv_norm(plan.newer, plan.channels, affine=affine)
 
     def forward(self, older: Tensor, newer: Tensor) -> list[State]:

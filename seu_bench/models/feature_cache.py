@@ -1,13 +1,11 @@
 """Outputs of frozen layers on a task's images, computed once and read back in every later epoch.
 
-A layer that is frozen gives the same output for the same image as often as it is asked. So a model that has some asks
-the task's :class:`FeatureCache` for their outputs. The cache knows the images of a batch by the tag that
-:class:`~seu_bench.data.images.TaskImages` leaves on it; on images that it does not know, such as test images, or a
-batch that a plugin has changed, it computes.
+The cache knows the images of a batch by the tag that :class:`~seu_bench.data.images.TaskImages` leaves on it; for
+others, such as test images or a batch that a plugin has changed, it computes.
 
-Results do not depend on what is cached. Outputs are computed in chunks of one size, whatever the batch: on a CPU the
-output for an image is then the same, bit by bit, whichever images it is computed with. So a run with less memory, or
-one that was interrupted and has to compute them again, gives the same result.
+Results do not depend on what is cached: outputs are computed in chunks of one size, whatever the batch, so that on a
+CPU the output for an image is the same, bit by bit, whichever images it is computed with. A run with less memory, or
+one that was interrupted and computes them again, gives the same result.
 """
 
 from __future__ import annotations
@@ -36,16 +34,13 @@ class FeatureCache:
         tiers: memory of the rows, in order of preference.
         chunk: images that are computed at once, always: sums over other numbers of images may be rounded otherwise.
         dtype: of cached floating point; ``None``: as computed.
-
-    Attributes:
-        peak_bytes: largest size so far.
     """
 
     def __init__(self, tiers: Sequence[Tier], chunk: int, dtype: torch.dtype | None = None) -> None:
         self.tiers = tuple(tiers)
         self.chunk = chunk
         self.dtype = dtype
-        self.peak_bytes = 0
+        self.peak_bytes = 0  # largest size so far
         self._images = 0  # of all splits
         self._tables: dict[tuple[_Split, Hashable], Table] = {}
         self._asked = 0
@@ -67,14 +62,8 @@ class FeatureCache:
         self._asked += 1 + self._images
 
     def get(self, x: Tensor, key: Hashable, compute: Compute, *, keep: bool = True) -> Values:
-        """``compute(x)``, computed or read back; no gradient goes through it.
-
-        Args:
-            x: images ``[N, C, H, W]`` as they came from :class:`~seu_bench.data.images.TaskImages`.
-            key: names the function. One key, one function, which gives the same for the same image.
-            compute: images -> tensors ``[N, ...]``. It may ask the cache for what it begins with.
-            keep: whether to cache the outputs where there is no table yet.
-        """
+        """``compute(x)`` as in :meth:`~seu_bench.models.multihead.MultiHeadModel.cached_features`; no gradient goes
+        through it. ``compute`` may ask the cache for what it begins with."""
         ids = sample_ids_of(x)
         with torch.no_grad():
             if ids is None or not isinstance(ids.owner, _Split) or ids.owner.cache is not self:
@@ -88,8 +77,8 @@ class FeatureCache:
                 self._asked += len(x)
             table = self._tables.get((split, key))
             if table is not None and table.rows < len(split.images) and self._is_idle(table):
-                table = None  # there may be more room for it by now
                 self._tables.pop((split, key)).free()
+                table = None  # there may be more room for it by now
             if table is None and keep and any(tier.limit for tier in self.tiers):
                 table = self._open(split, key, compute)
             if table is None or not table.rows:
@@ -98,6 +87,7 @@ class FeatureCache:
             return self._looked_up(split, table, x, ids.numbers, compute)
 
     def _looked_up(self, split: _Split, table: Table, x: Tensor, numbers: Tensor, compute: Compute) -> Values:
+        """Read what has a row, compute what has none, and put both in the order of ``numbers``."""
         inside = (numbers < table.rows).nonzero().flatten()
         if not len(inside):
             return self._computed(split, compute, x, numbers)
@@ -169,7 +159,7 @@ class FeatureCache:
 
 
 class _Split:
-    """A split of the task, its images, and how many of them are computed at once."""
+    """A split of the task in chunks of ``size`` images."""
 
     def __init__(self, cache: FeatureCache, images: TaskImages) -> None:
         self.cache = cache

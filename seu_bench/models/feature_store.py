@@ -15,7 +15,7 @@ Values: TypeAlias = tuple[Tensor, ...]
 
 
 class Tier:
-    """Memory of one device with a limit in bytes, and how much of it is free."""
+    """Memory of one device with a limit in bytes, and how much of it is left."""
 
     def __init__(self, device: torch.device, limit: int) -> None:
         self.device = device
@@ -25,15 +25,9 @@ class Tier:
 
 @dataclass(frozen=True)
 class Form:
-    """Layout of a value ``[N, ...]`` as cached rows ``[N, numbers]``: channels innermost, if it came so.
+    """Layout of a value ``[N, *shape]`` as cached rows ``[N, numbers]``: channels innermost, if it came so."""
 
-    Attributes:
-        shape: of one image's value.
-        dtype: of the value.
-        cached_dtype: of the rows.
-    """
-
-    shape: tuple[int, ...]
+    shape: torch.Size
     innermost: bool
     dtype: torch.dtype
     cached_dtype: torch.dtype
@@ -45,12 +39,12 @@ class Form:
         innermost = not value.is_contiguous() and value.dim() == 4
         innermost = innermost and value.is_contiguous(memory_format=torch.channels_last)
         cached = dtype if dtype is not None and value.is_floating_point() else value.dtype
-        return cls(tuple(value.shape[1:]), innermost, value.dtype, cached)
+        return cls(value.shape[1:], innermost, value.dtype, cached)
 
     @property
     def numbers(self) -> int:
         """Numbers in a row."""
-        return torch.Size(self.shape).numel()
+        return self.shape.numel()
 
     @property
     def bytes(self) -> int:
@@ -85,17 +79,10 @@ class _Part:
 
 
 class Table:
-    """The first rows of a split, as many as there is memory for.
+    """The first ``rows`` of a split, as many as there is memory for in ``tiers``, which are taken from in this order.
 
-    Args:
-        forms: of the values of an image.
-        images: in the split.
-        chunk: rows are written in chunks of so many images; a table ends with a whole one.
-        tiers: taken from in this order.
-
-    Attributes:
-        rows: how many images have a place.
-        asked: time of its last use, set by its owner.
+    They are written in chunks of so many images; a table ends with a whole one. ``asked``, the time of its last use, is
+    set by its owner.
     """
 
     def __init__(self, forms: Sequence[Form], images: int, chunk: int, tiers: Sequence[Tier]) -> None:

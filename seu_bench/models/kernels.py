@@ -5,11 +5,10 @@ convolutions to oneDNN 3.13, whose kernels for gradients of depthwise convolutio
 and no dilation. Others are computed as dense convolutions of groups of 16 channels, in several to many times the time.
 The routes taken here give oneDNN problems that it has kernels for, without copies where sizes are even:
 
-- A gradient with respect to the input of a dilated convolution is a convolution of the gradient with the kernel turned
-  by 180 degrees.
-- A gradient with respect to the weight needs products of pixels some columns apart. Channels innermost in memory,
-  ``f`` neighbouring columns of C channels are one column of f C channels: pixels f columns apart become neighbours.
-  Rows need no such thing: a kernel may be high, and of its rows only every ``dilation``-th is kept.
+- The gradient of a dilated convolution's input is a convolution of the gradient with the kernel turned by 180 degrees.
+- The gradient of the weight needs products of pixels some columns apart. Channels innermost in memory, ``f``
+  neighbouring columns of C channels are one column of f C channels: pixels f columns apart become neighbours. Rows need
+  no such thing: a kernel may be high, and of its rows only every ``dilation``-th is kept.
 """
 
 from __future__ import annotations
@@ -42,14 +41,8 @@ def trains_on_cpu(x: Tensor, *weights: Tensor) -> bool:
 
 
 class DepthwiseConv2d(nn.Conv2d):
-    """A depthwise convolution without bias, ``[N, C, H, W] -> [N, C, ceil(H / stride), ceil(W / stride)]``.
-
-    Args:
-        channels: C.
-        kernel: an odd number.
-        stride: 1 or 2.
-        dilation: 1 or 2.
-    """
+    """A depthwise convolution without bias, ``[N, C, H, W] -> [N, C, ceil(H / stride), ceil(W / stride)]``, of an odd
+    ``kernel``, with stride and dilation 1 or 2."""
 
     def __init__(self, channels: int, kernel: int, stride: int, dilation: int) -> None:
         padding = dilation * (kernel // 2)
@@ -58,7 +51,6 @@ class DepthwiseConv2d(nn.Conv2d):
         self.has_route = (kernel > 3 or dilation > 1) and (stride == 1 or dilation in (1, stride))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The convolution."""
         if self.has_route and trains_on_cpu(x, self.weight):
             y: Tensor = DepthwiseFunction.apply(x, self.weight, self.stride[0], self.dilation[0])
             return y
@@ -73,7 +65,6 @@ class DepthwiseFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, stride: int, dilation: int) -> Tensor:
-        """The convolution by torch."""
         ctx.save_for_backward(x, weight)
         ctx.stride, ctx.dilation = stride, dilation
         padding = dilation * (weight.shape[-1] // 2)
@@ -82,29 +73,20 @@ class DepthwiseFunction(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        """Gradients of ``x`` and ``weight``, those that are needed."""
         x, weight = ctx.saved_tensors
         needs_x, needs_weight, _, _ = ctx.needs_input_grad
         stride, dilation, size = ctx.stride, ctx.dilation, weight.shape[-1]
         gradient = gradient.contiguous(memory_format=torch.channels_last)
         # With a stride equal to the dilation only pixels of even rows and columns are read: on them it is a plain one.
-        subset = stride > 1 and stride == dilation
-        pixels = x
+        pixels, subset = x, stride == dilation == 2
         if subset:
-            pixels = x[:, :, ::stride, ::stride].contiguous(memory_format=torch.channels_last)
+            pixels = x[:, :, ::2, ::2].contiguous(memory_format=torch.channels_last)
             stride = dilation = 1
-        of_x = of_weight = None
-        if needs_x:
-            of_x = _gradient_of_input(gradient, pixels, weight, stride, dilation)
-            if subset:
-                of_pixels, of_x = of_x, torch.zeros_like(x)
-                of_x[:, :, :: ctx.stride, :: ctx.stride] = of_pixels
-        if needs_weight:
-            of_weight = (
-                _gradient_of_weight(gradient, pixels, size, dilation)
-                if stride == 1
-                else _gradient_of_strided_weight(gradient, pixels, size)
-            )
+        of_x = _gradient_of_input(gradient, pixels, weight, stride, dilation) if needs_x else None
+        if subset and of_x is not None:
+            of_pixels, of_x = of_x, torch.zeros_like(x)
+            of_x[:, :, ::2, ::2] = of_pixels
+        of_weight = _gradient_of_weight(gradient, pixels, size, stride, dilation) if needs_weight else None
         return of_x, of_weight, None, None
 
 
@@ -120,9 +102,13 @@ def _gradient_of_input(gradient: Tensor, x: Tensor, weight: Tensor, stride: int,
     return of_x
 
 
-def _gradient_of_weight(gradient: Tensor, x: Tensor, size: int, dilation: int) -> Tensor:
-    """Of stride 1: for each distance from the middle the columns to its left and right, and the middle."""
+def _gradient_of_weight(gradient: Tensor, x: Tensor, size: int, stride: int, dilation: int) -> Tensor:
     channels, middle = x.shape[1], size // 2
+    if stride == 2:  # five columns: pairs of columns of x as one, which are as many as those of gradient
+        pairs, rows = _fold(x, 2, size), _fold(gradient, 1, -(-size // 2))
+        parts = _three_columns(torch.cat([rows, rows], dim=1), pairs, size, 2).view(2, channels, 1, size, 3)
+        return parts.permute(1, 2, 3, 4, 0).reshape(channels, 1, size, 6)[..., :size]
+    # For each distance from the middle the columns to its left and right, and the middle.
     height = dilation * (size - 1) + 1
     of_weight = x.new_empty(channels, 1, size, size)
     for distance in range(1, middle + 1):
@@ -131,14 +117,6 @@ def _gradient_of_weight(gradient: Tensor, x: Tensor, size: int, dilation: int) -
         columns = parts.view(f, channels, 1, height, 3).sum(dim=0)
         of_weight[..., middle - distance : middle + distance + 1 : distance] = columns[:, :, ::dilation]
     return of_weight
-
-
-def _gradient_of_strided_weight(gradient: Tensor, x: Tensor, size: int) -> Tensor:
-    """Of stride 2 and five columns: pairs of columns of ``x`` as one, which are as many as those of ``gradient``."""
-    channels = x.shape[1]
-    pairs, rows = _fold(x, 2, size), _fold(gradient, 1, -(-size // 2))
-    parts = _three_columns(torch.cat([rows, rows], dim=1), pairs, size, 2).view(2, channels, 1, size, 3)
-    return parts.permute(1, 2, 3, 4, 0).reshape(channels, 1, size, 6)[..., :size]
 
 
 def _fold(x: Tensor, f: int, rows: int) -> Tensor:
@@ -175,7 +153,6 @@ class PickFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The two picks, channels innermost in memory as in ``x``."""
         ctx.size = x.shape
         odd = functional.pad(x[:, :, 1::2, 1::2], (0, x.shape[3] % 2, 0, x.shape[2] % 2))
         even = x[:, :, ::2, ::2].contiguous(memory_format=torch.channels_last)
@@ -184,7 +161,6 @@ class PickFunction(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, even: Tensor, odd: Tensor) -> Tensor:
-        """The gradients of the two, each pixel where it came from."""
         _, _, height, width = ctx.size
         of_x = torch.empty(ctx.size, memory_format=torch.channels_last, dtype=even.dtype, device=even.device).zero_()
         of_x[:, :, ::2, ::2] = even
@@ -205,14 +181,12 @@ class ConcatenateFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *parts: Tensor) -> Tensor:
-        """All channels."""
         ctx.channels = [part.shape[1] for part in parts]
         return torch.cat(parts, dim=1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """The channels of each part that needs them."""
         slices = gradient.split(ctx.channels, dim=1)
         return tuple(
             part.contiguous(memory_format=torch.channels_last) if needed else None

@@ -46,7 +46,6 @@ class LeadingReLU(nn.ReLU):
     """The ReLU that an operation begins with: of images, or that of a :class:`State`."""
 
     def forward(self, x: Tensor | State) -> Tensor:
-        """Rectified images."""
         return x.rectified if isinstance(x, State) else functional.relu(x)
 
 
@@ -58,7 +57,6 @@ class Zero(nn.Module):
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """Zeros of the output's shape."""
         return torch.zeros_like(x[:, :, :: self.stride, :: self.stride])
 
 

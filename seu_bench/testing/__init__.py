@@ -1,9 +1,8 @@
 """Contract tests that any plugin can run on itself, and tiny streams to run them on. Needs pytest.
 
 - ``contract``: :class:`StrategyContract`, and :class:`FrozenGrowthContract` for strategies that never forget
-- ``component_contract``: :class:`SearcherContract` and :class:`CreatorContract`
+- ``components``: :class:`SearcherContract`, :class:`CreatorContract`, and their tasks on tiny streams
 - ``trial``: :class:`Trial` and :class:`Learner`, a strategy trained and evaluated as a run does it
-- ``components``: the same for searchers and creators; their tasks on tiny streams
 - ``streams``: synthetic textures and tiny streams
 - ``checking``: contracts on installed plugins without a test file (``seu-bench check-plugin NAME``)
 
@@ -24,9 +23,9 @@ try:
 except ImportError as error:
     raise ImportError("seu_bench.testing needs pytest, which seu-bench does not bring: pip install pytest") from error
 
-from seu_bench.testing.component_contract import CreatorContract, SearcherContract
-from seu_bench.testing.components import creation_tasks, search_task, stream_of
+from seu_bench.testing.components import CreatorContract, SearcherContract, creation_tasks, search_task
 from seu_bench.testing.contract import FrozenGrowthContract, StrategyContract
+from seu_bench.testing.streams import stream_of
 from seu_bench.testing.trial import Learner, Trial
 
 __all__ = [

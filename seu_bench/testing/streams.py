@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,8 +11,10 @@ import numpy as np
 import torch
 
 from seu_bench.config.benchmark import BenchmarkSource, BenchmarkSpec
+from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit
 from seu_bench.data.images import TaskImages
+from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.errors import SpecError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import Register
@@ -60,6 +62,13 @@ def benchmark(
     return BenchmarkSpec.model_validate({"name": name, "stream": stream, "protocols": {"paper": protocol or {}}})
 
 
+def alone(images: TaskImages) -> TaskImages:
+    """Return the same images in a store whose others, of other tasks, validation and tests, are NaN."""
+    store = torch.full_like(images.store, torch.nan)
+    store[images.rows] = images.store[images.rows]
+    return replace(images, store=store)
+
+
 def poison(images: TaskImages) -> None:
     """Replace images by NaN: whatever learns from one of them becomes NaN."""
     images.store[images.rows] = torch.nan
@@ -87,11 +96,9 @@ class TinyData:
     summary = "made-up textures, 8x8 grey"
 
     def info(self, root: Path | None) -> DatasetInfo:
-        """Shape and sizes."""
         return self.load(root).info
 
     def state(self, root: Path | None) -> DatasetState:
-        """Always there."""
         return DatasetState("embedded")
 
     def load(self, root: Path | None) -> RawDataset:
@@ -111,11 +118,7 @@ class TinyBenchmark:
     summary = "tasks of made-up textures"
 
     def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
-        """The benchmark.
-
-        Raises:
-            SpecError: a key is to be replaced; what the contract measures depends on them.
-        """
+        """The benchmark; what the contract measures depends on its keys, and none can be replaced."""
         name = self.data.name
         if overrides:
             raise SpecError(
@@ -139,17 +142,28 @@ TINY: Final[Mapping[str, TinyBenchmark]] = {
 }
 
 
+def stream_of(benchmark: str) -> TaskStream:
+    """Build a tiny stream.
+
+    Args:
+        benchmark: one of :data:`TINY`, e.g. ``tiny_two``.
+
+    Returns:
+        Its tasks, of made-up images; the same at every call.
+    """
+    tiny = TINY[benchmark]
+    return build_stream(tiny.load(), lambda _: tiny.data.load(None), ImageLimits(), 0)
+
+
 class TinyStreams:
     """The plugin that offers :data:`TINY`. It is registered by hand, where a contract runs, and never installed."""
 
     @hookimpl
     def register_datasets(self, register: Register[DatasetSource]) -> None:
-        """Offer the textures."""
         for name, tiny in TINY.items():
             register(name, tiny.data)
 
     @hookimpl
     def register_benchmarks(self, register: Register[BenchmarkSource]) -> None:
-        """Offer the benchmarks."""
         for name, tiny in TINY.items():
             register(name, tiny)

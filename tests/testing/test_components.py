@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from seu_bench.plugin.registry import Registry
-from seu_bench.testing import CreatorContract, SearcherContract
-from seu_bench.testing.components import ComponentTrial
+from seu_bench.testing import CreatorContract, SearcherContract, Trial
+from seu_bench.testing.components import component_trial
 
 #: By the name of a case: the component and the options of its trial.
 SEARCHERS = {
@@ -40,10 +40,10 @@ class TestSearchers(SearcherContract):
     """All of ours, some of them in two ways."""
 
     @pytest.fixture
-    def trial(self, case: str) -> ComponentTrial:
+    def trial(self, case: str) -> Trial:
         """The case on trial."""
         name, options = SEARCHERS[case]
-        return ComponentTrial("searcher", name, options)
+        return component_trial("searcher", name, options)
 
 
 @pytest.mark.parametrize("name", each(CREATORS, USUAL_CREATORS))
@@ -51,9 +51,9 @@ class TestCreators(CreatorContract):
     """All of ours."""
 
     @pytest.fixture
-    def trial(self, name: str) -> ComponentTrial:
+    def trial(self, name: str) -> Trial:
         """The creator on trial; ``frugal`` measures as many images as it has paths to compare, at most."""
-        return ComponentTrial("creator", name, exact_passes=name != "frugal")
+        return component_trial("creator", name, {}, exact_passes=name != "frugal")
 
 
 def test_all_of_them_are_tried() -> None:
