@@ -6,9 +6,9 @@ import difflib
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
 from pydantic_core import ErrorDetails
 
 from seu_bench.errors import OptionError
@@ -36,14 +36,13 @@ class Options(Frozen):
                 weight: PositiveFloat = Field(1.0, description="weight of the penalty")
     """
 
-    @field_validator("*", mode="before")
+    @field_validator("*", mode="wrap")
     @classmethod
-    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        # pydantic reads true as 1.
-        field = cls.model_fields[info.field_name or ""]
-        if isinstance(value, bool) and not _takes_truth(field.annotation):
+    def _truth_is_no_number(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        result = validate(value)
+        if isinstance(value, bool) and not isinstance(result, bool):  # pydantic reads true as 1
             raise ValueError("Input should not be true or false")
-        return value
+        return result
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -159,14 +158,6 @@ def option_lines(model: type[Options]) -> list[str]:
         rows.append((f"{option['name']} = {shown}", f"{option['help']}{others}"))
     width = max((len(name) for name, _ in rows), default=0)
     return [f"{name:<{width}}  {text}" for name, text in rows]
-
-
-def _takes_truth(annotation: Any) -> bool:
-    return (
-        annotation in (bool, Any)
-        or isinstance(annotation, bool)
-        or any(_takes_truth(part) for part in get_args(annotation))
-    )
 
 
 def format_option(value: Any) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from seu_bench.config.benchmark import BenchmarkSpec, InputSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.avalanche import TaskDataset
-from seu_bench.data.dataset import Images, Labels, RawDataset, RawSplit
+from seu_bench.data.dataset import Labels, RawDataset
 from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import StreamPlan, TaskPart, TaskPlan, dataset_names, ordered_tasks, plan_stream, shuffled
 from seu_bench.errors import RequestError
@@ -99,37 +100,35 @@ def build_stream(
     plan = plan_stream(spec, infos, limits, seed)
     parts = ordered_tasks(spec, infos, seed)
     rows = [_rows(spec, part, raw[part.dataset], limits, seed) for part in parts]
-    # Tasks of one data set with one normalisation share a store.
-    keys = [(part.dataset, part.input) for part in parts]
-    stores = {
-        key: _store(raw[key[0]], key[1], [rows for own, rows in zip(keys, rows, strict=True) if own == key], device)
-        for key in dict.fromkeys(keys)
-    }
+
+    @cache
+    def store(name: str, source: InputSpec) -> tuple[torch.Tensor, Rows]:
+        """Images of a data set that any task of this normalisation uses, and their numbers, ascending."""
+        own = [splits for part, splits in zip(parts, rows, strict=True) if (part.dataset, part.input) == (name, source)]
+        used = np.unique(np.concatenate([numbers for splits in own for numbers in splits]))
+        return _normalised(raw[name], source, used).to(device), used
 
     def tensor(array: NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
     tasks: list[TaskSplits] = []
-    for index, (part, key, numbers) in enumerate(tracked(list(zip(parts, keys, rows, strict=True)), "preparing tasks")):
-        store = stores[key]
-        labels = [_relabelled(store.labels[each], part) for each in numbers]
-        together = np.concatenate(labels)
-        lowest, highest = together.min(), together.max()
-        if lowest < 0 or highest >= part.head:
+    for index, (part, splits) in enumerate(tracked(list(zip(parts, rows, strict=True)), "preparing tasks")):
+        images, used = store(part.dataset, part.input)
+        data = raw[part.dataset]
+        labels = _relabelled(np.concatenate([data.train.labels, data.test.labels]), part)
+        chosen = labels[np.concatenate(splits)]
+        if chosen.min() < 0 or chosen.max() >= part.head:
             raise RequestError(
-                f"task {part.name!r} has labels {lowest} to {highest} but its head has {part.head} outputs",
+                f"task {part.name!r} has labels {chosen.min()} to {chosen.max()} but its head has {part.head} outputs",
                 remedy="set classes (or label_offset) of the task in the benchmark file",
             )
         permutation = None
         if part.permutation_seed is not None:
             # The store's channels, not the plan's: grey images are permuted before they are repeated.
-            permutation = tensor(shuffled(store.images[0].numel(), part.permutation_seed))
-        places = [np.searchsorted(store.used, each) for each in numbers]
-        splits = (
-            TaskImages(store.images, tensor(where), tensor(own), index, plan.channels, permutation)
-            for where, own in zip(places, labels, strict=True)
-        )
-        tasks.append(TaskSplits(*splits))
+            permutation = tensor(shuffled(images[0].numel(), part.permutation_seed))
+        places = [(tensor(np.searchsorted(used, numbers)), tensor(labels[numbers])) for numbers in splits]
+        train, valid, test = (TaskImages(images, *place, index, plan.channels, permutation) for place in places)
+        tasks.append(TaskSplits(train, valid, test))
     sizes = [TaskPlan(part.name, part.head, *map(len, splits)) for part, splits in zip(parts, rows, strict=True)]
     return TaskStream(replace(plan, tasks=tuple(sizes)), tuple(tasks), fingerprint(spec, raw))
 
@@ -165,51 +164,31 @@ def _rows(
     return mixed[cut:][: limits.train], mixed[:cut][: limits.valid], len(data.train) + test
 
 
-class _Store(NamedTuple):
-    """Images ``[n, C, H, W]`` of the numbers ``used`` ``[n]``, ascending, and the labels of a whole data set."""
+def _normalised(data: RawDataset, spec: InputSpec, used: Rows) -> torch.Tensor:
+    """Images ``[n, C, H, W]`` of the numbers ``used``: padded, divided by 255, ``(x - mean) / std`` per channel.
 
-    images: torch.Tensor
-    used: Rows
-    labels: Labels
-
-
-def _store(data: RawDataset, spec: InputSpec, tasks: Sequence[tuple[Rows, ...]], device: torch.device) -> _Store:
-    """The images that any of ``tasks`` uses, normalised once."""
-    used = np.unique(np.concatenate([rows for splits in tasks for rows in splits]))
-    mean, std = statistics(spec, data.train)
-    first, cut = len(data.train), np.searchsorted(used, len(data.train))
-    chosen = data.train.images[used[:cut]], data.test.images[used[cut:] - first]
-    images = torch.cat([normalised(images, spec, mean, std) for images in chosen]).to(device)
-    return _Store(images, used, np.concatenate([data.train.labels, data.test.labels]))
-
-
-def statistics(spec: InputSpec, train: RawSplit) -> tuple[Sequence[float], Sequence[float]]:
-    """Mean and standard deviation per channel of pixels in [0, 1]: those given, or those of the training images."""
-    if spec.mean is not None and spec.std is not None:
-        return spec.mean, spec.std
-    pixels = train.images.astype(np.float64) / 255
-    std = pixels.std(axis=(0, 2, 3))
-    return pixels.mean(axis=(0, 2, 3)).tolist(), np.where(std > 0, std, 1.0).tolist()
-
-
-def normalised(images: Images, spec: InputSpec, mean: Sequence[float], std: Sequence[float]) -> torch.Tensor:
-    """8-bit images ``[N, C, H, W]`` as a float32 tensor: padded, divided by 255, ``(x - mean) / std`` per channel."""
-    if len(mean) not in (1, images.shape[1]):
+    Mean and standard deviation are those given, or those of all training images.
+    """
+    mean, std = spec.mean, spec.std
+    if mean is None or std is None:
+        pixels = data.train.images.astype(np.float64) / 255
+        deviation = pixels.std(axis=(0, 2, 3))
+        mean, std = pixels.mean(axis=(0, 2, 3)).tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
+    if len(mean) not in (1, data.info.channels):
         raise RequestError(
-            f"{len(mean)} means for images of {images.shape[1]} channels",
+            f"{len(mean)} means for images of {data.info.channels} channels",
             remedy="give input.mean and input.std one value per channel",
         )
-    pixels = torch.from_numpy(np.ascontiguousarray(images))
-    if spec.pad:
-        pixels = torch.nn.functional.pad(pixels, (spec.pad,) * 4)
-    values = pixels.float().div_(255)
-    shape = (1, -1, 1, 1)
-    return values.sub_(torch.tensor(mean).view(shape)).div_(torch.tensor(std).view(shape))
+    tests = used >= len(data.train)
+    raw = np.concatenate([data.train.images[used[~tests]], data.test.images[used[tests] - len(data.train)]])
+    values = torch.nn.functional.pad(torch.from_numpy(raw), (spec.pad,) * 4).float().div_(255)
+    return values.sub_(torch.tensor(mean).view(1, -1, 1, 1)).div_(torch.tensor(std).view(1, -1, 1, 1))
 
 
 def _relabelled(labels: Labels, part: TaskPart) -> Labels:
+    """Labels as the task numbers them; -1 where an image is of none of its classes."""
     if part.classes is None:
         return labels - part.label_offset
-    table = np.full(max(part.classes) + 1, -1, dtype=np.int64)
+    table = np.full(max(*part.classes, labels.max()) + 1, -1, dtype=np.int64)
     table[list(part.classes)] = np.arange(len(part.classes))
     return table[labels]
