@@ -225,11 +225,8 @@ def stem_parameters(image_channels: int, channels: int) -> int:
 def _pairs(text: str) -> tuple[Edge, ...]:
     short = {"sep3": "sep_conv_3x3", "sep5": "sep_conv_5x5", "dil3": "dil_conv_3x3", "dil5": "dil_conv_5x5"}
     short |= {"max": "max_pool_3x3", "avg": "avg_pool_3x3", "skip": "skip_connect"}
-    edges = []
-    for position, word in enumerate(text.split()):
-        operation, source = word.split(":")
-        edges.append(Edge(INPUTS + position // 2, int(source), short[operation]))
-    return tuple(edges)
+    words = enumerate(word.split(":") for word in text.split())
+    return tuple(Edge(INPUTS + place // 2, int(source), short[operation]) for place, (operation, source) in words)
 
 
 #: Published genotypes: DARTS (Liu et al., ICLR 2019) and the two the authors of SEU stored with their code.

@@ -1,8 +1,7 @@
 """Interfaces of searchers, creators and backbones: light factories, and the values that they receive.
 
 A *factory* is any object with the attributes named here; :class:`seu_bench.LazyFactory` makes one from functions. It
-has a ``summary``, the class of its ``options``, an announcement of its image passes, and ``build``, which is where
-torch is imported.
+has a ``summary``, the class of its ``options``, an announcement of its cost, and ``build``, where torch is imported.
 """
 
 from __future__ import annotations

@@ -51,12 +51,13 @@ class GuardedStage(Stage[Result]):
                 raise RunError(f"its number of epochs is {epochs!r}, and must be a whole one")
             super().__init__(stage, task, epochs, 0, self.inner.device)
             self.randomness = self.inner.randomness
+        self.inner._on_progress = self._report_progress
+        self.inner._on_passed = self._check_passes
 
     def advance(self) -> None:
         """One epoch of the plugin's stage."""
         inner = self.inner
         with self._guarded():
-            self._supervise()
             inner.advance()
             self.epoch += 1
             self._copy_progress()
@@ -74,7 +75,6 @@ class GuardedStage(Stage[Result]):
     def result(self) -> Result:
         """Return the checked result of the plugin's stage."""
         with self._guarded():
-            self._supervise()
             found = self.inner.result()
             self._copy_progress()
             self._check_passes(self.image_passes)
@@ -101,11 +101,6 @@ class GuardedStage(Stage[Result]):
         self.seconds = self.inner.seconds
         self.cpu_seconds = self.inner.cpu_seconds
         self.report = self.inner.report
-
-    def _supervise(self) -> None:
-        """Count the plugin's images against its budget, and pass its progress on."""
-        self.inner._on_progress = None if self._on_progress is None else self._report_progress
-        self.inner._on_passed = self._check_passes
 
     def _report_progress(self, progress: StageProgress) -> None:
         if self._on_progress is not None:

@@ -1,9 +1,4 @@
-"""Interface of strategies: a light factory, the context that it receives, and estimates of costs.
-
-A *factory* is any object with the attributes named here; :class:`seu_bench.LazyFactory` makes one from functions. It
-has a ``summary``, the class of its ``options``, an estimate of what a run takes (``cost``), and
-``build``, which is where torch is imported.
-"""
+"""Interface of strategies: a light factory (see :mod:`.components`), its context, and estimates of costs."""
 
 from __future__ import annotations
 
