@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from seu_bench.plugin.registration import CommandFactory, Register
     from seu_bench.results.metric import Metric, MetricFunction
     from seu_bench.results.record import Record
-    from seu_bench.training.components import BackboneFactory, CreatorFactory, SearcherFactory
-    from seu_bench.training.interfaces import Cost, StrategyFactory
+    from seu_bench.training.components import CreatorFactory, SearcherFactory
+    from seu_bench.training.interfaces import BackboneFactory, Cost, StrategyFactory
     from seu_bench.training.stage import StageProgress
 
 #: The group of entry points that plugins are found by, and the name pluggy knows the project by.
@@ -38,7 +38,7 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
 
 @hookspec
 def register_backbones(register: Register[BackboneFactory]) -> None:
-    """Offer networks for strategies that take any (:class:`~seu_bench.training.components.BackboneFactory`)."""
+    """Offer networks for strategies that take any (:class:`~seu_bench.training.interfaces.BackboneFactory`)."""
 
 
 @hookspec

@@ -19,8 +19,8 @@ from seu_bench.data.sources.definitions import definition_source
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.entries import Entry
 from seu_bench.plugin.registry import Registry
-from seu_bench.training.components import BackboneFactory, Component
-from seu_bench.training.interfaces import StrategyContext, StrategyFactory
+from seu_bench.training.components import Component
+from seu_bench.training.interfaces import BackboneFactory, StrategyContext, StrategyFactory
 
 if TYPE_CHECKING:
     from seu_bench.data.dataset import RawDataset

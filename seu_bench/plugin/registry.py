@@ -15,8 +15,8 @@ from seu_bench.plugin.manager import installed_points, load_plugins
 from seu_bench.plugin.registration import CommandFactory
 from seu_bench.results.metric import Metric, as_metric
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.training.components import BackboneFactory, CreatorFactory, SearcherFactory
-from seu_bench.training.interfaces import StrategyFactory
+from seu_bench.training.components import CreatorFactory, SearcherFactory
+from seu_bench.training.interfaces import BackboneFactory, StrategyFactory
 
 if TYPE_CHECKING:
     from seu_bench.data.dataset import DatasetSource  # imports NumPy

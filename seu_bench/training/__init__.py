@@ -1,8 +1,8 @@
 """Learning a task: stages, phases, the base of strategies, and the interfaces of what plugins bring.
 
 ==================  =====================================================================
-:mod:`.interfaces`  factory of a strategy, its context and backbone, estimates of costs
-:mod:`.components`  factories of searchers, creators and backbones, and their inputs
+:mod:`.interfaces`  factories of strategies and backbones, their context, estimates of costs
+:mod:`.components`  factories of searchers and creators, and their inputs
 :mod:`.stage`       a loop over epochs that is timed, reported and resumed
 :mod:`.template`    Avalanche's template on whole batches, without its idle callbacks
 :mod:`.phases`      the phases of a task, their resuming, precision and compilation
@@ -23,15 +23,7 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .components import (
-        BackboneFactory,
-        Component,
-        CreationTask,
-        CreatorFactory,
-        GrowingModel,
-        SearcherFactory,
-        SearchTask,
-    )
+    from .components import Component, CreationTask, CreatorFactory, GrowingModel, SearcherFactory, SearchTask
     from .costing import (
         evaluation_passes,
         fixed_cost,
@@ -45,6 +37,7 @@ if TYPE_CHECKING:
     from .evaluators import AccuracyMatrix, ModelSizes
     from .guard import guarded_stage
     from .interfaces import (
+        BackboneFactory,
         Cost,
         StageCost,
         StrategyContext,

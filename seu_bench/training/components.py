@@ -1,4 +1,4 @@
-"""Interfaces of searchers, creators and backbones: light factories, and the values that they receive.
+"""Interfaces of searchers and creators: light factories, and the values that they receive.
 
 A *factory* is any object with the attributes named here; :class:`seu_bench.LazyFactory` makes one from functions. It
 has a ``summary``, the class of its ``options``, an announcement of its cost, and ``build``, where torch is imported.
@@ -47,28 +47,6 @@ class Component:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r} (plugin {self.plugin!r} of package {self.package})"
-
-
-class BackboneFactory(Protocol):
-    """A network below the heads, for strategies that take one (``-o backbone=``)."""
-
-    summary: str
-
-    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
-        """Build the network.
-
-        Args:
-            channels: channels of an image.
-            height: height of an image in pixels.
-            width: width of an image in pixels.
-            factor: multiplies the widths of hidden layers; 1 is the published network.
-
-        Returns:
-            A module from images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
-
-        Raises:
-            RequestError: the network does not fit such images.
-        """
 
 
 @dataclass(frozen=True)

@@ -20,36 +20,26 @@ from seu_bench.training.stage import EpochReport, Result, Stage, StageProgress
 
 
 class GuardedStage(Stage[Result]):
-    """A plugin's stage under supervision. It is driven epoch by epoch; its own ``run`` is not called.
-
-    ``stage`` and ``task`` are named in messages and records; ``passes`` is the number of images that the factory of
-    ``owner`` announced; ``fault`` returns why a result cannot be used, or ``None`` if it can.
-    """
+    """A plugin's stage under supervision. It is driven epoch by epoch; its own ``run`` is not called."""
 
     def __init__(
-        self,
-        owner: Component,
-        make: Callable[[], Stage[Result]],
-        *,
-        stage: str,
-        task: int,
-        passes: int,
-        fault: Callable[[object], str | None],
+        self, owner: Component, task: SearchTask | CreationTask, fault: Callable[[object], str | None]
     ) -> None:
+        name = "search" if owner.kind == "searcher" else "creation"
         self._owner = owner
-        self._place = f"in stage {stage!r} of task {task}"
-        self._passes = passes
+        self._place = f"in stage {name!r} of task {task.task}"
+        self._passes = sum(component_passes(owner, task.schedule, len(task.images)))
         self._fault = fault
         self._callback_error: BaseException | None = None
         with self._guarded():
-            self.inner = make()
+            self.inner: Stage[Result] = owner.factory.build(owner.options, task)
             if not isinstance(self.inner, Stage):
                 raise RunError(f"it is no Stage but {type(self.inner).__name__}")
             # A number that no loop ends at, such as infinity, is none.
             epochs: object = self.inner.epochs
             if not isinstance(epochs, int) or epochs < 0:
                 raise RunError(f"its number of epochs is {epochs!r}, and must be a whole one")
-            super().__init__(stage, task, epochs, 0, self.inner.device)
+            super().__init__(name, task.task, epochs, 0, self.inner.device)
             self.randomness = self.inner.randomness
         self.inner._on_progress = self._report_progress
         self.inner._on_passed = self._check_passes
@@ -151,11 +141,4 @@ def guarded_stage(
         PluginError: its factory cannot say what the stage will take.
         RunError: the stage cannot be made.
     """
-    return GuardedStage(
-        component,
-        lambda: component.factory.build(component.options, task),
-        stage="search" if component.kind == "searcher" else "creation",
-        task=task.task,
-        passes=sum(component_passes(component, task.schedule, len(task.images))),
-        fault=fault,
-    )
+    return GuardedStage(component, task, fault)

@@ -1,4 +1,4 @@
-"""Interface of strategies: a light factory (see :mod:`.components`), its context, and estimates of costs."""
+"""Interfaces of strategies and backbones: light factories (see :mod:`.components`), their context, estimated costs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,38 @@ from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options
 from seu_bench.config.run import ComputeConfig
 from seu_bench.errors import RequestError
-from seu_bench.training.components import BackboneFactory, Component
+from seu_bench.training.components import Component
 
 if TYPE_CHECKING:
     from avalanche.training.templates import SupervisedTemplate
+    from torch import nn
 
     from seu_bench.config.protocol import ProtocolSpec
     from seu_bench.data.planning import StreamPlan
     from seu_bench.models.multihead import BackboneModel
     from seu_bench.training.stage import ProgressCallback
+
+
+class BackboneFactory(Protocol):
+    """A network below the heads, for strategies that take one (``-o backbone=``)."""
+
+    summary: str
+
+    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+        """Build the network.
+
+        Args:
+            channels: channels of an image.
+            height: height of an image in pixels.
+            width: width of an image in pixels.
+            factor: multiplies the widths of hidden layers; 1 is the published network.
+
+        Returns:
+            A module from images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
+
+        Raises:
+            RequestError: the network does not fit such images.
+        """
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from seu_bench.models.sizes import count_parameters
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register, Unavailable
 from seu_bench.plugin.registry import Registry
-from seu_bench.training.components import BackboneFactory
-from seu_bench.training.interfaces import backbone_model
+from seu_bench.training.interfaces import BackboneFactory, backbone_model
 
 
 def convolution(inputs: int, outputs: int, size: int = 3, *, bias: bool = True) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,6 +18,8 @@ CPU = torch.device("cpu")
 
 
 OWNER = Component("searcher", "clever", None, Options(), "a_plugin", "a-package")
+
+TASK: Any = SimpleNamespace(task=1, schedule=None, images=())
 
 
 NAMED = r"^searcher 'clever' \(plugin 'a_plugin' of package a-package\) failed in stage 'search' of task 1: "
@@ -45,7 +49,13 @@ class Plain(Stage[str]):
         """Nothing."""
 
 
-def guarded(make: Callable[[], Stage[Any]], **more: Any) -> GuardedStage[Any]:
-    """Around the searcher ``clever`` in task 1."""
-    arguments: dict[str, Any] = {"stage": "search", "task": 1, "passes": 1000, "fault": lambda found: None}
-    return GuardedStage(OWNER, make, **(arguments | more))
+def guarded(
+    make: Callable[[], Stage[Any]],
+    *,
+    kind: str = "searcher",
+    passes: int = 1000,
+    fault: Callable[[Any], str | None] = lambda found: None,
+) -> GuardedStage[Any]:
+    """Around the searcher or creator ``clever`` in task 1, which announces ``passes``."""
+    factory = SimpleNamespace(build=lambda options, task: make(), estimate_passes=lambda *_: (passes, 0))
+    return GuardedStage(replace(OWNER, kind=kind, factory=factory), TASK, fault)

@@ -111,7 +111,7 @@ def creation(guard: bool, seed: int = 3) -> Any:
     given = CreationTask(model, STREAM.tasks[1].train, 1, CREATION, seed, CPU)
     if not guard:
         return MdlCreation(CreationOptions(), given)
-    return guarded(lambda: MdlCreation(CreationOptions(), given), stage="creation", fault=model.path_fault)
+    return guarded(lambda: MdlCreation(CreationOptions(), given), kind="creator", fault=model.path_fault)
 
 
 def ending(stage: Any) -> dict[str, Tensor]:
