@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -35,8 +35,8 @@ class Entry(Generic[Factory]):
         return str(getattr(self.factory, "summary", "") or "")
 
 
-class Kind(Mapping[str, Entry[Factory]]):
-    """All names of one kind, e.g. every strategy.
+class Kind(dict[str, Entry[Factory]]):
+    """All names of one kind, e.g. every strategy, in their order.
 
     Attributes:
         unavailable: names that cannot be used, with an
@@ -44,24 +44,10 @@ class Kind(Mapping[str, Entry[Factory]]):
     """
 
     def __init__(self, singular: str, plural: str, entries: Mapping[str, Entry[Any]]) -> None:
-        self.singular = singular
-        self.plural = plural
-        named = dict(sorted(entries.items()))
-        self.unavailable: dict[str, Entry[Unavailable]] = {
-            name: entry for name, entry in named.items() if isinstance(entry.factory, Unavailable)
-        }
-        self._entries: dict[str, Entry[Factory]] = {
-            name: entry for name, entry in named.items() if name not in self.unavailable
-        }
-
-    def __getitem__(self, name: str) -> Entry[Factory]:
-        return self._entries[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+        self.singular, self.plural = singular, plural
+        missing = {name for name, entry in entries.items() if isinstance(entry.factory, Unavailable)}
+        self.unavailable: dict[str, Entry[Unavailable]] = {name: entries[name] for name in sorted(missing)}
+        super().__init__({name: entries[name] for name in sorted({*entries} - missing)})
 
     def find(self, name: str) -> Entry[Factory]:
         """The entry of ``name``.
@@ -69,17 +55,16 @@ class Kind(Mapping[str, Entry[Factory]]):
         Raises:
             UnknownNameError: it is not registered, or unusable; the message lists those that are.
         """
-        if name in self._entries:
-            return self._entries[name]
-        usable = f"the {self.plural} are: {', '.join(self._entries) or 'none'} (seu-bench list {self.plural})"
+        if name in self:
+            return self[name]
+        usable = f"the {self.plural} are: {', '.join(self) or 'none'} (seu-bench list {self.plural})"
         if name in self.unavailable:
             missing = self.unavailable[name].factory
             what = f"the {self.singular} {name!r} cannot be used: {missing.reason}"
             raise UnknownNameError(what, remedy=missing.remedy or usable)
         from seu_bench.config.options import did_you_mean  # imports pydantic, which --help does without
 
-        guess = did_you_mean(name, self._entries)
-        raise UnknownNameError(f"no {self.singular} is called {name!r}{guess}", remedy=usable)
+        raise UnknownNameError(f"no {self.singular} is called {name!r}{did_you_mean(name, self)}", remedy=usable)
 
 
 def collect(

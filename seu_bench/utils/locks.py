@@ -50,7 +50,6 @@ class _FolderLock:
 
     def __init__(self, folder: Path, name: str, lease: float) -> None:
         self.folder, self.path, self.lease = folder, folder / name, lease
-        self.refreshed = False  # whether the marker was another, or fresher, at the last look than at the one before
         self._lease = SoftFileLease(self.path, lease_duration=lease, thread_local=False)
         self._made: list[Path] = []
         self._seen: tuple[tuple[int, ...] | None, float] = (None, 0.0)
@@ -81,22 +80,12 @@ class _FolderLock:
                     path.unlink(missing_ok=True)
         return True
 
-    @contextlib.contextmanager
-    def undone_on_failure(self) -> Iterator[None]:
-        """Release the lock and remove its folders if the block fails or is interrupted."""
-        try:
-            yield
-        except BaseException:
-            self.release()
-            raise
-
-    def look(self) -> Holder | None:
-        """Return the holder of the marker; sets ``refreshed``."""
+    def look(self) -> tuple[Holder | None, bool]:
+        """Return the holder of the marker, and whether that is another or a fresher one than at the last look."""
         state, seen = _state(self.path), self._seen[0]
-        self.refreshed = None not in (state, seen) and state != seen
         if state != seen:
             self._seen = (state, time.monotonic())
-        return _holder(self.path)
+        return _holder(self.path), None not in (state, seen) and state != seen
 
     def clear_abandoned(self, holder: Holder | None) -> None:
         """Remove a marker that nobody can hold any more, where the lease cannot take it over."""
@@ -154,11 +143,11 @@ class RunLock(_FolderLock):
         """
         refuse_link(self.folder, "remove it, or give another folder with --results")
         notified, began = False, time.monotonic()
-        with self.undone_on_failure():
+        try:
             while not self.attempt():
-                holder, waited = self.look(), time.monotonic() - began
+                (holder, refreshed), waited = self.look(), time.monotonic() - began
                 who = holder or "an unknown process"
-                if holder is not None and (holder.alive or (notified and self.refreshed)):
+                if holder is not None and (holder.alive or (notified and refreshed)):
                     raise RunLockedError(
                         f"{self._name} is held by {holder}",
                         where=str(self.folder),
@@ -177,6 +166,9 @@ class RunLock(_FolderLock):
                     notice(f"{self._name} is marked as held by {who}: {watching}")
                 self.clear_abandoned(holder)
                 time.sleep(min(0.5, self.lease / 20))
+        except BaseException:
+            self.release()
+            raise
 
     def check(self) -> None:
         """Check that the lock is still held; cheap enough to be asked before every write.
@@ -213,19 +205,19 @@ def holder_of(folder: Path) -> Holder | None:
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path, wait: float = 60.0, *, lease: float = LEASE) -> Iterator[None]:
+def alone_in(folder: Path, wait: float = 60.0) -> Iterator[None]:
     """Lock ``folder`` for a ``with`` block. It is made, and removed again if it is empty afterwards.
 
     Args:
         wait: seconds to wait for others at the most; a :class:`ResultsError` says who took longer.
     """
-    lock = _FolderLock(folder, f".{LOCK_NAME}", lease)
+    lock = _FolderLock(folder, f".{LOCK_NAME}", LEASE)
     looked = began = time.monotonic()
-    with lock.undone_on_failure():
+    try:
         while not lock.attempt():
             now = time.monotonic()
             if now - looked >= min(1.0, wait):  # not at every attempt: those who wait shall not slow the writer
-                looked, holder = now, lock.look()
+                looked, (holder, _) = now, lock.look()
                 if now - began >= wait:
                     raise ResultsError(
                         f"waited {wait:.0f} seconds for {holder or 'an unknown process'} to finish writing there",
@@ -234,7 +226,6 @@ def alone_in(folder: Path, wait: float = 60.0, *, lease: float = LEASE) -> Itera
                     )
                 lock.clear_abandoned(holder)
             time.sleep(0.1)
-    try:
         yield
     finally:
         lock.release()
