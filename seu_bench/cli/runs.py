@@ -23,7 +23,7 @@ def runs(results: Path, state: str | None, form: str) -> None:
     Rerun the command of an interrupted or failed run to resume it from its newest checkpoint.
     """
     from seu_bench.cli.tables import new_table
-    from seu_bench.engine.run_states import list_runs
+    from seu_bench.engine.run_folder import list_runs
     from seu_bench.utils.text import format_seconds
 
     found = [run for run in list_runs(results) if state in (None, run.state)]

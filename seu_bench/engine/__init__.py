@@ -2,13 +2,12 @@
 
 - ``launcher``: a run put together, for the command, the API and sweeps
 - ``resolve``: requests resolved to validated runs
-- ``runner``, ``resume``: a run made, or resumed from a checkpoint
+- ``runner``: a run made, or resumed
 - ``recorder``: measurements of a run, and its record
-- ``checkpoint``, ``checkpoint_manager``: checkpoint files, and when they are written
-- ``run_folder``, ``run_states``: a run's folder; the states of the runs of a results folder
+- ``checkpoint``, ``checkpoint_manager``: checkpoint files; when they are written, and runs resumed from them
+- ``run_folder``: a run's folder; the states of the runs of a results folder
 - ``stopping``: signals and time limits as requests to stop
-- ``hook_caller``: watching hooks called
-- ``loggers``: loggers called, and switched off when they fail
+- ``loggers``: watching hooks called; loggers, switched off when they fail
 - ``environment``: devices, versions and the git revision
 - ``forecast``: seconds left of a run
 - ``saved_model``: models of finished runs saved, loaded, verified and exported
@@ -24,12 +23,11 @@ if TYPE_CHECKING:
     from .environment import describe_environment, installed_versions
     from .launcher import launch
     from .resolve import ResolvedRun
-    from .run_states import RunState, find_state, list_runs
+    from .run_folder import RunState, find_state, list_runs
     from .runner import Outcome, execute
-    from .saved_model.checks import Verification
     from .saved_model.export import export_onnx
-    from .saved_model.load import LearnedModel, load_model
-    from .saved_model.verify import verify
+    from .saved_model.file import LearnedModel, load_model
+    from .saved_model.verify import Verification, verify
     from .stopping import StopRequest
 
 __all__ = [

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -44,11 +45,8 @@ class Position(BaseModel):
     epochs: int = 0
 
     def __str__(self) -> str:
-        place = f"task {self.task + 1}"
-        if self.stage is None:
-            return place
-        epochs = f", epoch {self.epoch} of {self.epochs}" if self.epochs else ""
-        return f"{place}, {self.stage}{epochs}"
+        epochs = f"epoch {self.epoch} of {self.epochs}" if self.epochs else None
+        return ", ".join(filter(None, (f"task {self.task + 1}", self.stage, epochs)))
 
 
 class Header(BaseModel):
@@ -66,14 +64,7 @@ class Header(BaseModel):
 
 
 def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping[str, Any]) -> int:
-    """Write a checkpoint atomically; returns its size in bytes.
-
-    Args:
-        state: nested dictionaries, lists and tuples of tensors and plain values.
-
-    Raises:
-        ResultsError: it cannot be written.
-    """
+    """Write a checkpoint, of nested collections of tensors and plain values, atomically; returns its size in bytes."""
     import torch
 
     buffer = io.BytesIO()
@@ -86,11 +77,7 @@ def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping
 
 
 def read_header(path: Path) -> Header:
-    """Read the header of a checkpoint, without the state.
-
-    Raises:
-        CheckpointError: the file cannot be read or is no checkpoint.
-    """
+    """Read the header of a checkpoint, without the state."""
     try:
         with path.open("rb") as file:
             line = file.readline(_LONGEST_HEADER)
@@ -106,6 +93,7 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
         CheckpointError: the file cannot be read, is cut or changed, is another run's, or of another version.
     """
     import torch
+    from torch.serialization import default_restore_location
 
     try:
         line, _, content = path.read_bytes().partition(b"\n")
@@ -123,7 +111,12 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
     if hashlib.sha256(content).hexdigest() != header.sha256:
         raise _refused(path, "its content was changed: the checksum does not fit")
     try:
-        state = torch.load(io.BytesIO(content), map_location=_onto(device), weights_only=True)
+        state = torch.load(
+            io.BytesIO(content),
+            # Random states and tables belong to the CPU wherever a run is resumed.
+            map_location=lambda data, place: data if place == "cpu" else default_restore_location(data, device),
+            weights_only=True,
+        )
     except Exception as error:  # whatever a file from a stranger can make torch raise
         first = next(iter(str(error).splitlines()), "")
         raise _refused(path, f"it holds no state: {type(error).__name__}: {first}") from error
@@ -132,17 +125,10 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
     return state
 
 
-def _onto(device: str) -> Callable[[Any, str], Any]:
-    """Return a ``map_location``: random states and tables belong to the CPU wherever a run is resumed."""
-    from torch.serialization import default_restore_location
-
-    return lambda storage, location: storage if location == "cpu" else default_restore_location(storage, device)
-
-
 def _header(path: Path, line: bytes) -> Header:
     try:
-        return Header.model_validate(json.loads(line))
-    except (ValueError, RecursionError, ValidationError) as error:
+        return Header.model_validate_json(line)
+    except ValidationError as error:
         raise _refused(path, "it is no checkpoint of seu-bench, or its beginning is damaged") from error
 
 
@@ -150,19 +136,15 @@ def _refused(path: Path, why: str) -> CheckpointError:
     return CheckpointError(f"a checkpoint cannot be used: {why}", where=str(path))
 
 
+@dataclass(frozen=True)
 class CheckpointFolder:
     """Checkpoints of one run, numbered in the order of writing; the folder is made with the first one."""
 
-    def __init__(self, folder: Path, run_id: str) -> None:
-        self.folder = folder
-        self.run_id = run_id
+    folder: Path
+    run_id: str
 
     def write(self, position: Position, state: Mapping[str, Any]) -> int:
-        """Write the next checkpoint and remove those before the last; returns its size in bytes.
-
-        Raises:
-            ResultsError: it cannot be written; those that are there stay.
-        """
+        """Write the next checkpoint, then remove those before the last; returns its size in bytes."""
         known = self.newest_first()
         number = int(known[0].stem) + 1 if known else 1
         size = write_checkpoint(self.folder / f"{number:06d}.ckpt", self.run_id, position, state)
@@ -174,7 +156,7 @@ class CheckpointFolder:
     def newest_first(self) -> list[Path]:
         """The files that are there."""
         try:
-            found = [path for path in self.folder.iterdir() if path.suffix == ".ckpt" and _is_number(path.stem)]
+            found = [path for path in self.folder.iterdir() if re.fullmatch(r"[0-9]+\.ckpt", path.name)]
         except OSError:
             return []
         return sorted(found, key=lambda path: int(path.stem), reverse=True)
@@ -198,7 +180,3 @@ class CheckpointFolder:
             for path in [*self.newest_first(), *self.folder.glob("*.refused")]:
                 path.unlink()
             self.folder.rmdir()
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()

@@ -16,8 +16,6 @@ from seu_bench.results.record import Environment
 #: A variable of the environment: the revision of the code, where the code's own folder does not have it, or no longer.
 REVISION: Final = "SEU_BENCH_REVISION"
 
-PACKAGES = ("seu-bench", "torch", "torchvision", "avalanche-lib", "numpy")
-
 
 def describe_environment(device: str) -> Environment:
     """Return versions, device, platform and the git revision of the code where it runs from a checkout.
@@ -30,7 +28,10 @@ def describe_environment(device: str) -> Environment:
     """
     import torch
 
-    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else _processor()
+    if device.startswith("cuda"):
+        name = torch.cuda.get_device_name(device)
+    else:  # with other instructions torch rounds floats in other places
+        name = f"{processor_name() or platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
     return Environment(
         versions=installed_versions(),
         device=f"{device} ({name})",
@@ -49,13 +50,6 @@ def processor_name() -> str | None:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
 
 
-def _processor() -> str:
-    """The processor and what torch uses of its instructions: with others floats are rounded in other places."""
-    import torch
-
-    return f"{processor_name() or platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
-
-
 def installed_versions() -> dict[str, str]:
     """Return versions of Python and of the packages that a run's results depend on.
 
@@ -63,7 +57,7 @@ def installed_versions() -> dict[str, str]:
         Version by package name.
     """
     versions = {"python": platform.python_version()}
-    for package in PACKAGES:
+    for package in ("seu-bench", "torch", "torchvision", "avalanche-lib", "numpy"):
         with contextlib.suppress(PackageNotFoundError):
             versions[package] = version(package)
     return versions
@@ -87,24 +81,16 @@ def choose_device(name: str) -> str:
 
 
 def code_revision() -> str | None:
-    """The revision of this code: what ``SEU_BENCH_REVISION`` says, else the commit of the checkout that it runs from.
-
-    Returns:
-        The commit, with ``-dirty`` behind it where tracked files differ from it; ``None`` outside of a checkout.
-    """
+    """The revision of this code: what ``SEU_BENCH_REVISION`` says, else the commit of the checkout that it runs from,
+    with ``-dirty`` behind it where tracked files differ from it; ``None`` outside of a checkout."""
     if given := os.environ.get(REVISION, "").strip():
         return given
     folder = Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():
         return None
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(folder), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
-
+    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
     try:
-        revision = git("rev-parse", "HEAD")
-        changed = bool(git("status", "--porcelain", "--untracked-files=no"))
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return f"{revision}-dirty" if changed else revision
+    return answer.stdout.strip()

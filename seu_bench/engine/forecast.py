@@ -21,10 +21,9 @@ class Forecast:
 
     def __init__(self, planned: int, clock: Callable[[], float] = time.monotonic, before: int = 0) -> None:
         self.planned = planned
+        self.passed = self._finished = self._before = before
         self._clock = clock
         self._began = clock()
-        self._before = self._finished = before
-        self._present = 0
         self._is_first = before > 0
 
     def see(self, progress: StageProgress) -> None:
@@ -32,15 +31,9 @@ class Forecast:
         if self._is_first:  # of the stage that was interrupted
             self._before += progress.image_passes
             self._is_first = False
-        self._present = progress.image_passes
+        self.passed = self._finished + progress.image_passes
         if progress.done:
-            self._finished += self._present
-            self._present = 0
-
-    @property
-    def passed(self) -> int:
-        """Image passes so far."""
-        return self._finished + self._present
+            self._finished = self.passed
 
     @property
     def measured(self) -> float:

@@ -1,18 +1,20 @@
-"""Loggers of a run: built before anything runs, called by its hooks, and switched off when they fail."""
+"""Plugins that watch a run: their hooks called, and loggers built, called, and switched off when they fail."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench._version import __version__
 from seu_bench.config.options import Options, build_options, did_you_mean, flattened
 from seu_bench.config.run import Request, ResultFields
-from seu_bench.engine.hook_caller import HookCaller
 from seu_bench.errors import OptionError, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.metrics import avg_acc_curve
@@ -37,6 +39,38 @@ LOGS_NAME: Final = "logs"
 TASKS: Final = "tasks"
 
 
+class HookCaller:
+    """Calls the watching hooks of a registry's plugins."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def on_progress(self, progress: StageProgress) -> None:
+        """Call ``stage_progress``."""
+        self.notify("stage_progress", progress=progress)
+
+    def notice(self, message: str) -> None:
+        """Call ``run_notice`` with a message for the user."""
+        self.notify("run_notice", message=message)
+
+    def notify(self, hook: str, **values: Any) -> None:
+        """Call a hook of every plugin that watches."""
+        caller = getattr(self._registry.manager.hook, hook)
+        try:
+            caller(**values)
+        except SeuBenchError:
+            raise
+        except Exception as error:
+            entered = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+            found = [impl for impl in caller.get_hookimpls() if getattr(impl.function, "__code__", None) in entered]
+            name = found[0].plugin_name if found else "?"
+            raise PluginError(
+                f"plugin {name!r} of package {self._registry.package(name)} failed in {hook}: "
+                f"{type(error).__name__}: {error}",
+                remedy="repair or uninstall it",
+            ) from error
+
+
 def add_loggers(registry: Registry, request: Request) -> None:
     """Register the loggers of a run; logs lie in the folder ``logs`` of the results folder."""
     chosen = choose_loggers(registry, request.log, request.log_options)
@@ -44,12 +78,19 @@ def add_loggers(registry: Registry, request: Request) -> None:
         return
     from seu_bench.utils.seeding import undisturbed
 
-    notice = HookCaller(registry).notice
-    with undisturbed():
-        for name, (entry, given) in chosen.items():
-            folder = request.results / LOGS_NAME / name
-            watcher = GuardedLogger(entry, _built(entry, given, folder), folder, notice, registry.known_metrics)
-            registry.manager.register(watcher, name=f"logger {name}")
+    for name, (entry, options) in chosen.items():
+        folder = request.results / LOGS_NAME / name
+        try:
+            with undisturbed():
+                logger = entry.factory.build(options, folder)
+        except SeuBenchError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"logger {name!r} of package {entry.package} cannot be used: {type(error).__name__}: {error}",
+                remedy=f"run without --log {name}, or repair what it needs",
+            ) from error
+        registry.manager.register(GuardedLogger(registry, entry, logger, folder), name=f"logger {name}")
 
 
 def choose_loggers(
@@ -73,46 +114,18 @@ def choose_loggers(
     }
 
 
-def _built(entry: Entry[LoggerFactory], options: Options, folder: Path) -> RunLogger:
-    try:
-        return entry.factory.build(options, folder)
-    except SeuBenchError:
-        raise
-    except Exception as error:
-        raise PluginError(
-            f"logger {entry.name!r} of package {entry.package} cannot be used: {type(error).__name__}: {error}",
-            remedy=f"run without --log {entry.name}, or repair what it needs",
-        ) from error
-
-
 class GuardedLogger:
     """Plugin that passes a run on to one logger.
 
     An exception of the logger switches it off, with a notice, and the run continues. Whatever the logger draws, the
     run's random numbers stay as they are. Values that an earlier process logged of the same run are not logged again.
-
-    Args:
-        entry: the logger's name and package.
-        logger: of this run alone.
-        folder: where it writes by default.
-        notice: called with the reason why it is switched off.
-        metrics: known metrics by id.
     """
 
-    def __init__(
-        self,
-        entry: Entry[LoggerFactory],
-        logger: RunLogger,
-        folder: Path,
-        notice: Callable[[str], None],
-        metrics: Mapping[str, Metric],
-    ) -> None:
+    def __init__(self, registry: Registry, entry: Entry[LoggerFactory], logger: RunLogger, folder: Path) -> None:
+        self._registry = registry
         self._entry = entry
         self._logger = logger
         self._folder = folder
-        self._notice = notice
-        self._metrics = metrics
-        self._is_on = True
         self._tasks = 0
         self._epochs_before = 0
         self._logged: dict[str, int] = {}
@@ -124,16 +137,13 @@ class GuardedLogger:
         """Open the log, and add what is missing in it of a resumed run."""
         self._tasks = len(record.task_names)
         self._epochs_before = sum(stage.epochs for stage in record.stages)
-
-        def begin() -> None:
+        with self._guarded("begin"):
             for path in (self._folder.parent, self._folder):
                 refuse_link(path, "remove the link")
             with bar(f"opening the log of {self._entry.name}"):
                 self._logger.begin(describe_run(record))
             for row in measured_rows(record):
                 self._log(row_values(record, row, self._epochs_before))
-
-        self._safely("begin", begin)
 
     @hookimpl
     def stage_progress(self, progress: StageProgress) -> None:
@@ -145,58 +155,73 @@ class GuardedLogger:
         if progress.stage == EVALUATION or progress.epoch == 0 or seen == self._seen:
             return
         self._seen = seen
-        self._safely("log", lambda: self._log(epoch_values(progress, position, self._tasks)))
+        with self._guarded("log"):
+            self._log(epoch_values(progress, position, self._tasks))
 
     @hookimpl
     def task_learned(self, record: Record, task: int) -> None:
         """Log the row of the accuracy matrix and the sizes."""
-        self._safely("log", lambda: self._log(row_values(record, task, self._epochs_before)))
+        with self._guarded("log"):
+            self._log(row_values(record, task, self._epochs_before))
 
     @hookimpl(trylast=True)
     def run_finished(self, record: Record) -> None:
         """Log the metrics of a run that is finished, and how it ended."""
-
-        def end() -> None:
+        with self._guarded("end"):
             if record.status == "finished":
-                self._log(final_values(record, self._epochs_before + 1, self._metrics))
+                self._log(final_values(record, self._epochs_before + 1, self._registry.known_metrics))
             with bar(f"closing the log of {self._entry.name}"):
                 self._logger.end(record.status)
 
-        self._safely("end", end)
-
     def _log(self, measured: LoggedValues) -> None:
-        new = {name: value for name, value in measured.values.items() if measured.step > self._last_step(name)}
+        for name in measured.values:
+            if name not in self._logged:
+                last = self._logger.last_step(name)
+                self._logged[name] = -1 if last is None else last
+        new = {name: value for name, value in measured.values.items() if measured.step > self._logged[name]}
         if new:
-            self._logger.log(LoggedValues(new, measured.axis, measured.step, measured.position))
+            self._logger.log(replace(measured, values=new))
         self._logged |= dict.fromkeys(new, measured.step)
 
-    def _last_step(self, name: str) -> int:
-        if name not in self._logged:
-            last = self._logger.last_step(name)
-            self._logged[name] = -1 if last is None else last
-        return self._logged[name]
-
-    def _safely(self, what: str, call: Callable[[], None]) -> None:
-        if not self._is_on:
-            return
+    @contextlib.contextmanager
+    def _guarded(self, what: str) -> Iterator[None]:
+        """Switch the logger off if it fails: no hook calls it again."""
         from seu_bench.utils.seeding import undisturbed
 
         try:
             with undisturbed():
-                call()
+                yield
         except (Exception, SystemExit) as error:  # a library that ends the process must not end the run
-            self._is_on = False
+            self._registry.manager.unregister(self)
             reason = printable(f"{type(error).__name__}: {error}")[:300]
-            self._notice(
+            HookCaller(self._registry).notice(
                 f"logger {self._entry.name!r} of package {self._entry.package} failed in {what} and is switched off: "
                 f"{reason}; the run continues"
             )
 
 
 def describe_run(record: Record) -> LoggedRun:
-    """Describe a run before it trains."""
+    """Describe a run before it trains: its tags, and its configuration as plain values by dotted key."""
+    names = ("strategy", "searcher", "creator", "benchmark", "protocol")
+    tables = ("options", "searcher_options", "creator_options", "benchmark_overrides", "task_names")
+    fields = (*names, "benchmark_version", "seed", *ResultFields.model_fields, *tables)
+    document = {name: getattr(record, name) for name in fields} | {
+        "protocol_settings": protocol_settings(record),
+        "tasks": len(complete_matrix(record)),
+    }
+    parameters: dict[str, str | int | float | bool] = {}
+    for name, value in flattened(document):
+        head, dot, rest = name.partition(".")
+        plain = head + dot + re.sub(r"[^A-Za-z0-9_. -]", "_", rest)[:200]
+        if value is not None:
+            simple = isinstance(value, str | int | float)
+            parameters[plain] = value if simple else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    given = {name: getattr(record, name) for name in (*names, "data_fingerprint")}
+    tags = {name: str(value) for name, value in given.items() if value is not None}
+    tags["seu_bench"] = record.environment.versions.get("seu-bench", __version__)
+    tags["ranked"] = "yes" if record.ranked and not record.synthetic and record.limit is None else "no"
     begun = re.sub(r"[^0-9T]", "", record.started.partition("+")[0])
-    return LoggedRun(record.run_id, f"{record.run_id}/{begun or 'begun'}", dict(_parameters(record)), _tags(record))
+    return LoggedRun(record.run_id, f"{record.run_id}/{begun or 'begun'}", parameters, tags)
 
 
 def epoch_values(progress: StageProgress, position: int, tasks: int) -> LoggedValues:
@@ -241,26 +266,3 @@ def _plain(name: str) -> str:
 
 def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
     return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
-
-
-def _parameters(record: Record) -> Iterator[tuple[str, str | int | float | bool]]:
-    """The configuration as plain values, each of a table's by ``name.key``; unset values are omitted."""
-    single = ("strategy", "searcher", "creator", "benchmark", "benchmark_version", "protocol", "seed")
-    tables = ("options", "searcher_options", "creator_options", "benchmark_overrides", "protocol_settings")
-    document = {name: getattr(record, name) for name in (*single, *ResultFields.model_fields, *tables)}
-    document |= {"protocol_settings": protocol_settings(record), "tasks": len(complete_matrix(record))}
-    document["task_names"] = list(record.task_names)
-    for name, value in flattened(document):
-        head, dot, rest = name.partition(".")
-        plain = head + dot + re.sub(r"[^A-Za-z0-9_. -]", "_", rest)[:200]
-        if value is not None:
-            simple = isinstance(value, str | int | float)
-            yield plain, value if simple else json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
-def _tags(record: Record) -> dict[str, str]:
-    names = ("strategy", "searcher", "creator", "benchmark", "protocol", "data_fingerprint")
-    tags = {name: str(value) for name in names if (value := getattr(record, name)) is not None}
-    made_by = {"seu_bench": record.environment.versions.get("seu-bench", __version__)}
-    ranked = record.ranked and not record.synthetic and record.limit is None
-    return {**tags, **made_by, "ranked": "yes" if ranked else "no"}

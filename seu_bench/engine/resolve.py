@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from seu_bench.config.benchmark import BenchmarkSource
 from seu_bench.config.benchmark_file import BenchmarkFile, names_a_file
@@ -13,17 +13,13 @@ from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
-from seu_bench.data.dataset import DatasetSource
+from seu_bench.data.dataset import DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, dataset_names, plan_stream
 from seu_bench.data.sources.definitions import definition_source
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
-from seu_bench.plugin.entries import Entry
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.components import Component
 from seu_bench.training.interfaces import BackboneFactory, StrategyContext, StrategyFactory
-
-if TYPE_CHECKING:
-    from seu_bench.data.dataset import RawDataset
 
 Answer = TypeVar("Answer")
 
@@ -113,19 +109,16 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
             remedy=f"its protocols are: {', '.join(benchmark.protocols)}",
         )
     protocol = benchmark.protocols[protocol_name]
-    preset = _preset(factory, request.strategy, protocol, parts[""])
-    options = build_options(
-        factory.options,
-        f"strategy {request.strategy!r}",
-        protocol.strategies.get(request.strategy, {}),
-        preset[""],
-        parts[""],
-    )
-    searcher, creator = (
-        _component(registry, request, factory, protocol, kind, preset[kind], parts[kind])
+    layer = protocol.strategies.get(request.strategy, {})
+    # An unknown preset is left to the options' own validation.
+    chosen = parts[""].get("preset", layer.get("preset", "default"))
+    preset = split_by_prefix(factory.presets.get(str(chosen), {}))
+    options = build_options(factory.options, f"strategy {request.strategy!r}", layer, preset[""], parts[""])
+    components = {
+        kind: component
         for kind in ("searcher", "creator")
-    )
-    backbone = registry.backbones.find(options.backbone).factory if isinstance(options, BackboneOptions) else None
+        if (component := _component(registry, request, factory, protocol, kind, preset[kind], parts[kind]))
+    }
     own = {
         name: definition_source(benchmark.datasets[name], name)
         for name in dataset_names(benchmark)
@@ -135,14 +128,12 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         strategy=request.strategy,
         benchmark=benchmark,
         protocol_name=protocol_name,
-        searcher=searcher.name if searcher else None,
-        creator=creator.name if creator else None,
         options=_decisive(options),
-        searcher_options=_decisive(searcher.options) if searcher else {},
-        creator_options=_decisive(creator.options) if creator else {},
         seed=request.seed,
         local_data={name: source.checksum() for name, source in own.items()},
-        chosen=tuple(part.name for part in (searcher, creator) if part and part.name != factory.components[part.kind]),
+        chosen=tuple(part.name for kind, part in components.items() if part.name != factory.components[kind]),
+        **{kind: part.name for kind, part in components.items()},
+        **{f"{kind}_options": _decisive(part.options) for kind, part in components.items()},
         **request.model_dump(include=set(ResultFields.model_fields)),
     )
     sources: dict[str, DatasetSource] = {
@@ -150,7 +141,16 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     }
     packages = {name: registry.datasets[name].package for name in sources if name not in own}
     return ResolvedRun(
-        request, spec, parts["benchmark"], factory, options, searcher, creator, backbone, sources, packages
+        request,
+        spec,
+        parts["benchmark"],
+        factory,
+        options,
+        components.get("searcher"),
+        components.get("creator"),
+        find_backbone(registry, options),
+        sources,
+        packages,
     )
 
 
@@ -162,14 +162,6 @@ def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:
 def _decisive(options: Options) -> dict[str, Any]:
     """Only what differs from the defaults: a later version's new option does not make an old run another one."""
     return options.model_dump(mode="json", exclude_defaults=True)
-
-
-def _preset(
-    factory: StrategyFactory, strategy: str, protocol: ProtocolSpec, given: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """The layer of options that a preset stands for; an unknown preset is left to the options' own validation."""
-    name = given.get("preset", protocol.strategies.get(strategy, {}).get("preset", "default"))
-    return split_by_prefix(factory.presets.get(str(name), {}))
 
 
 def _component(
@@ -191,11 +183,21 @@ def _component(
             )
         return None
     name = wanted or factory.components[kind]
-    table = registry.searchers if kind == "searcher" else registry.creators
-    entry: Entry[Any] = table.find(name)
-    chosen = entry.factory
-    model: type[Options] = chosen.options
-    layers = protocol.searchers if kind == "searcher" else protocol.creators
-    known_preset = {key: value for key, value in preset.items() if key in model.model_fields}
-    options = build_options(model, f"{kind} {name!r}", layers.get(name, {}), known_preset, given)
-    return Component(kind, name, chosen, options, entry.plugin, entry.package)
+    layers = getattr(protocol, f"{kind}s")
+    known = registry.kinds[f"{kind}s"].find(name).factory.options.model_fields
+    known_preset = {key: value for key, value in preset.items() if key in known}
+    return find_component(registry, kind, name, layers.get(name, {}), known_preset, given)
+
+
+def find_component(registry: Registry, kind: str, name: str | None, *layers: Mapping[str, Any]) -> Component | None:
+    """A searcher or a creator by name, if one is named, with options from layers, of which later ones win."""
+    if name is None:
+        return None
+    entry = registry.kinds[f"{kind}s"].find(name)
+    options = build_options(entry.factory.options, f"{kind} {name!r}", *layers)
+    return Component(kind, name, entry.factory, options, entry.plugin, entry.package)
+
+
+def find_backbone(registry: Registry, options: Options) -> BackboneFactory | None:
+    """The backbone that a strategy's options name; ``None``: it takes none."""
+    return registry.backbones.find(options.backbone).factory if isinstance(options, BackboneOptions) else None

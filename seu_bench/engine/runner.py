@@ -3,24 +3,33 @@ that the run can be resumed from any point."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from avalanche.training.plugins import EvaluationPlugin
+
 from seu_bench.config.run import ComputeConfig
+from seu_bench.data.streams import build_stream
 from seu_bench.engine.checkpoint import Position
-from seu_bench.engine.hook_caller import HookCaller
+from seu_bench.engine.checkpoint_manager import CheckpointManager, is_resumable
+from seu_bench.engine.environment import choose_device
+from seu_bench.engine.loggers import HookCaller
+from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
-from seu_bench.engine.resume import is_resumable, resume
 from seu_bench.engine.run_folder import RunFolder
+from seu_bench.engine.saved_model.file import save_model
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, NewerRecordError, PluginError, RequestError, ResultsError, SeuBenchError
-from seu_bench.plugin.entries import Entry
+from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
-from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
+from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.stage import EpochReport, Stage, StageProgress
+from seu_bench.training.template import SilentLogger
 from seu_bench.utils.locks import RunLock
 
 
@@ -59,7 +68,7 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
             folder.clean()
             folder.clear()
             return Outcome(known, folder.record, reused=True)
-        return _Run(registry, run, stop, lock, hook_caller).make()
+        return _Run(registry, run, stop, folder, lock, hook_caller).make()
     finally:
         lock.release()
 
@@ -72,31 +81,20 @@ def _finished(path: Path, *, restart: bool) -> Record | None:
         raise
     except ResultsError:
         return None  # there is none, or a corrupt one, which is made again
-    if restart:
-        return None
-    is_it = known.status == "finished" and known.run_id == path.parent.name
-    return known if is_it else None
+    return known if not restart and known.status == "finished" and known.run_id == path.parent.name else None
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self, registry: Registry, run: ResolvedRun, stop: StopRequest, lock: RunLock, hook_caller: HookCaller
-    ) -> None:
-        self.registry = registry
-        self.run = run
-        self.stop = stop
-        self.lock = lock
-        self.hook_caller = hook_caller
-        self.folder = RunFolder(run.request.results, run.spec.run_id)
+    registry: Registry
+    run: ResolvedRun
+    stop: StopRequest
+    folder: RunFolder
+    lock: RunLock
+    hook_caller: HookCaller
+    strategy: Any = None
 
     def make(self) -> Outcome:
-        import torch
-
-        from seu_bench.data.streams import build_stream
-        from seu_bench.engine.checkpoint_manager import CheckpointManager
-        from seu_bench.engine.environment import choose_device
-        from seu_bench.engine.recorder import RunRecorder, initial_record
-
         request, spec = self.run.request, self.run.spec
         self.device = choose_device(request.device)
         device = torch.device(self.device)
@@ -109,15 +107,8 @@ class _Run:
         except Exception as error:
             if isinstance(error, SeuBenchError) and not isinstance(error, PluginError):
                 raise  # the request does not fit the strategy: nothing has begun, and nothing is written
-            failure = self.folder.keep_failure(error, self._entry)
-            self.recorder.update(status="failed", error=failure.what)
-            raise failure from error
-        if request.restart:
-            self.folder.start_over()
-        else:
-            checkpoints, notice = self.folder.checkpoints, self.hook_caller.notice
-            self.strategy = resume(self.strategy, self._build, self.recorder, checkpoints, self.device, notice)
-        self.checkpoint_manager = CheckpointManager(
+            raise self._failed(error) from error
+        self.checkpoint_manager = manager = CheckpointManager(
             self.folder.checkpoints,
             lambda: {"strategy": self.strategy.state_dict(), "record": self.recorder.state_dict()},
             self._checkpoint_bytes,
@@ -125,10 +116,13 @@ class _Run:
             stop=self.stop,
             notice=self.hook_caller.notice,
         )
+        if request.restart:
+            self.folder.start_over()
+        else:
+            self.strategy = manager.resume(self.strategy, self._build, self.recorder, self.device)
         self.folder.clean()
         self._update(status="running", error=None)
         self._learn_and_end(cost)
-        manager = self.checkpoint_manager
         return Outcome(
             self.recorder.record,
             self.folder.record,
@@ -154,8 +148,7 @@ class _Run:
             self._notify_end(status="interrupted", error=error.what)
             raise
         except Exception as error:
-            failure = self.folder.keep_failure(error, self._entry)
-            self._update(status="failed", error=failure.what)
+            failure = self._failed(error)
             self._notify_end()
             raise failure from error
         self.folder.clear()
@@ -164,10 +157,6 @@ class _Run:
     # ------------------------------------------------------------------ before training
 
     def _context(self) -> StrategyContext:
-        from avalanche.training.plugins import EvaluationPlugin
-
-        from seu_bench.training.template import SilentLogger
-
         recorder = self.recorder
         measures = (recorder.matrix, recorder.sizes)
         evaluator = EvaluationPlugin(*measures, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
@@ -184,10 +173,6 @@ class _Run:
             )
         return strategy
 
-    @property
-    def _entry(self) -> Entry[StrategyFactory]:
-        return self.registry.strategies[self.run.spec.strategy]
-
     # ------------------------------------------------------------------ training
 
     def _learn(self) -> None:
@@ -200,12 +185,12 @@ class _Run:
                 continue
             if self.strategy.clock.train_exp_counter <= task:
                 self.strategy.train(experiences, eval_streams=streams)
-                self._pause(Position(task=task, stage="evaluation"), resumable=is_resumable(self.strategy))
+                self._pause(Position(task=task, stage="evaluation"))
             self._evaluate(task, test[: task + 1])
             self._update(status="running")
             self.hook_caller.notify("task_learned", record=self.recorder.record, task=task)
             if number < len(lessons) - 1:
-                self._pause(Position(task=task + 1), resumable=is_resumable(self.strategy))
+                self._pause(Position(task=task + 1))
 
     def _evaluate(self, task: int, tests: Any) -> None:
         images = sum(planned.num_test for planned in self.stream.plan.tasks[: task + 1])
@@ -219,10 +204,11 @@ class _Run:
 
     def _between_epochs(self, stage: Stage[Any]) -> None:
         position = Position(task=stage.task, stage=stage.name, epoch=stage.epoch, epochs=stage.epochs)
-        self._pause(position, resumable=is_resumable(self.strategy) and self.strategy.resumes_within_tasks)
+        self._pause(position, within_task=True)
 
-    def _pause(self, position: Position, *, resumable: bool) -> None:
+    def _pause(self, position: Position, *, within_task: bool = False) -> None:
         self.lock.check()
+        resumable = is_resumable(self.strategy) and (self.strategy.resumes_within_tasks or not within_task)
         self.checkpoint_manager.maybe_save(position, resumable=resumable)
 
     def _checkpoint_bytes(self) -> int:
@@ -235,26 +221,21 @@ class _Run:
     def _update(self, **fields: Any) -> None:
         self.lock.check()
         self.recorder.feature_bytes = getattr(self.strategy, "peak_feature_bytes", None)
-        described = self._described(ending=fields["status"] in ("failed", "interrupted"))
+        described: dict[str, Any] = {}
+        # A strategy that was stopped in the middle may not be able to describe itself.
+        excused = (Exception,) if fields["status"] in ("failed", "interrupted") else ()
+        with contextlib.suppress(*excused):
+            described = getattr(self.strategy, "describe", dict)()
         self.recorder.update(**described, **fields)
 
-    def _described(self, *, ending: bool) -> dict[str, Any]:
-        """Fields of the record that the strategy gives. One that was stopped in the middle may not be able to."""
-        if not hasattr(self.strategy, "describe"):
-            return {}
-        try:
-            described: dict[str, Any] = self.strategy.describe()
-        except Exception:
-            if not ending:
-                raise
-            return {}
-        return described
+    def _failed(self, error: Exception) -> SeuBenchError:
+        """Write down why the strategy failed, and return the error that says so."""
+        failure = self.folder.keep_failure(error, self.registry.strategies[self.run.spec.strategy])
+        self._update(status="failed", error=failure.what)
+        return failure
 
     def _save_model(self) -> str | None:
         """Write the model and return the SHA-256 of its file; ``None``: it is not wanted, or no model of ours."""
-        from seu_bench.engine.saved_model.file import save_model
-        from seu_bench.models.multihead import MultiHeadModel
-
         model = self.strategy.model
         if not self.run.request.keep_weights or not isinstance(model, MultiHeadModel):
             self.folder.model.unlink(missing_ok=True)

@@ -49,8 +49,9 @@ class StopRequest:
         Args:
             ahead: seconds that it would take to come to the next point where it could stop.
         """
-        if self._asked is None and self.max_seconds is not None and self.seconds + ahead > self.max_seconds:
-            return Interruption(f"stopped by its time limit of {self.max_seconds:g} seconds", OUT_OF_TIME)
+        limit = self.max_seconds
+        if self._asked is None and limit is not None and self.seconds + ahead > limit:
+            return Interruption(f"stopped by its time limit of {limit:g} seconds", OUT_OF_TIME)
         return self._asked
 
     def settle(self) -> None:

@@ -21,7 +21,7 @@ import torch
 from scipy.special import bdtrc
 
 from seu_bench.data.streams import TaskStream
-from seu_bench.engine.resume import is_resumable
+from seu_bench.engine.checkpoint_manager import is_resumable
 from seu_bench.metrics import forgetting
 from seu_bench.results.record_metrics import EVALUATION
 from seu_bench.testing.streams import poison

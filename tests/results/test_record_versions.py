@@ -11,7 +11,7 @@ import pytest
 from support.board_records import leaderboards, writer
 from support.commands import Command
 
-from seu_bench.engine.run_states import list_runs
+from seu_bench.engine.run_folder import list_runs
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.leaderboard.building import load_records
 from seu_bench.results.leaderboard.markdown import to_markdown

@@ -12,7 +12,7 @@ import pytest
 from support.commands import Install
 from support.sweeping import MODULES, POINTS, tiny_plan
 
-from seu_bench.engine.run_states import find_state
+from seu_bench.engine.run_folder import find_state
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import read_records
 from seu_bench.results.record_metrics import without_times

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.sweeping import tiny_jobs
 
-from seu_bench.engine.run_states import find_state
+from seu_bench.engine.run_folder import find_state
 from seu_bench.plugin.executors import Ended, Event, Noticed, Progressed, Started
 from seu_bench.results.record import read_record
 from seu_bench.sweeps.local import LocalExecutor, LocalFactory, LocalOptions, visible_gpus, with_share

@@ -24,7 +24,7 @@ from support.report_records import put_all
 from seu_bench.config.benchmark import FolderDefinition
 from seu_bench.data.sources.common import download_bars
 from seu_bench.data.sources.definitions import FolderSource
-from seu_bench.engine.run_states import list_runs
+from seu_bench.engine.run_folder import list_runs
 from seu_bench.engine.saved_model.export import export_onnx
 from seu_bench.engine.saved_model.verify import verify
 from seu_bench.plugin.registry import Registry

@@ -15,18 +15,11 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from seu_bench.engine.saved_model.load import LearnedModel, load_model
+from seu_bench.engine.saved_model.file import LearnedModel, load_model
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.results.record_files import find_run
 from seu_bench.utils.files import write_atomic
 from seu_bench.utils.progress import bar
-
-#: Names of input and output.
-IMAGES: Final = "images"
-LOGITS: Final = "logits"
-
-#: What torch's exporter needs beside torch.
-NEEDED: Final = ("onnx", "onnxscript")
 
 #: Whose warnings and log lines are the exporter's own: deprecations inside it and notes on its optimisations, about
 #: which nobody who exports a model can do anything.
@@ -64,7 +57,7 @@ def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), 
         RequestError: the task was not learned, or a package is not installed.
         ResultsError: there is no such run, its weights cannot be used, or the file cannot be written.
     """
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
     if missing:
         raise RequestError(
             f"writing ONNX needs {' and '.join(missing)}",
@@ -81,70 +74,54 @@ def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), 
 
 def onnx_bytes(model: LearnedModel, task: int) -> bytes:
     """The network of one learned task as ONNX."""
+    example = torch.zeros((2, *(model.input_shape or ())))
     try:
-        return _exported(model, task)
+        with _silence():
+            program: Any = torch.onnx.export(
+                TaskNetwork(model, task).eval(),
+                (example,),
+                input_names=["images"],
+                output_names=["logits"],
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                dynamo=True,
+                verbose=False,
+            )
+        document = program.model_proto
     except Exception as error:  # any layer of a plugin's may be one that the exporter does not know
         first = next(iter(str(error).splitlines()), "")
         raise ResultsError(
             f"task {task} of run {model.run_id} cannot be written as ONNX: {type(error).__name__}: {first}",
             remedy="report it to the author of the strategy or of the backbone",
         ) from error
-
-
-def _exported(model: LearnedModel, task: int) -> bytes:
-    example = torch.zeros((2, *(model.input_shape or ())))
-    with _silence():
-        program = torch.onnx.export(
-            TaskNetwork(model, task).eval(),
-            (example,),
-            input_names=[IMAGES],
-            output_names=[LOGITS],
-            dynamic_shapes=({0: torch.export.Dim("batch")},),
-            dynamo=True,
-            verbose=False,
-        )
-    if program is None:
-        raise RuntimeError("torch's exporter gave no program")
-    document = program.model_proto
-    _forget_origins(document)
-    for key, value in {
-        "run_id": model.run_id,
-        "task": str(task),
-        "task_name": model.task_names[task],
-        "classes": str(model.classes_per_task[task]),
-    }.items():
+    # Stack traces and module names reveal folders of this machine, and are most of a small file.
+    graph = document.graph
+    for part in (document, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        part.ClearField("metadata_props")
+    name, classes = model.task_names[task], str(model.classes_per_task[task])
+    for key, value in {"run_id": model.run_id, "task": str(task), "task_name": name, "classes": classes}.items():
         document.metadata_props.add(key=key, value=value)
     content: bytes = document.SerializeToString(deterministic=True)
     return content
 
 
-def _forget_origins(document: Any) -> None:
-    """Strip stack traces and module names: they reveal folders of this machine, and are most of a small file."""
-    graph = document.graph
-    for part in (document, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
-        part.ClearField("metadata_props")
-
-
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """Keep the exporter's own words off the terminal; what a model warns of is heard afterwards."""
-    loggers = [logging.getLogger(name) for name in _CHATTY]
-    levels = [logger.level for logger in loggers]
     unread = io.StringIO()  # it prints the whole graph where it fails
     heard: list[warnings.WarningMessage] = []
-    try:
-        with (
-            warnings.catch_warnings(record=True) as heard,
-            contextlib.redirect_stdout(unread),
-            contextlib.redirect_stderr(unread),
-        ):
-            for name in _CHATTY:
-                warnings.filterwarnings("ignore", module=re.escape(name))
-            for logger in loggers:
-                logger.setLevel(logging.CRITICAL)
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-        for warning in heard:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    with contextlib.ExitStack() as stack:
+        for logger in map(logging.getLogger, _CHATTY):
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.CRITICAL)
+        try:
+            with (
+                warnings.catch_warnings(record=True) as heard,
+                contextlib.redirect_stdout(unread),
+                contextlib.redirect_stderr(unread),
+            ):
+                for name in _CHATTY:
+                    warnings.filterwarnings("ignore", module=re.escape(name))
+                yield
+        finally:
+            for warning in heard:
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

@@ -3,25 +3,65 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import torch
 
 from seu_bench.config.run import Request, ResultFields
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
-from seu_bench.engine.resolve import ResolvedRun, resolve
+from seu_bench.engine.environment import choose_device
+from seu_bench.engine.recorder import stream_fields
+from seu_bench.engine.resolve import resolve
 from seu_bench.engine.run_folder import MODEL_NAME
-from seu_bench.engine.saved_model.checks import Check, Verification, compared, differences, near
-from seu_bench.engine.saved_model.file import SEALED, ModelFile, parse_weights, read_weights
-from seu_bench.engine.saved_model.load import LearnedModel, build_model, learned_tasks
-from seu_bench.errors import RequestError, ResultsError, SeuBenchError
+from seu_bench.engine.saved_model import file as saved
+from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import RECORD_NAME, Record, read_record
 from seu_bench.results.record_files import find_run
 from seu_bench.results.record_metrics import METRICS, measured_rows
 from seu_bench.utils.progress import tracked
+
+#: Metrics are sums and functions of what the record has; another machine's mathematical library may round differently.
+_ROUNDING: Final = 1e-12
+
+
+@dataclass(frozen=True)
+class Check:
+    """Result of one check.
+
+    Attributes:
+        passed: ``None``: it could not be compared, for the reason in ``detail``.
+        detail: the values found, or every difference.
+    """
+
+    name: str
+    passed: bool | None
+    detail: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Result of a verification, check by check."""
+
+    record: Record
+    folder: Path
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed."""
+        return all(check.passed is not False for check in self.checks)
+
+    def document(self) -> dict[str, Any]:
+        """Return plain values for other programs."""
+        checks = [asdict(check) for check in self.checks]
+        return {"run_id": self.record.run_id, "folder": str(self.folder), "passed": self.passed, "checks": checks}
 
 
 def verify(
@@ -48,13 +88,9 @@ def verify(
         RequestError: what the record asks for is not installed, or is no valid request.
         DataError: a data set is missing or corrupt.
     """
-    import torch
-
-    from seu_bench.engine.environment import choose_device
-
     folder = find_run(results, run)
     record = read_record(folder)
-    content = read_weights(folder, record)
+    content = saved.read_weights(folder, record)
     if benchmark is None and record.benchmark not in registry.benchmarks:
         raise RequestError(
             f"benchmark {record.benchmark!r} is not registered here",
@@ -63,27 +99,39 @@ def verify(
         )
     resolved = resolve(registry, request_of(record, benchmark, data_root))
     chosen = torch.device(choose_device(device))
-    spec = resolved.spec
-    stream = build_stream(spec.benchmark, resolved.load, resolved.limits, spec.seed, chosen)
+    stream = build_stream(resolved.spec.benchmark, resolved.load, resolved.limits, resolved.spec.seed, chosen)
+    path, run_id, made = folder / MODEL_NAME, resolved.spec.run_id, stream_fields(stream.plan)
+    faults = [
+        f"the record's settings give run {run_id}, not {record.run_id}",
+        "the record's settings or the benchmark were changed since, or it was made with a file (--benchmark)",
+    ]
+    checks = [
+        _check("run id", faults if run_id != record.run_id else [], "what the record asks for has its run id"),
+        _same("weights", "SHA-256", hashlib.sha256(content).hexdigest(), record.weights_sha256, f"{path}: "),
+    ]
     file, model = None, None
-    checks = [_run_id(record, resolved), _sha256(record, content, folder)]
     try:
-        file = parse_weights(content, folder / MODEL_NAME)
-        checks.append(_sealed(record, file))
-        model = build_model(registry, file, record).to(chosen)
+        file = saved.parse_weights(content, path)
+        recorded = record.model_dump(mode="json", include=saved.SEALED)
+        copy = {name: value for name, value in file.seal.record.items() if name in saved.SEALED}
+        faults = list(differences(recorded, copy, "", "sealed"))
+        checks.append(_check("sealed copy", faults, f"{len(saved.SEALED)} fields are as they were sealed"))
+        model = saved.build_model(registry, file, record).to(chosen)
         checks.append(Check("model", True, (f"built and filled with {len(file.tensors)} tensors",)))
     except ResultsError as error:
         checks += [Check("sealed copy", None, ("the weights cannot be read",))] if file is None else []
-        checks.append(Check("model", False, _told(error)))
-    checks += [_data(record, stream), _stream(record, stream)]
+        checks.append(Check("model", False, (f"{error.where}: {error.what}",)))
+    faults = list(differences(record.model_dump(include=set(made)), made, "", "made"))
+    checks += [
+        _same("data", "fingerprint", stream.fingerprint, record.data_fingerprint),
+        _check("tasks", faults, f"{len(stream.plan.tasks)} tasks, their order, classes and images"),
+    ]
     if model is None:
-        names = ("accuracy", "params_total", "params_active", "macs")
-        checks += [Check(name, None, ("there is no model to measure",)) for name in names]
+        checks += [Check(name, None, ("there is no model to measure",)) for name in ("accuracy", *saved.SIZES)]
     else:
-        checks.append(_accuracy(record, model, stream, spec.protocol.eval_batch_size))
+        checks.append(_accuracy(record, model, stream, resolved.spec.protocol.eval_batch_size))
         checks += _sizes(record, model, chosen)
-    checks.append(_metrics(record, registry))
-    return Verification(record, folder, tuple(checks))
+    return Verification(record, folder, (*checks, _metrics(record, registry)))
 
 
 def request_of(record: Record, benchmark: Path | None = None, data_root: Path | None = None) -> Request:
@@ -95,154 +143,99 @@ def request_of(record: Record, benchmark: Path | None = None, data_root: Path | 
         ("benchmark", record.benchmark_overrides),
     ):
         options |= {f"{prefix}.{key}": value for key, value in given.items()}
-    return Request(
-        strategy=record.strategy,
-        benchmark=record.benchmark if benchmark is None else str(benchmark),
-        searcher=record.searcher,
-        creator=record.creator,
-        protocol=record.protocol,
-        seed=record.seed,
-        options=options,
-        data_root=data_root,
-        **record.model_dump(include=set(ResultFields.model_fields)),
-    )
+    fields = {"strategy", "searcher", "creator", "protocol", "seed", *ResultFields.model_fields}
+    name = record.benchmark if benchmark is None else str(benchmark)
+    return Request(benchmark=name, options=options, data_root=data_root, **record.model_dump(include=fields))
 
 
-def _run_id(record: Record, resolved: ResolvedRun) -> Check:
-    found = resolved.spec.run_id
-    if found == record.run_id:
-        return Check("run id", True, ("what the record asks for has its run id",))
-    fault = f"the record's settings give run {found}, not {record.run_id}"
-    why = "the record's settings or the benchmark were changed since, or it was made with a file (--benchmark)"
-    return Check("run id", False, (fault, why))
+def differences(recorded: Any, other: Any, name: str, word: str) -> Iterator[str]:
+    """Differences of two plain values by place, e.g. ``accuracy_matrix[1][0]: recorded 0.9, sealed 0.8``."""
+    if isinstance(recorded, Mapping) and isinstance(other, Mapping):
+        for key in dict.fromkeys([*recorded, *other]):
+            place = f"{name}.{key}" if name else key
+            if key not in recorded or key not in other:
+                yield f"{place}: only {word if key in other else 'recorded'}"
+            else:
+                yield from differences(recorded[key], other[key], place, word)
+    elif isinstance(recorded, list | tuple) and isinstance(other, list | tuple) and len(recorded) == len(other):
+        for place, (left, right) in enumerate(zip(recorded, other, strict=True)):
+            yield from differences(left, right, f"{name}[{place}]", word)
+    elif recorded != other:
+        yield f"{name}: recorded {_short(recorded)}, {word} {_short(other)}"
 
 
-def _sha256(record: Record, content: bytes, folder: Path) -> Check:
-    found = hashlib.sha256(content).hexdigest()
-    if found == record.weights_sha256:
-        return Check("weights", True, (f"SHA-256 {found}",))
-    fault = f"{folder / MODEL_NAME}: SHA-256 {found}, and the record names {record.weights_sha256}"
-    return Check("weights", False, (fault,))
+def _short(value: Any, most: int = 120) -> str:
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def _sealed(record: Record, file: ModelFile) -> Check:
-    """Compare the record with the copy saved beside the weights."""
-    recorded = record.model_dump(mode="json", include=set(SEALED))
-    found = []
-    for name in SEALED:
-        if name not in file.seal.record:
-            found.append(f"{name}: not sealed")
-        else:
-            found += differences(recorded[name], file.seal.record[name], name, "sealed")
-    return compared("sealed copy", found, f"{len(SEALED)} fields are as they were sealed")
+def _check(name: str, faults: Sequence[str], passed: str) -> Check:
+    """A check that failed with its ``faults`` if there are any, else one with the note ``passed``."""
+    return Check(name, not faults, tuple(faults) or (passed,))
 
 
-def _data(record: Record, stream: TaskStream) -> Check:
-    if record.data_fingerprint == stream.fingerprint:
-        return Check("data", True, (f"fingerprint {stream.fingerprint}",))
-    return Check("data", False, (f"fingerprint {stream.fingerprint}, and the record names {record.data_fingerprint}",))
+def _same(name: str, what: str, found: str, recorded: str | None, where: str = "") -> Check:
+    faults = [] if found == recorded else [f"{where}{what} {found}, and the record names {recorded}"]
+    return _check(name, faults, f"{what} {found}")
 
 
-def _stream(record: Record, stream: TaskStream) -> Check:
-    plan = stream.plan
-    found = {
-        "task_order": plan.order,
-        "task_names": tuple(task.name for task in plan.tasks),
-        "task_classes": plan.classes_per_task,
-        "task_images": tuple((task.num_train, task.num_valid, task.num_test) for task in plan.tasks),
-        "input_shape": (plan.channels, plan.height, plan.width),
-    }
-    faults = [line for name, value in found.items() for line in differences(getattr(record, name), value, name, "made")]
-    return compared("tasks", faults, f"{len(plan.tasks)} tasks, their order, classes and images")
-
-
-def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_size: int) -> Check:
+def _accuracy(record: Record, model: saved.LearnedModel, stream: TaskStream, batch_size: int) -> Check:
     """The last row of the matrix evaluated anew: the same test images in the same batches."""
-    tasks = learned_tasks(record)
+    tasks = saved.learned_tasks(record)
     if not tasks:
         return Check("accuracy", None, ("the record has no measurement",))
     row = measured_rows(record)[-1]
-    faults = []
+    faults, images_in_all = [], 0
     for task in tracked(tasks, "evaluating tasks"):
-        place = f"accuracy_matrix[{row}][{task}]"
-        recorded = record.accuracy_matrix[row][task]
-        if task >= len(stream.tasks) or recorded is None:
-            faults.append(f"{place}: recorded {recorded}, and the stream has {len(stream.tasks)} tasks")
-            continue
-        images = stream.tasks[task].test
+        place, recorded = f"accuracy_matrix[{row}][{task}]", record.accuracy_matrix[row][task] or 0.0
         try:
+            images = stream.tasks[task].test
             correct = count_correct(model, images, task, batch_size)
         except Exception as error:  # a record that was changed may have made a model that these images do not fit
             faults.append(f"{place}: it cannot be evaluated: {type(error).__name__}: {error}")
             continue
-        if correct / len(images) != recorded:
+        images_in_all += len(images)
+        if (found := correct / len(images)) != recorded:
             differ = abs(correct - recorded * len(images))
-            faults.append(
-                f"{place}: recorded {recorded}, found {correct / len(images)} ({differ:.4g} of {len(images)} images)"
-            )
-    images_in_all = sum(len(stream.tasks[task].test) for task in tasks if task < len(stream.tasks))
+            faults.append(f"{place}: recorded {recorded}, found {found} ({differ:.4g} of {len(images)} images)")
     if faults:
         made_on = record.environment
         faults.append(
             f"the run was made on {made_on.device} with {made_on.threads} threads; others may round differently"
         )
-    return compared("accuracy", faults, f"the last row on {images_in_all:,} test images of {len(tasks)} tasks")
+    return _check("accuracy", faults, f"the last row on {images_in_all:,} test images of {len(tasks)} tasks")
 
 
-def count_correct(model: LearnedModel, images: TaskImages, task: int, batch_size: int) -> int:
+def count_correct(model: saved.LearnedModel, images: TaskImages, task: int, batch_size: int) -> int:
     """Count the images of a task that the model classifies correctly."""
-    import torch
-
-    correct = 0
     with torch.no_grad():
-        for x, y in images.batches(batch_size, shuffle=False):
-            correct += int((model(x, task).argmax(dim=1) == y).sum())
-    return correct
+        batches = images.batches(batch_size, shuffle=False)
+        return sum(int((model(x, task).argmax(dim=1) == y).sum()) for x, y in batches)
 
 
-def _sizes(record: Record, model: LearnedModel, device: Any) -> list[Check]:
+def _sizes(record: Record, model: saved.LearnedModel, device: torch.device) -> Iterator[Check]:
     """Parameters at the end, and on each task's path parameters and multiply-accumulates."""
     network, shape = model.network, record.input_shape or ()
-    # A strategy that learns all tasks at once is measured once, on the last.
-    tasks = range(len(record.task_names))
-    active = tasks[-len(record.params_active) :] if record.params_active else ()
-    macs = tasks[-len(record.macs) :] if record.macs else ()
-    last = len(record.params_total) - 1
-    total = {f"params_total[{last}]": (record.params_total[-1:], lambda: count_parameters(network))}
-    paths = {
-        f"params_active[{place}]": (
-            record.params_active[place : place + 1],
-            lambda task=task: count_parameters(network.task_module(task)),
-        )
-        for place, task in enumerate(active)
+    counts: dict[str, Callable[[int], int]] = {
+        "params_total": lambda _: count_parameters(network),
+        "params_active": lambda task: count_parameters(network.task_module(task)),
+        "macs": lambda task: count_macs(lambda x: network.forward_single_task(x, task), shape, device),
     }
-    costs = {
-        f"macs[{place}]": (
-            record.macs[place : place + 1],
-            lambda task=task: count_macs(lambda x: network.forward_single_task(x, task), shape, device),
-        )
-        for place, task in enumerate(macs)
-    }
-    return [
-        _counted("params_total", total, "after the last task"),
-        _counted("params_active", paths, "on each task's path"),
-        _counted("macs", costs, "on each task's path"),
-    ]
-
-
-def _counted(name: str, expected: Mapping[str, tuple[Sequence[int], Any]], what: str) -> Check:
-    faults = []
-    for place, (recorded, count) in tracked(expected.items(), f"counting {name}"):
-        try:
-            found = count()
-        except Exception as error:
-            faults.append(f"{place}: it cannot be counted: {type(error).__name__}: {error}")
-            continue
-        if list(recorded) != [found]:
-            faults.append(f"{place}: recorded {recorded[0] if recorded else None}, found {found}")
-    if not expected:
-        faults.append(f"{name}: nothing was recorded")
-    return compared(name, faults, f"counted {what}")
+    for name, count in counts.items():
+        values = getattr(record, name)
+        faults = [] if values else [f"{name}: nothing was recorded"]
+        # A strategy that learns all tasks at once is measured once, on the last.
+        first = max(0, len(record.task_names) - len(values))
+        at_end = name == "params_total"
+        for place in tracked(range(len(values))[-1 if at_end else 0 :], f"counting {name}"):
+            try:
+                found = count(first + place)
+            except Exception as error:
+                faults.append(f"{name}[{place}]: it cannot be counted: {type(error).__name__}: {error}")
+                continue
+            if values[place] != found:
+                faults.append(f"{name}[{place}]: recorded {values[place]}, found {found}")
+        yield _check(name, faults, "counted after the last task" if at_end else "counted on each task's path")
 
 
 def _metrics(record: Record, registry: Registry) -> Check:
@@ -264,11 +257,14 @@ def _metrics(record: Record, registry: Registry) -> Check:
             continue
         if name not in record.metrics:
             faults.append(f"{name}: not recorded, found {found}")
-        elif not near(record.metrics[name], found):
+        elif not _near(record.metrics[name], found):
             faults.append(f"{name}: recorded {record.metrics[name]}, found {found}")
     passed = f"{len(record.metrics) - len(not_compared)} follow from {RECORD_NAME}"
-    return compared("metrics", faults, passed + (f"; not compared: {', '.join(not_compared)}" if not_compared else ""))
+    return _check("metrics", faults, passed + (f"; not compared: {', '.join(not_compared)}" if not_compared else ""))
 
 
-def _told(error: SeuBenchError) -> tuple[str, ...]:
-    return (f"{error.where}: {error.what}" if error.where else error.what,)
+def _near(recorded: float | None, found: float | None) -> bool:
+    """Whether two metrics are the same number but for rounding, or both are not measured."""
+    if recorded is None or found is None:
+        return recorded is found
+    return math.isclose(recorded, found, rel_tol=_ROUNDING, abs_tol=_ROUNDING)

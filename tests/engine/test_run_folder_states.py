@@ -15,7 +15,7 @@ from support.commands import Command
 from support.locks import locked
 
 from seu_bench.engine.checkpoint import Position
-from seu_bench.engine.run_states import list_runs
+from seu_bench.engine.run_folder import list_runs
 from seu_bench.results.record import Record, StageRecord, write_record
 from seu_bench.utils.text import format_seconds
 
