@@ -15,7 +15,7 @@ import re
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import matplotlib.style
 from matplotlib.axes import Axes
@@ -47,16 +47,13 @@ DARK: Final = {
 #: Of numbers upon a colour; neither is one that a dark page exchanges.
 BLACK, WHITE = "#0b0d10", "#fdfdfd"
 
-#: Kinds of line, as matplotlib's offset and lengths of dashes and gaps.
-Line: TypeAlias = tuple[int, tuple[float, ...]]
-
 
 class Style(NamedTuple):
     """Look of one configuration, or of one task."""
 
     color: str
     marker: str
-    line: Line
+    line: tuple[int, tuple[float, ...]]  # matplotlib's offset and lengths of dashes and gaps
 
     def plotted(self) -> dict[str, Any]:
         """Keywords of matplotlib for a line with markers."""
@@ -127,8 +124,7 @@ class Picture(NamedTuple):
 
 
 #: Dots per inch of PNG files, and of the page's pixels.
-PNG_DPI: Final = 150
-PAGE_DPI: Final = 96
+PNG_DPI, PAGE_DPI = 150, 96
 #: Inches of a figure's width at the least: legends need it, and pages do not stretch what is wider.
 _LEAST_WIDTH: Final = 6.7
 
@@ -170,22 +166,15 @@ def settings() -> Iterator[None]:
 
 
 def panels(
-    titles: Sequence[str],
-    columns: int,
-    size: tuple[float, float],
-    x: str = "",
-    y: str = "",
-    *,
-    shared: bool = True,
-    layout: Literal["constrained", "compressed"] = "constrained",
+    titles: Sequence[str], columns: int, size: tuple[float, float], x: str = "", y: str = "", *, shared: bool = True
 ) -> tuple[Figure, list[Axes]]:
     """Create a figure of axes with these titles, ``columns`` in a row, each of this size in inches with its labels.
 
     ``x`` stands below the last of each column, ``y`` at the left of each row. All have the same scales if ``shared``,
-    otherwise those of a column and those of a row have. A ``compressed`` layout is for axes of a fixed aspect.
+    otherwise those of a column and those of a row have.
     """
     rows = math.ceil(len(titles) / columns)
-    figure = Figure(figsize=(max(_LEAST_WIDTH, columns * size[0]), rows * size[1]), layout=layout)
+    figure = Figure(figsize=(max(_LEAST_WIDTH, columns * size[0]), rows * size[1]), layout="constrained")
     scales: Any = {"sharex": "all", "sharey": "all"} if shared else {"sharex": "col", "sharey": "row"}
     axes = list(figure.subplots(rows, columns, squeeze=False, **scales).flat)
     for empty in axes[len(titles) :]:

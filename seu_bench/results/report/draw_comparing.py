@@ -148,7 +148,8 @@ def heat_maps(configurations: Sequence[Configuration]) -> Picture:
     def draw() -> Figure:
         labels = "accuracy on task", "after learning task"
         titles = [short(each.title, 27) for each in configurations]
-        figure, axes = panels(titles, min(4, len(titles)), (2.5, 2.5), *labels, layout="compressed")
+        figure, axes = panels(titles, min(4, len(titles)), (2.5, 2.5), *labels)
+        figure.set_layout_engine("compressed")  # leaves no gaps between axes of a fixed aspect
         norm = BoundaryNorm(np.linspace(0, 100, _STEPS + 1), _STEPS)
         colors = colormaps["cividis"].resampled(_STEPS)
         for panel, each in zip(axes, configurations, strict=True):
