@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -259,6 +258,8 @@ def used_parameters(model: Any, images: Tensor, task: int) -> set[nn.Parameter]:
     return {variable for variable in variables if isinstance(variable, nn.Parameter)}
 
 
-def drawn() -> bytes:
+def drawn() -> tuple[bytes, bytes, object]:
     """Return the states of the global generators of torch, NumPy and ``random``."""
-    return pickle.dumps((torch.get_rng_state().numpy(), np.random.get_state(), random.getstate()))
+    numpy_state: Any = np.random.get_state(legacy=True)
+    place = numpy_state[1].tobytes() + repr(numpy_state[2:]).encode()
+    return torch.get_rng_state().numpy().tobytes(), place, random.getstate()
