@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import click
 
+from seu_bench.config.options import parse_assignments
+from seu_bench.errors import RequestError
+from seu_bench.plugin.registry import Registry
+
 
 @click.command(name="check-plugin")
 @click.argument("name")
@@ -20,15 +24,10 @@ def check_plugin(name: str, assignments: tuple[str, ...]) -> None:
 
     NAME is a strategy, a searcher or a creator, or a plugin that offers some. Exit status 1 if a test fails.
     """
-    from seu_bench.config.options import parse_assignments
-    from seu_bench.plugin.registry import Registry
-
     registry, options = Registry(), parse_assignments(assignments)
     try:
         from seu_bench.testing.checking import check, subjects
     except ImportError as error:
-        from seu_bench.errors import RequestError
-
         raise RequestError(str(error), remedy="pip install pytest") from error
     failed = 0
     for subject in subjects(registry, name):

@@ -7,7 +7,10 @@ from pathlib import Path
 import click
 
 from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
+from seu_bench.cli.tables import comparison_tables
 from seu_bench.errors import RequestError
+from seu_bench.results.comparison import compare as compared
+from seu_bench.results.record_files import find_record
 
 
 @request_command("results")
@@ -18,10 +21,6 @@ def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
 
     The first run is compared with each of the others. RUN is a run id, a unique prefix of one, or the run's folder.
     """
-    from seu_bench.cli.tables import comparison_tables
-    from seu_bench.results.comparison import compare as compared
-    from seu_bench.results.record_files import find_record
-
     if len(run_names) < 2:
         raise RequestError("one run cannot be compared", remedy="name two runs or more")
     first, *others = [find_record(results, name) for name in run_names]

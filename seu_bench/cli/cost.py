@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from seu_bench.cli.options import FieldsCommand, format_option, make_registry, print_as
+from seu_bench.cli.options import fields_command, format_option, print_as
+from seu_bench.config.run import ExecutionFields, Request
+from seu_bench.plugin.registry import Registry
 
 if TYPE_CHECKING:
-    from seu_bench.config.run import Request
     from seu_bench.engine.resolve import ResolvedRun
 
-
-def _fields() -> tuple[type[Request], set[str]]:
-    """Fields that define a run, and the folder of its data."""
-    from seu_bench.config.run import ExecutionFields, Request
-
-    others = {"restart", "max_seconds", *ExecutionFields.model_fields} - {"data_root"}
-    return Request, set(Request.model_fields) - others
+#: Fields of a request that decide nothing of a run's cost.
+_OTHERS: Final = {"restart", "max_seconds", *ExecutionFields.model_fields} - {"data_root"}
 
 
-@click.command(cls=FieldsCommand, fields=_fields)
+@fields_command(Request, Request.model_fields.keys() - _OTHERS)
 @format_option
 def cost(form: str, **fields: Any) -> None:
     """Estimate the cost of a run.
@@ -30,10 +24,9 @@ def cost(form: str, **fields: Any) -> None:
     Parameters, multiply-accumulates per image and image passes, computed without training, weights or data sets
     (except the shape of your own data).
     """
-    from seu_bench.config.run import Request
     from seu_bench.engine.resolve import resolve
 
-    document = _document(resolve(make_registry(), Request(**fields)))
+    document = _document(resolve(Registry(), Request(**fields)))
     print_as(form, document, _lines(document))
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from seu_bench.cli.options import data_option, format_option, make_registry, print_as
+from seu_bench.cli.options import data_option, format_option, print_as
+from seu_bench.plugin.registry import Registry
 from seu_bench.utils import progress as bars
 
 
@@ -21,7 +22,7 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
     if context.invoked_subcommand is not None:
         return
     rows: list[dict[str, Any]] = []
-    for entry in bars.tracked(make_registry().datasets.values(), "checking data sets"):
+    for entry in bars.tracked(Registry().datasets.values(), "checking data sets"):
         state = entry.factory.state(data_root)
         rows.append(
             {
@@ -53,7 +54,7 @@ def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
     """Download a data set and check it."""
     from seu_bench.data.sources.common import default_data_root
 
-    source = make_registry().datasets.find(name).factory
+    source = Registry().datasets.find(name).factory
     if data_root is None and context.parent is not None:
         data_root = context.parent.params["data_root"]  # seu-bench data --data-root FOLDER fetch NAME
     root = default_data_root(data_root)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from seu_bench.cli.options import known_metrics, request_command
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from seu_bench.results.leaderboard.boards import Leaderboard
+from seu_bench.cli.tables import leaderboard_table, wide_console
+from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
+from seu_bench.results.leaderboard.building import make_leaderboards
+from seu_bench.results.leaderboard.markdown import to_markdown
+from seu_bench.results.record_files import require_records
 
 
 @request_command("results")
@@ -58,9 +58,7 @@ def leaderboard(
     Their files hold every row; --budget, --pareto and --rows select what is shown. Save a view with --format and
     redirection.
     """
-    from seu_bench.results.leaderboard.building import make_leaderboards
     from seu_bench.results.leaderboard.views import pareto_front, parse_axes, parse_budgets, within_budget
-    from seu_bench.results.record_files import require_records
 
     metrics = known_metrics()
     limits = parse_budgets(budgets, metrics)
@@ -73,8 +71,6 @@ def leaderboard(
     if form != "table":
         click.echo(_text(boards, form), nl=False)
         return
-    from seu_bench.cli.tables import leaderboard_table, wide_console
-
     console = wide_console()
     for board in boards:
         console.print(leaderboard_table(board, rows or None))
@@ -88,9 +84,6 @@ def leaderboard(
 
 def _text(boards: Sequence[Leaderboard], form: str) -> str:
     """Join all leaderboards: Markdown below each other, one CSV, or one list of JSON."""
-    from seu_bench.results.leaderboard.boards import to_csv
-    from seu_bench.results.leaderboard.markdown import to_markdown
-
     if form == "json":
         return json.dumps([board.document() for board in boards], indent=1) + "\n"
     if form == "md":

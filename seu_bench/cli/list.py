@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from seu_bench.cli.options import format_option, make_registry, print_as
-
-if TYPE_CHECKING:
-    from seu_bench.plugin.entries import Kind
+from seu_bench.cli.options import format_option, print_as
+from seu_bench.config.options import describe_options, did_you_mean, option_lines
+from seu_bench.errors import UnknownNameError
+from seu_bench.plugin.entries import Kind
+from seu_bench.plugin.registry import Registry
 
 
 @click.command(name="list")
@@ -23,10 +24,7 @@ def list_(kind: str | None, form: str) -> None:
     with it, the options of each are shown too. `...` marks an option without a default of its own: mostly, the
     benchmark's protocol has it.
     """
-    from seu_bench.config.options import did_you_mean
-    from seu_bench.errors import UnknownNameError
-
-    kinds = make_registry().kinds
+    kinds = Registry().kinds
     if kind is not None and kind not in kinds:
         raise UnknownNameError(
             f"there is no kind {kind!r}{did_you_mean(kind, kinds)}", remedy=f"the kinds are: {', '.join(kinds)}"
@@ -37,8 +35,6 @@ def list_(kind: str | None, form: str) -> None:
 
 
 def _row(table: Kind[Any], name: str, *, alone: bool) -> dict[str, Any]:
-    from seu_bench.config.options import describe_options
-
     entry = table.unavailable.get(name) or table[name]
     row: dict[str, Any] = {"name": name, "package": entry.package}
     row |= {"summary": entry.summary} if name in table else {"unavailable": entry.factory.reason}
@@ -49,8 +45,6 @@ def _row(table: Kind[Any], name: str, *, alone: bool) -> dict[str, Any]:
 
 
 def _lines(tables: Iterable[Kind[Any]], *, alone: bool) -> Iterator[str]:
-    from seu_bench.config.options import option_lines
-
     for table in tables:
         if not alone:
             yield click.style(table.plural, bold=True)

@@ -1,14 +1,13 @@
 """The command line: parse, call, print.
 
-A command of core is one module of this room. It is imported when it runs or its help is shown. Commands of plugins come
-by the hook ``register_commands``; plugins are loaded when ``--help``, or a name that is not core's, asks for them.
+A command of core is one module of this room, imported when the command runs or its own help is shown. Commands of
+plugins come by the hook ``register_commands``; plugins are loaded when ``--help``, or a name that is not core's, asks.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -31,37 +30,26 @@ INTERRUPTED = 130
 _PACKAGE: Final = "seu-bench"
 
 
-@dataclass(frozen=True)
-class CoreCommand:
-    """A command of core, as ``package.module:name``; its summary is the first sentence of its help."""
-
-    target: str
-
-    @property
-    def summary(self) -> str:
-        """One line for ``seu-bench --help``."""
-        return self.build().get_short_help_str(100)
-
-    def build(self) -> click.Command:
-        """Import the command."""
-        return LazyCommand(self.target).build()
-
-
-#: Core's commands in the order of ``seu-bench --help``.
-CORE: Final[Mapping[str, CoreCommand]] = {
-    "run": CoreCommand("seu_bench.cli.run:run"),
-    "sweep": CoreCommand("seu_bench.cli.sweep:sweep"),
-    "cost": CoreCommand("seu_bench.cli.cost:cost"),
-    "runs": CoreCommand("seu_bench.cli.runs:runs"),
-    "show": CoreCommand("seu_bench.cli.show:show"),
-    "compare": CoreCommand("seu_bench.cli.compare:compare"),
-    "leaderboard": CoreCommand("seu_bench.cli.leaderboard:leaderboard"),
-    "report": CoreCommand("seu_bench.cli.report:report"),
-    "verify": CoreCommand("seu_bench.cli.verify:verify"),
-    "export": CoreCommand("seu_bench.cli.export:export"),
-    "data": CoreCommand("seu_bench.cli.data:data"),
-    "list": CoreCommand("seu_bench.cli.list:list_"),
-    "check-plugin": CoreCommand("seu_bench.cli.check_plugin:check_plugin"),
+#: Core's commands in the order of ``seu-bench --help``, which shows the first sentence of their own help.
+CORE: Final[Mapping[str, LazyCommand]] = {
+    "run": LazyCommand("seu_bench.cli.run:run", "Run a strategy on a benchmark and write the record."),
+    "sweep": LazyCommand("seu_bench.cli.sweep:sweep", "Run every combination that is not finished yet."),
+    "cost": LazyCommand("seu_bench.cli.cost:cost", "Estimate the cost of a run."),
+    "runs": LazyCommand("seu_bench.cli.runs:runs", "List runs and their states."),
+    "show": LazyCommand("seu_bench.cli.show:show", "Show the record of a run."),
+    "compare": LazyCommand("seu_bench.cli.compare:compare", "Compare runs of one benchmark task by task."),
+    "leaderboard": LazyCommand("seu_bench.cli.leaderboard:leaderboard", "Build leaderboards from records."),
+    "report": LazyCommand(
+        "seu_bench.cli.report:report",
+        "Write a report: one HTML page that needs no network, and its figures as PNG and SVG.",
+    ),
+    "verify": LazyCommand("seu_bench.cli.verify:verify", "Check a record against the weights of its run."),
+    "export": LazyCommand("seu_bench.cli.export:export", "Export the network of one task to ONNX."),
+    "data": LazyCommand("seu_bench.cli.data:data", "List data sets with status, size and location, or download one."),
+    "list": LazyCommand("seu_bench.cli.list:list_", "List what is installed, and what is unavailable and why."),
+    "check-plugin": LazyCommand(
+        "seu_bench.cli.check_plugin:check_plugin", "Run the contract tests on an installed plugin and list what failed."
+    ),
 }
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import click
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from seu_bench.config.options import fault_text, parse_assignments
+from seu_bench.config.run import CommandLine, Request
+from seu_bench.errors import PluginError
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.metric import Metric
+from seu_bench.results.record_metrics import METRICS
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pydantic.fields import FieldInfo
     from rich.console import RenderableType
-
-    from seu_bench.plugin.registry import Registry
-    from seu_bench.results.metric import Metric
-
-#: Returns a model, e.g. :class:`~seu_bench.config.run.Request`, and names of its fields.
-Fields: TypeAlias = Callable[[], tuple["type[BaseModel]", Collection[str]]]
 
 #: ``--format`` of every command that prints for a reader or for a program.
 format_option = click.option(
@@ -27,10 +28,7 @@ format_option = click.option(
 
 #: ``--data-root`` for commands about data sets.
 data_option = click.option(
-    "--data-root",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Folder of data sets in torchvision's layout [default: $SEU_BENCH_DATA, or ~/.cache/seu-bench/data].",
+    "--data-root", type=click.Path(path_type=Path), help=Request.model_fields["data_root"].description
 )
 
 
@@ -48,34 +46,32 @@ def print_as(form: str, document: object, parts: Iterable[str | RenderableType])
             wide_console().print(part)
 
 
-class FieldsCommand(click.Command):
-    """A command with an option per field of a model, made when the command is parsed or explained, and not before.
+def fields_command(
+    model: type[BaseModel], names: Collection[str], kind: type[click.Command] = click.Command, *, unset: bool = False
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a decorator for a command with an option for each of these fields of a model, after its own options.
 
-    Pass it as ``cls`` to :func:`click.command`. With ``unset`` an option that is not given is ``None``, so that a file
-    may say it.
+    With ``unset`` an option that is not given is ``None``, so that a file may say it.
     """
+    # A class's own fields before those that it inherits.
+    known = dict.fromkeys(name for base in model.__mro__ for name in vars(base).get("__annotations__", ()))
+    fields = {name: model.model_fields[name] for name in known if name in names and name in model.model_fields}
 
-    def __init__(self, *args: Any, fields: Fields, unset: bool = False, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._fields: Fields | None = fields
-        self._unset = unset
+    def make(function: Callable[..., Any]) -> click.Command:
+        command = click.command(cls=kind)(function)
+        command.params += [field_option(name, field, unset=unset) for name, field in fields.items()]
+        return command
 
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own parameters, and the fields' after them."""
-        if self._fields is not None:
-            model, wanted = self._fields()
-            # A class's own fields before those that it inherits.
-            known = [name for kind in model.__mro__ for name in vars(kind).get("__annotations__", ())]
-            names = [name for name in dict.fromkeys(known) if name in wanted and name in model.model_fields]
-            self.params += [field_option(name, model.model_fields[name], unset=self._unset) for name in names]
-            self._fields = None
-        return super().get_params(ctx)
+    return make
+
+
+def request_command(*names: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a decorator for a command with options of these fields of a request, of all by default."""
+    return fields_command(Request, names or Request.model_fields)
 
 
 def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.Option:
     """Option of a field: type, limits, choices, default and help are the field's; ``unset``: ``None`` if not given."""
-    from seu_bench.config.run import CommandLine
-
     given = next((mark for mark in field.metadata if isinstance(mark, CommandLine)), CommandLine())
     flags = given.flags or (f"--{name.replace('_', '-')}",)
     default, kind, text = field.get_default(call_default_factory=True), _plain_type(field.annotation), field.description
@@ -100,10 +96,6 @@ def _checked_text(field: FieldInfo) -> Callable[[str], Any]:
     """Return a type of text that the field itself parses, so that errors name the option."""
 
     def text(value: str) -> Any:
-        from pydantic import TypeAdapter, ValidationError
-
-        from seu_bench.config.options import fault_text
-
         try:
             kind: Any = Annotated[field.annotation, *field.metadata]
             return TypeAdapter(kind).validate_python(value)
@@ -138,36 +130,13 @@ def _click_type(kind: Any, limits: Sequence[Any]) -> Any:
 
 def _assignments(_context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
     """Callback of an option that parses each ``KEY=VALUE``."""
-    from seu_bench.config.options import parse_assignments
-
     return parse_assignments(values, option.opts[0])
-
-
-def request_command(*names: str) -> Callable[[Callable[..., Any]], FieldsCommand]:
-    """Return a decorator for a command with options of these fields of a request, of all by default."""
-
-    def fields() -> tuple[type[BaseModel], Collection[str]]:
-        from seu_bench.config.run import Request
-
-        return Request, names or Request.model_fields
-
-    return click.command(cls=FieldsCommand, fields=fields)
-
-
-def make_registry() -> Registry:
-    """Return what is installed."""
-    from seu_bench.plugin.registry import Registry
-
-    return Registry()
 
 
 def known_metrics() -> Mapping[str, Metric]:
     """Return the metrics installed; those of core, with a notice, where a plugin is broken: results are read anyway."""
-    from seu_bench.errors import PluginError
-    from seu_bench.results.record_metrics import METRICS
-
     try:
-        return make_registry().known_metrics
+        return Registry().known_metrics
     except PluginError as error:
         click.echo(f"metrics of plugins are unknown: {error.what}", err=True)
         return METRICS

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import make_registry, request_command
+from seu_bench.cli.options import request_command
+from seu_bench.plugin.registry import Registry
 
 
 @request_command("results")
@@ -43,7 +44,7 @@ def report(
     from seu_bench.results.report import Limits, write_report
 
     limits = Limits(configurations=top, figures=figures)
-    written = write_report(results, output, benchmark, protocol, limits, make_registry().known_metrics)
+    written = write_report(results, output, benchmark, protocol, limits, Registry().known_metrics)
     click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})")
     if written.figures:
         click.echo(f"figures: {len(written.figures) // 2} in {written.figures[0].parent}, each as PNG and SVG")

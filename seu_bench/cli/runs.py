@@ -7,6 +7,9 @@ from pathlib import Path
 import click
 
 from seu_bench.cli.options import format_option, print_as, request_command
+from seu_bench.cli.tables import new_table
+from seu_bench.engine.run_folder import list_runs
+from seu_bench.utils.text import format_seconds
 
 
 @request_command("results")
@@ -22,10 +25,6 @@ def runs(results: Path, state: str | None, form: str) -> None:
 
     Rerun the command of an interrupted or failed run to resume it from its newest checkpoint.
     """
-    from seu_bench.cli.tables import new_table
-    from seu_bench.engine.run_folder import list_runs
-    from seu_bench.utils.text import format_seconds
-
     found = [run for run in list_runs(results) if state in (None, run.state)]
     rows = [
         (

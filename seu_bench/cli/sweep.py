@@ -9,25 +9,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seu_bench.cli.options import FieldsCommand, field_option, make_registry
+from seu_bench.cli.options import field_option, fields_command
+from seu_bench.config.run import CommandLine
+from seu_bench.errors import OptionError
+from seu_bench.plugin.registry import Registry
+from seu_bench.sweeps.spec import EXECUTOR, SweepSpec, kept_spec, make_spec, parse_axes
 
 if TYPE_CHECKING:
     from seu_bench.results.metric import Metric
     from seu_bench.sweeps.driver import SweepResult
-    from seu_bench.sweeps.spec import SweepSpec
 
 #: Prefix of names of parameters that are options of the executor.
 _EXECUTOR: Final = "executor_"
 
 
-class SweepCommand(FieldsCommand):
+class SweepCommand(click.Command):
     """A command with a flag for each option of an executor that names one (:class:`~seu_bench.config.run.CommandLine`).
 
-    Executors that name the same flag share it.
+    Executors that name the same flag share it. Executors are looked up when the command is parsed or explained.
     """
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the command's own parameters, the fields' and the executors'."""
+        """Return the command's own parameters and the executors'."""
         own = super().get_params(ctx)
         if _EXECUTOR not in ctx.meta:
             ctx.meta[_EXECUTOR] = _executor_flags({flag for parameter in own for flag in parameter.opts})
@@ -35,10 +38,8 @@ class SweepCommand(FieldsCommand):
 
 
 def _executor_flags(taken: set[str]) -> list[click.Option]:
-    from seu_bench.config.run import CommandLine
-
     found: dict[str, click.Option] = {}
-    for name, entry in make_registry().executors.items():
+    for name, entry in Registry().executors.items():
         for key, field in entry.factory.options.model_fields.items():
             flags = [flag for mark in field.metadata if isinstance(mark, CommandLine) for flag in mark.flags]
             if not flags or taken.intersection(flags):
@@ -50,13 +51,7 @@ def _executor_flags(taken: set[str]) -> list[click.Option]:
     return list(found.values())
 
 
-def _fields() -> tuple[type[SweepSpec], set[str]]:
-    from seu_bench.sweeps.spec import SweepSpec
-
-    return SweepSpec, set(SweepSpec.model_fields) - {"options"}  # whose values are lists here
-
-
-@click.command(cls=SweepCommand, fields=_fields, unset=True)
+@fields_command(SweepSpec, SweepSpec.model_fields.keys() - {"options"}, SweepCommand, unset=True)  # options are lists
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -75,9 +70,7 @@ def sweep(file: Path | None, assignments: tuple[str, ...], attach: bool, dry_run
     FILE is a TOML file with the same keys; options given besides replace the file's. The same command resumes a sweep
     that was interrupted, and so does --attach. Exit status 1 if a job is not finished, 0 if all are.
     """
-    from seu_bench.plugin.registry import Registry
-    from seu_bench.sweeps.plan import plan_sweep
-    from seu_bench.sweeps.spec import make_spec, parse_axes
+    from seu_bench.sweeps.plan import plan_sweep  # which imports NumPy, as do the others below
 
     given = {
         key: ",".join(value) if isinstance(value, tuple) else value
@@ -117,9 +110,6 @@ def sweep(file: Path | None, assignments: tuple[str, ...], attach: bool, dry_run
 
 def _axes(given: dict[str, Any], assigned: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Options with those of the executor that have a flag, which are taken out of ``given``."""
-    from seu_bench.errors import OptionError
-    from seu_bench.sweeps.spec import EXECUTOR
-
     names = [name for name in given if name.startswith(_EXECUTOR)]
     flagged = {f"{EXECUTOR}{name.removeprefix(_EXECUTOR)}": [given.pop(name)] for name in names}
     if twice := [key for key in flagged if key in assigned]:
@@ -130,9 +120,6 @@ def _axes(given: dict[str, Any], assigned: dict[str, list[Any]]) -> dict[str, li
 
 def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
     """Read the last sweep of the results folder; ``--attach`` takes no other parameter."""
-    from seu_bench.errors import OptionError
-    from seu_bench.sweeps.spec import SweepSpec, kept_spec
-
     results = given.pop("results", SweepSpec.model_fields["results"].default)
     if others := [*([str(file)] if file is not None else []), *given]:
         raise OptionError(f"--attach takes only --results, not: {', '.join(others)}", remedy="remove them")

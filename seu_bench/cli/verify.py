@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.text import Text
 
 from seu_bench.cli.options import format_option, print_as, request_command
+from seu_bench.cli.tables import literal, new_table
+from seu_bench.plugin.registry import Registry
 
 #: Outcome of a check.
 _WORDS = {True: "ok", False: "FAILED", None: "skipped"}
@@ -27,11 +30,7 @@ def verify(run: str, results: Path, data_root: Path | None, device: str, benchma
     RUN is a run id, a unique prefix of one, or the run's folder. The model is rebuilt from disk and evaluated on the
     test images of every task. Exit status 1 if anything differs.
     """
-    from rich.text import Text
-
-    from seu_bench.cli.tables import literal, new_table
     from seu_bench.engine.saved_model.verify import verify as verified
-    from seu_bench.plugin.registry import Registry
 
     found = verified(Registry(), run, results=results, data_root=data_root, device=device, benchmark=benchmark)
     rows = [(check.name, _WORDS[check.passed], Text("\n").join(map(literal, check.detail))) for check in found.checks]

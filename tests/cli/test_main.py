@@ -64,6 +64,7 @@ def test_help_names_every_command(command: Command) -> None:
         sub = factory.build()
         assert f"\n  {name} " in answer.out
         assert sub.name == name
+        assert factory.summary == sub.get_short_help_str(100)
         assert sub.help
         assert command(name, "--help").status == 0
         for parameter in sub.params:
