@@ -110,14 +110,15 @@ def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: i
         if isinstance(stream.order, tuple):
             order = list(stream.order)
     in_file = list(range(len(parts)))
-    if isinstance(stream, Permutation) or stream.order == "shuffled":
-        order = shuffled(len(parts), seed).tolist()
-    elif order is not None and sorted(order) != in_file:
+    if order is None:
+        is_shuffled = isinstance(stream, Permutation) or stream.order == "shuffled"
+        order = shuffled(len(parts), seed).tolist() if is_shuffled else in_file
+    if sorted(order) != in_file:
         raise RequestError(
             f"stream.order of benchmark {spec.name!r} is {order}",
             remedy=f"name each of the tasks 0 to {len(parts) - 1} once",
         )
-    parts = [parts[index] for index in (in_file if order is None else order)]
+    parts = [parts[index] for index in order]
     if isinstance(stream, Permutation):
         return [replace(part, permutation_seed=100 * part.index + place) for place, part in enumerate(parts)]
     return parts
@@ -141,8 +142,7 @@ def plan_stream(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], limits: I
         valid = int(spec.stream.validation * pool)
         test = _images(info.num_test, info.test_per_class, info.num_classes, part.classes)
         bounds = ((pool - valid, limits.train), (valid, limits.valid), (test, limits.test))
-        sizes = (count if limit is None else min(count, limit) for count, limit in bounds)
-        tasks.append(TaskPlan(part.name, part.head, *sizes))
+        tasks.append(TaskPlan(part.name, part.head, *(min(count, limit or count) for count, limit in bounds)))
     return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts))
 
 
