@@ -81,27 +81,16 @@ class FeatureCache:
                 table = None  # there may be more room for it by now
             if table is None and keep and any(tier.limit for tier in self.tiers):
                 table = self._open(split, key, compute)
+            numbers = ids.numbers
             if table is None or not table.rows:
-                return self._computed(split, compute, x, ids.numbers)
-            table.asked = self._asked
-            return self._looked_up(split, table, x, ids.numbers, compute)
+                return self._computed(split, compute, x, numbers)
 
-    def _looked_up(self, split: _Split, table: Table, x: Tensor, numbers: Tensor, compute: Compute) -> Values:
-        """Read what has a row, compute what has none, and put both in the order of ``numbers``."""
-        inside = (numbers < table.rows).nonzero().flatten()
-        if not len(inside):
-            return self._computed(split, compute, x, numbers)
-        self._fill(split, table, numbers[inside], compute)
-        cached = table.read(numbers[inside], x.device)
-        if len(inside) == len(numbers):
-            return cached
-        outside = (numbers >= table.rows).nonzero().flatten()
-        computed = self._computed(split, compute, x.index_select(0, outside.to(x.device)), numbers[outside])
-        back = torch.cat([inside, outside]).argsort().to(x.device)
-        return tuple(
-            form.shaped(torch.cat([form.flat(some), form.flat(others)]).index_select(0, back))
-            for form, some, others in zip(table.forms, cached, computed, strict=True)
-        )
+            def computed(places: Tensor) -> Values:
+                return self._computed(split, compute, x.index_select(0, places.to(x.device)), numbers[places])
+
+            table.asked = self._asked
+            self._fill(split, table, numbers, compute)
+            return table.read(numbers, x.device, computed)
 
     def _computed(self, split: _Split, compute: Compute, x: Tensor, numbers: Tensor) -> Values:
         """Compute in the chunk's size, the last image repeated: uncached outputs are rounded as cached ones."""
@@ -120,7 +109,11 @@ class FeatureCache:
         """Create a table with as many rows as memory allows."""
         values = self._nested(compute, split.chunk(0))
         forms = [Form.of(value, self.dtype) for value in values]
-        self._make_room(len(split.images) * sum(form.bytes for form in forms))
+        wanted = len(split.images) * sum(form.bytes for form in forms)
+        # Evict idle tables for it, least recently used first.
+        for other in sorted(self._tables, key=lambda other: self._tables[other].asked):
+            if self._is_idle(self._tables[other]) and sum(tier.left for tier in self.tiers) < wanted:
+                self._tables.pop(other).free()
         table = Table(forms, len(split.images), self.chunk, self.tiers)
         self._tables[split, key] = table
         table.asked = self._asked
@@ -128,14 +121,6 @@ class FeatureCache:
             table.write(0, values)
         self.peak_bytes = max(self.peak_bytes, self.bytes)
         return table
-
-    def _make_room(self, wanted: int) -> None:
-        """Evict idle tables, least recently used first."""
-        idle = [key for key, table in self._tables.items() if self._is_idle(table)]
-        for key in sorted(idle, key=lambda key: self._tables[key].asked):
-            if sum(tier.left for tier in self.tiers) >= wanted:
-                return
-            self._tables.pop(key).free()
 
     def _is_idle(self, table: Table) -> bool:
         """Whether a whole pass over the images did not use the table."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -121,17 +121,22 @@ class Table:
                     rows[begin - part.start : end - part.start].copy_(form.flat(value)[begin - first : end - first])
         self._missing.discard(chunk)
 
-    def read(self, numbers: Tensor, device: torch.device) -> Values:
-        """The values of rows ``numbers``, ``[b]`` int64 on the CPU, on ``device``."""
-        if len(self._parts) == 1:
-            read = self._picked(self._parts[0], numbers, device)
-        else:
-            places, found = [], []
-            for part in self._parts:
-                here = ((numbers >= part.start) & (numbers < part.stop)).nonzero().flatten()
-                if len(here):
-                    places.append(here)
-                    found.append(self._picked(part, numbers[here] - part.start, device))
+    def read(self, numbers: Tensor, device: torch.device, beyond: Callable[[Tensor], Values]) -> Values:
+        """The values of images ``numbers``, ``[b]`` int64 on the CPU, on ``device``: from their rows, or for the places
+        in ``numbers`` of those without a row from ``beyond(places)``."""
+        places, found = [], []
+        for part in self._parts:
+            here = ((numbers >= part.start) & (numbers < part.stop)).nonzero().flatten()
+            if len(here):
+                wanted = (numbers[here] - part.start).to(part.tier.device, non_blocking=True)
+                places.append(here)
+                found.append([rows.index_select(0, wanted).to(device, non_blocking=True) for rows in part.rows])
+        here = (numbers >= self.rows).nonzero().flatten()
+        if len(here):
+            places.append(here)
+            found.append([form.flat(value) for form, value in zip(self.forms, beyond(here), strict=True)])
+        read = found[0]
+        if len(found) > 1:
             back = torch.cat(places).argsort().to(device)
             read = [torch.cat(rows).index_select(0, back) for rows in zip(*found, strict=True)]
         return tuple(form.shaped(rows) for form, rows in zip(self.forms, read, strict=True))
@@ -142,11 +147,6 @@ class Table:
             part.tier.left += (part.stop - part.start) * self._size
         self._parts = []
         self.rows = 0
-
-    @staticmethod
-    def _picked(part: _Part, numbers: Tensor, device: torch.device) -> list[Tensor]:
-        here = numbers.to(part.tier.device, non_blocking=True)
-        return [rows.index_select(0, here).to(device, non_blocking=True) for rows in part.rows]
 
 
 #: Share of what is free when a task begins that its features may take, unless the user says otherwise.
