@@ -2,8 +2,7 @@
 
 A plugin is an installed package with an entry point in the group ``seu_bench`` whose target (a module or an object)
 implements some of these hooks. ``register`` is called as ``register(name, factory)``; what a factory must offer is the
-protocol named in each hook. Factories are light: they
-import torch when they build.
+protocol named in each hook. Factories are light: they import torch when they build.
 """
 
 from __future__ import annotations

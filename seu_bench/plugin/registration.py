@@ -29,15 +29,11 @@ def offered(factory: Factory, extra: str, *modules: str) -> Factory | Unavailabl
     Returns:
         The factory, or an :class:`Unavailable` with the reason and the remedy.
     """
-    missing = [name for name in modules if not _is_installed(name)]
+    # A mere folder of that name in the working folder can be imported too, but has no origin.
+    missing = [name for name in modules if getattr(importlib.util.find_spec(name), "origin", None) is None]
     if not missing:
         return factory
     return Unavailable(f"not installed: {', '.join(missing)}", f"pip install 'seu-bench[{extra}]'")
-
-
-def _is_installed(name: str) -> bool:
-    spec = importlib.util.find_spec(name)
-    return spec is not None and spec.origin is not None  # a folder of that name in the working folder has no origin
 
 
 Factory_contra = TypeVar("Factory_contra", contravariant=True)
