@@ -29,7 +29,8 @@ from seu_bench.utils.seeding import derive_seed
 
 
 class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-arg]
-    """Base class of strategies. A subclass overrides :meth:`phases`, or :meth:`penalty`, or both.
+    """Base class of strategies. A subclass overrides :meth:`phases` or :meth:`penalty`, and lists state of its own in
+    :attr:`state_attributes`.
 
     Args:
         model: network with one head per task.
