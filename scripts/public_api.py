@@ -67,13 +67,16 @@ def imported(tree: ast.Module, package: str) -> dict[str, str]:
 def page() -> str:
     """Return the text of the page."""
     lines = []
-    count = 0
     for room, modules in rooms():
         lines += [f"\n## `{room}`\n", "| module | names |", "| --- | --- |"]
         for module, names in sorted(modules.items()):
             lines.append(f"| `{module}` | {', '.join(f'`{name}`' for name in sorted(names))} |")
-            count += len(names)
-    return HEAD.format(count=count) + "\n".join(lines) + "\n"
+    return HEAD.format(count=count()) + "\n".join(lines) + "\n"
+
+
+def count() -> int:
+    """Return the number of public names; one that two rooms offer counts once."""
+    return len({name for _, modules in rooms() for names in modules.values() for name in names})
 
 
 def main() -> None:
@@ -85,7 +88,7 @@ def main() -> None:
     sizes = {room: sum(map(len, modules.values())) for room, modules in rooms()}
     for room, size in sizes.items():
         print(f"{size:4} {room}")
-    print(f"{sum(sizes.values()):4} public names")
+    print(f"{count():4} public names")
 
 
 if __name__ == "__main__":

@@ -62,12 +62,13 @@ class Metric:
         column: heading of the metric's column in leaderboards that have records with it; ``None``: no column.
         machine_dependent: whether it may differ between two runs of one seed on one machine: times, memory.
         from_record: whether ``compute`` gives the same value whenever it is called. A metric read off the running
-            process (memory, energy) is not; ``verify`` does not compute it anew, and loggers leave it out.
+            process (memory, energy) is not; ``verify`` does not compute it again, and loggers leave it out.
         relative: gives the value from a record and its reference, a run trained on the whole stream at once; only
             leaderboards and ``load_records`` know that one, so that records have ``None``. Leaderboards hand over
             records without stages, genotypes and environment.
 
     Raises:
+        TypeError: ``compute`` cannot be called.
         ValueError: the unit is unknown.
 
     Example:
@@ -84,6 +85,8 @@ class Metric:
     relative: Callable[[Record, Record], Value] | None = None
 
     def __post_init__(self) -> None:
+        if not callable(self.compute):
+            raise TypeError(f"compute is {self.compute!r}, which is no function of a record")
         if self.unit not in UNITS:
             raise ValueError(f"unknown unit {self.unit!r}; the units are: {', '.join(filter(None, UNITS))}")
 

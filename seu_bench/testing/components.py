@@ -236,7 +236,7 @@ class SearcherContract(_ComponentContract):
         """Four classes; a class of a single image."""
         stage_of(trial, search_task(stream_of(benchmark), task=task)).run()
 
-    def test_leaves_a_whole_record(self, trial: Trial, tmp_path: Path) -> None:
+    def test_leaves_a_complete_record(self, trial: Trial, tmp_path: Path) -> None:
         """SEU learns three tasks with it, and the record holds a valid genotype and the search of each."""
         record = trial.record("tiny_three", tmp_path)
         require(record.status == "finished", f"the run is {record.status}: {record.error}")
@@ -290,7 +290,7 @@ class CreatorContract(_ComponentContract):
         """Four training images are enough to end."""
         stage_of(trial, replace(fresh(asked), images=asked.images.part(0, 4))).run()
 
-    def test_leaves_a_whole_record(self, trial: Trial, tmp_path: Path) -> None:
+    def test_leaves_a_complete_record(self, trial: Trial, tmp_path: Path) -> None:
         """SEU learns three tasks with it, forgets nothing, and the record holds each task's path."""
         record = trial.record("tiny_three", tmp_path)
         require(record.status == "finished", f"the run is {record.status}: {record.error}")

@@ -89,7 +89,7 @@ class StrategyContract(Contract):
                 f"{task.num_classes} classes, must be that many and finite",
             )
 
-    def test_goes_on_where_it_was_left(self, trial: Trial) -> None:
+    def test_resumes_to_the_same_weights(self, trial: Trial) -> None:
         """From a state in a file, a new strategy learns the last task to the same weights, bit by bit."""
         whole = trial.learner("tiny_three")
         strategy, last = whole.strategy, whole.tasks - 1
@@ -133,7 +133,7 @@ class StrategyContract(Contract):
                 f"task {task}: a model made again from architecture() and its weights answers otherwise",
             )
 
-    def test_kept_features_change_nothing(self, trial: Trial) -> None:
+    def test_cached_features_change_nothing(self, trial: Trial) -> None:
         """With no, little and much memory for outputs of frozen layers it learns the same weights, bit by bit."""
         learners = [trial.learner("tiny_three", feature_cache=budget) for budget in (0, 40_000, None)]
         if not getattr(learners[0].model, "has_frozen_layers", False):
@@ -227,7 +227,7 @@ class StrategyContract(Contract):
             "logits are computed from",
         )
 
-    def test_leaves_a_whole_record(self, trial: Trial, tmp_path: Path) -> None:
+    def test_leaves_a_complete_record(self, trial: Trial, tmp_path: Path) -> None:
         """A run by the runner finishes, fills the accuracy matrix, and passes the images that ``cost`` said."""
         learner = trial.learner("tiny_three")
         record = trial.record("tiny_three", tmp_path)

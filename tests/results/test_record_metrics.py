@@ -166,6 +166,14 @@ def test_unknown_unit_is_refused_with_the_package(install: Install) -> None:
         Registry()
 
 
+def test_metric_without_a_function_is_refused_with_the_package(install: Install) -> None:
+    """A summary in the function's place, which is easily written, is no metric that is never measured."""
+    swapped = PLUGIN.replace('Metric(worst, "lowest final accuracy"', 'Metric("lowest final accuracy", worst')
+    install("more-metrics", {"more": "more_metrics"}, {"more_metrics": swapped})
+    with pytest.raises(PluginError, match=r"more-metrics failed .*compute is 'lowest final accuracy', which is no fun"):
+        Registry()
+
+
 def test_results_are_read_where_a_plugin_is_broken(folder: Path, install: Install, command: Command) -> None:
     """Metrics of plugins are shown without what is known of them, and the broken plugin is named."""
     install("broken", {"broken": "broken_module"}, {"broken_module": "1 / 0"})

@@ -286,11 +286,11 @@ def test_contract_passes_what_is_sound(tmp_path: Path) -> None:
     contract.test_sees_no_later_task_and_no_test_image(trial)
     contract.test_does_not_train_on_validation_images(trial)
     contract.test_evaluation_changes_nothing(trial)
-    contract.test_goes_on_where_it_was_left(trial)
+    contract.test_resumes_to_the_same_weights(trial)
     contract.test_model_can_be_made_again(trial)
     contract.test_depends_on_the_seed_alone(trial)
     contract.test_counts_its_parameters(trial)
-    contract.test_leaves_a_whole_record(trial, tmp_path)
+    contract.test_leaves_a_complete_record(trial, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -304,8 +304,8 @@ def test_contract_passes_what_is_sound(tmp_path: Path) -> None:
         (Broken(Drawing.of), "evaluation_changes_nothing", "drew random numbers"),
         (Broken(Unseeded.of), "depends_on_the_seed_alone", "drawn elsewhere"),
         (Broken(seedless), "depends_on_the_seed_alone", "use context.seed"),
-        (Broken(Forgetful.of), "goes_on_where_it_was_left", "between two tasks ends with other weights"),
-        (Broken(Pickled.of), "goes_on_where_it_was_left", "more than tensors and plain values"),
+        (Broken(Forgetful.of), "resumes_to_the_same_weights", "between two tasks ends with other weights"),
+        (Broken(Pickled.of), "resumes_to_the_same_weights", "more than tensors and plain values"),
         (Broken(grown), "model_can_be_made_again", "cannot be made again"),
         (Broken(more_parameters=1), "counts_its_parameters", "cost said"),
         (Broken(hiding), "counts_its_parameters", r"task_module\(2\) lacks 1 parameters of 2 numbers"),
@@ -327,7 +327,7 @@ def test_contract_fails_for_training_on_validation_images() -> None:
 def test_contract_fails_for_passes_that_were_not_estimated(tmp_path: Path) -> None:
     """The run passes twice the images of the estimate."""
     with pytest.raises(pytest.fail.Exception, match="image passes by stage and task"):
-        StrategyContract().test_leaves_a_whole_record(Broken(Twice.of).trial, tmp_path)
+        StrategyContract().test_leaves_a_complete_record(Broken(Twice.of).trial, tmp_path)
 
 
 def test_frozen_contract_fails_for_what_forgets() -> None:
