@@ -156,7 +156,6 @@ SHARE = 0.5
 def feature_tiers(device: torch.device, budget: int | None) -> list[Tier]:
     """Memory for features, the device's first, then the host's; ``budget`` in bytes, default half of what is free."""
     tiers = []
-    budget = None if budget is None else max(0, budget)
     if device.type == "cuda":
         free = int(SHARE * torch.cuda.mem_get_info(device)[0])
         tiers.append(Tier(device, free if budget is None else min(budget, free)))

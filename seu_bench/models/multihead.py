@@ -127,8 +127,6 @@ class MultiHeadModel(MultiTaskModule):
         output: Tensor = unit(*inputs) if self.compiled is None else self.compiled(unit, *inputs)
         return output
 
-    # ------------------------------------------------------------------ for models with frozen layers
-
     def cached_features(
         self, x: Tensor, key: Hashable, compute: Callable[[Tensor], tuple[Tensor, ...]], *, keep: bool = True
     ) -> tuple[Tensor, ...]:
@@ -147,8 +145,6 @@ class MultiHeadModel(MultiTaskModule):
             return self.feature_cache.get(x, key, compute, keep=keep)
         with torch.no_grad():
             return compute(x)
-
-    # ------------------------------------------------------------------ for models that grow
 
     def architecture(self) -> dict[str, Any]:
         """Plain values, JSON's, from which :meth:`load_architecture` makes the same layers; empty if nothing grows."""

@@ -28,9 +28,6 @@ from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
 from seu_bench.training.interfaces import Cost
 from seu_bench.training.template import SilentLogger
 
-#: Epochs of the trials that need not learn much.
-BRIEF = 2
-
 
 def installed(plugins: Sequence[object] = ()) -> Registry:
     """Return the registry of installed plugins, of ``plugins`` and of the tiny streams."""
@@ -78,7 +75,7 @@ class Trial:
         """
         options = dict(self.options)
         if brief and "epochs" in self.registry.strategies.find(self.strategy).factory.options.model_fields:
-            options["epochs"] = BRIEF
+            options["epochs"] = 2
         components = {"searcher": self.searcher, "creator": self.creator}
         request = Request(
             strategy=self.strategy, benchmark=benchmark, seed=seed, options=options, **components, **fields
