@@ -38,8 +38,8 @@ test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minute
 test-cluster: $(READY) ## sweeps on a real Ray and on a real Slurm, which is started as root where it is installed
 	$(BIN)/python -m pytest -W error -m "cluster" tests
 
-test-crash: $(READY) ## kill runs at many points of every stage and resume them; half an hour
-	$(BIN)/python -m pytest -W error -m "crash" tests
+test-crash: $(READY) ## kill runs at many points of every stage and resume them; ten minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W error -m "crash" -n 2 --dist worksteal
 
 structure: ## print rooms, lines, imports between modules, circles, public names; needs nothing installed
 	$(PYTHON) scripts/structure.py
