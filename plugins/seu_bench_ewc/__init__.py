@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from pydantic import Field, NonNegativeFloat
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import BackboneOptions, SelectingOptions
+from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions
 from seu_bench.training import StrategyFactory
 
 #: How the Fisher information is estimated: see :class:`seu_bench_ewc.fisher.FisherStage`.
@@ -16,6 +16,8 @@ Estimator: TypeAlias = Literal["batch", "per_sample"]
 
 class EwcOptions(BackboneOptions, SelectingOptions):
     """Options of elastic weight consolidation."""
+
+    tuning_grid = {"ewc_lambda": (30, 150, 750, 4_000), "learning_rate": LEARNING_RATES}
 
     ewc_lambda: NonNegativeFloat = Field(20_000, description="strength of the penalty; 0 is naive fine-tuning")
     fisher: Estimator = Field(

@@ -7,12 +7,14 @@ It has two halves: this module, which is imported whenever the command line star
 from __future__ import annotations
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import BackboneOptions, SelectingOptions
+from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions
 from seu_bench.training import StrategyFactory
 
 
 class NaiveOptions(BackboneOptions, SelectingOptions):
     """Options of naive fine-tuning."""
+
+    tuning_grid = {"restore": ("best_valid", "last"), "learning_rate": LEARNING_RATES}
 
 
 @hookimpl

@@ -20,12 +20,20 @@ from seu_bench.utils.lazy import attach
 if TYPE_CHECKING:
     from .benchmark import BenchmarkSource, BenchmarkSpec
     from .benchmark_file import BenchmarkFile
-    from .common_options import BackboneOptions, NetworkOptions, SelectingOptions, TrainingOptions, WidthOptions
+    from .common_options import (
+        LEARNING_RATES,
+        BackboneOptions,
+        NetworkOptions,
+        SelectingOptions,
+        TrainingOptions,
+        WidthOptions,
+    )
     from .options import Options
     from .protocol import CreationSchedule, ImageLimits, ProtocolSpec, Schedule, ScheduleOptions, SearchSchedule
     from .run import CommandLine, ComputeConfig, Request
 
 __all__ = [
+    "LEARNING_RATES",
     "BackboneOptions",
     "BenchmarkFile",
     "BenchmarkSource",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
 from pydantic_core import ErrorDetails
@@ -29,12 +29,19 @@ class Options(Frozen):
 
     A field whose default is ``None`` is as the benchmark's protocol says.
 
+    Attributes:
+        tuning_grid: values that ``seu-bench tune`` tries where it is given none, by option; all combinations.
+
     Example:
         .. code-block:: python
 
             class MyOptions(Options):
+                tuning_grid = {"weight": (0.1, 1.0, 10.0), "learning_rate": LEARNING_RATES}
+
                 weight: PositiveFloat = Field(1.0, description="weight of the penalty")
     """
+
+    tuning_grid: ClassVar[Mapping[str, Sequence[Any]]] = {}
 
     @field_validator("*", mode="wrap")
     @classmethod

@@ -1,0 +1,36 @@
+"""Every strategy says over which values it is tuned, and they are values of its options."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from support.tiny import registry
+
+from seu_bench.config.options import build_options
+
+#: Configurations that tuning one strategy may take where no grid is given.
+MOST = 12
+
+
+@pytest.mark.parametrize("name", sorted(registry().strategies))
+def test_default_grid(name: str) -> None:
+    """Few enough combinations, learning rates among them, each accepted by the options."""
+    options = registry().strategies.find(name).factory.options
+    grid = options.tuning_grid
+    assert "learning_rate" in grid
+    assert 1 < math.prod(len(values) for values in grid.values()) <= MOST
+    for values in itertools.product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        built = build_options(options, f"strategy {name!r}", chosen)
+        assert {key: getattr(built, key) for key in chosen} == chosen
+
+
+@pytest.mark.parametrize("name", ["ewc", "si", "mas", "lwf", "rwalk", "gem", "ltg"])
+def test_strength_is_tuned(name: str) -> None:
+    """A strategy with a strength of its own is tuned over that too, weakest first."""
+    grid = registry().strategies.find(name).factory.options.tuning_grid
+    strengths = [values for key, values in grid.items() if key != "learning_rate"]
+    assert len(strengths) == 1
+    assert list(strengths[0]) == sorted(set(strengths[0]))
