@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from seu_bench.config import LEARNING_RATES, BackboneOptions
+from seu_bench.config import LEARNING_RATES, BackboneOptions, TuningGrid
 
 #: Images kept of all earlier tasks together, unless an option says otherwise: Avalanche's default.
 MEMORY = 200
@@ -19,7 +19,7 @@ class PlainOptions(BackboneOptions):
 class LwfOptions(PlainOptions):
     """Learning without forgetting."""
 
-    tuning_grid = {"alpha": (0.3, 1.0, 3.0, 10.0), "learning_rate": LEARNING_RATES}
+    tuning_grid: ClassVar[TuningGrid] = {"alpha": (0.3, 1.0, 3.0, 10.0), "learning_rate": LEARNING_RATES}
 
     alpha: NonNegativeFloat = Field(1.0, description="weight of the distillation loss")
     temperature: PositiveFloat = Field(2.0, description="temperature of the distilled softmax")
@@ -28,7 +28,10 @@ class LwfOptions(PlainOptions):
 class SiOptions(PlainOptions):
     """Synaptic intelligence; the defaults are those of Avalanche's reproduction of Zenke et al. on split MNIST."""
 
-    tuning_grid = {"si_lambda": (100.0, 1_000.0, 10_000.0, 100_000.0), "learning_rate": LEARNING_RATES}
+    tuning_grid: ClassVar[TuningGrid] = {
+        "si_lambda": (100.0, 1_000.0, 10_000.0, 100_000.0),
+        "learning_rate": LEARNING_RATES,
+    }
 
     si_lambda: NonNegativeFloat = Field(1.0, description="weight of the penalty (Avalanche caps importances at .001)")
     eps: PositiveFloat = Field(0.1, description="damping of the importances")
@@ -37,7 +40,7 @@ class SiOptions(PlainOptions):
 class MasOptions(PlainOptions):
     """Memory-aware synapses."""
 
-    tuning_grid = {"lambda_reg": (0.001, 0.01, 0.1, 1.0), "learning_rate": LEARNING_RATES}
+    tuning_grid: ClassVar[TuningGrid] = {"lambda_reg": (0.001, 0.01, 0.1, 1.0), "learning_rate": LEARNING_RATES}
 
     lambda_reg: NonNegativeFloat = Field(1.0, description="weight of the penalty")
     alpha: Annotated[float, Field(ge=0, le=1)] = Field(0.5, description="share of earlier tasks in the importances")
@@ -46,7 +49,7 @@ class MasOptions(PlainOptions):
 class RwalkOptions(PlainOptions):
     """Riemannian walk, without replay."""
 
-    tuning_grid = {"ewc_lambda": (0.1, 1.0, 10.0), "learning_rate": LEARNING_RATES}
+    tuning_grid: ClassVar[TuningGrid] = {"ewc_lambda": (0.1, 1.0, 10.0), "learning_rate": LEARNING_RATES}
 
     ewc_lambda: NonNegativeFloat = Field(0.1, description="weight of the penalty")
     ewc_alpha: Annotated[float, Field(ge=0, le=1)] = Field(0.9, description="share of the newest batch in the Fisher")
@@ -64,7 +67,7 @@ class EpisodicOptions(PlainOptions):
 class GemOptions(EpisodicOptions):
     """Gradient episodic memory."""
 
-    tuning_grid = {"memory_strength": (0.0, 0.5, 1.0), "learning_rate": LEARNING_RATES}
+    tuning_grid: ClassVar[TuningGrid] = {"memory_strength": (0.0, 0.5, 1.0), "learning_rate": LEARNING_RATES}
 
     memory_strength: NonNegativeFloat = Field(0.5, description="margin of the projection, in favour of old tasks")
 
@@ -98,6 +101,6 @@ class MirOptions(ReplayOptions):
 class ErAceOptions(MemoryOptions):
     """Experience replay with asymmetric cross-entropy."""
 
-    tuning_grid = {"batch_size_mem": (10, 32), "learning_rate": LEARNING_RATES}
+    tuning_grid: ClassVar[TuningGrid] = {"batch_size_mem": (10, 32), "learning_rate": LEARNING_RATES}
 
     batch_size_mem: PositiveInt = Field(10, description="images of the memory per batch")

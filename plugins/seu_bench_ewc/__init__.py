@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import Field, NonNegativeFloat
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions
+from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TuningGrid
 from seu_bench.training import StrategyFactory
 
 #: How the Fisher information is estimated: see :class:`seu_bench_ewc.fisher.FisherStage`.
@@ -17,7 +17,7 @@ Estimator: TypeAlias = Literal["batch", "per_sample"]
 class EwcOptions(BackboneOptions, SelectingOptions):
     """Options of elastic weight consolidation."""
 
-    tuning_grid = {"ewc_lambda": (30, 150, 750, 4_000), "learning_rate": LEARNING_RATES}
+    tuning_grid: ClassVar[TuningGrid] = {"ewc_lambda": (30, 150, 750, 4_000), "learning_rate": LEARNING_RATES}
 
     ewc_lambda: NonNegativeFloat = Field(20_000, description="strength of the penalty; 0 is naive fine-tuning")
     fisher: Estimator = Field(

@@ -7,19 +7,19 @@ Overcoming Catastrophic Forgetting", ICML 2019, arXiv:1904.00310.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import LEARNING_RATES, SelectingOptions, WidthOptions
+from seu_bench.config import LEARNING_RATES, SelectingOptions, TuningGrid, WidthOptions
 from seu_bench.training import StrategyFactory
 
 
 class LtgOptions(WidthOptions, SelectingOptions):
     """Options of Learn to Grow; the schedule's, ``lr_schedule`` and ``restore`` are those of search and training."""
 
-    tuning_grid = {"size_penalty": (0.0, 0.001, 0.01, 0.1), "learning_rate": LEARNING_RATES}
+    tuning_grid: ClassVar[TuningGrid] = {"size_penalty": (0.0, 0.001, 0.01, 0.1), "learning_rate": LEARNING_RATES}
 
     adapter: Literal["pre", "post"] = Field(
         "pre", description="where an adapter is added to its unit: before ReLU (Li et al.), or after pooling"

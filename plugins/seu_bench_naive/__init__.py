@@ -6,15 +6,17 @@ It has two halves: this module, which is imported whenever the command line star
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions
+from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TuningGrid
 from seu_bench.training import StrategyFactory
 
 
 class NaiveOptions(BackboneOptions, SelectingOptions):
     """Options of naive fine-tuning."""
 
-    tuning_grid = {"restore": ("best_valid", "last"), "learning_rate": LEARNING_RATES}
+    tuning_grid: ClassVar[TuningGrid] = {"restore": ("best_valid", "last"), "learning_rate": LEARNING_RATES}
 
 
 @hookimpl

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         TrainingOptions,
         WidthOptions,
     )
-    from .options import Options
+    from .options import Options, TuningGrid
     from .protocol import CreationSchedule, ImageLimits, ProtocolSpec, Schedule, ScheduleOptions, SearchSchedule
     from .run import CommandLine, ComputeConfig, Request
 
@@ -51,6 +51,7 @@ __all__ = [
     "SearchSchedule",
     "SelectingOptions",
     "TrainingOptions",
+    "TuningGrid",
     "WidthOptions",
 ]
 

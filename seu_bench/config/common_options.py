@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from seu_bench.config.options import TuningGrid
 from seu_bench.config.protocol import ScheduleOptions
-
 
 #: Learning rates that a strategy is tuned over: that of the standard protocols, and a factor of about three either way.
 LEARNING_RATES: Final[tuple[float, ...]] = (0.008, 0.025, 0.08)
@@ -16,7 +16,7 @@ LEARNING_RATES: Final[tuple[float, ...]] = (0.008, 0.025, 0.08)
 class TrainingOptions(ScheduleOptions):
     """Options of the training stage of :class:`~seu_bench.training.strategy.StagedStrategy`."""
 
-    tuning_grid = {"learning_rate": LEARNING_RATES}
+    tuning_grid: ClassVar[TuningGrid] = {"learning_rate": LEARNING_RATES}
 
     lr_schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate over the epochs of a task")
 

@@ -6,7 +6,7 @@ import difflib
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
 from pydantic_core import ErrorDetails
@@ -16,6 +16,8 @@ from seu_bench.utils.text import printable
 
 #: Prefixes of ``-o`` keys that do not address the strategy.
 PREFIXES = ("searcher", "creator", "benchmark")
+#: Values to try, by option.
+TuningGrid: TypeAlias = Mapping[str, Sequence[Any]]
 
 
 class Frozen(BaseModel):
@@ -36,12 +38,12 @@ class Options(Frozen):
         .. code-block:: python
 
             class MyOptions(Options):
-                tuning_grid = {"weight": (0.1, 1.0, 10.0), "learning_rate": LEARNING_RATES}
+                tuning_grid: ClassVar[TuningGrid] = {"weight": (0.1, 1.0, 10.0), "learning_rate": LEARNING_RATES}
 
                 weight: PositiveFloat = Field(1.0, description="weight of the penalty")
     """
 
-    tuning_grid: ClassVar[Mapping[str, Sequence[Any]]] = {}
+    tuning_grid: ClassVar[TuningGrid] = {}
 
     @field_validator("*", mode="wrap")
     @classmethod
