@@ -26,8 +26,13 @@ from seu_bench.results.record import Record, read_record, write_record
 
 # Two tasks: each file takes seconds to make.
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "-o", "benchmark.stream.classes_per_task=5")
-OPTIONS = {"seu": SMALL_SEU, "naive": ("-o", "backbone=mlp"), "pnn": ("-o", "width=0.03")}
-STRATEGIES = ("naive", "ewc", "pnn", "ltg", "seu")
+OPTIONS = {
+    "seu": SMALL_SEU,
+    "naive": ("-o", "backbone=mlp"),
+    "pnn": ("-o", "width=0.03"),
+    "independent": ("-o", "width=0.03"),
+}
+STRATEGIES = ("naive", "ewc", "independent", "linear", "pnn", "ltg", "seu")
 
 
 @pytest.fixture(scope="module")

@@ -66,6 +66,7 @@ LEARNERS: dict[str, tuple[str, ...]] = {
     "pnn": (),
     "ltg": (),
     "ewc": (),
+    "independent": (),
     "darts": ("--searcher", "darts", "-o", "searcher.epochs=2"),
     "blockwise": ("--searcher", "blockwise", "--creator", "frugal"),
     "scratch": ("--searcher", "blockwise", "--creator", "reuse_first", *SCRATCH),
@@ -73,7 +74,7 @@ LEARNERS: dict[str, tuple[str, ...]] = {
     "fixed": ("-o", "genotype=darts_v1", "--creator", "frugal"),
     "random": ("--searcher", "random", "-o", "stem=shared"),
 }
-STRATEGIES = ("naive", "seu", "pnn", "ltg", "ewc")
+STRATEGIES = ("naive", "seu", "pnn", "ltg", "ewc", "independent")
 #: What takes minutes: make test-crash.
 MANY = pytest.mark.crash
 #: What takes many seconds: make test-long.

@@ -31,7 +31,7 @@ from seu_bench.training.phases import Phase, TaskData
 from seu_bench.training.strategy import StagedStrategy
 
 #: Strategies that freeze what a task was learned with.
-FROZEN = ("ltg", "pnn", "seu")
+FROZEN = ("independent", "linear", "ltg", "pnn", "seu")
 
 #: What a strategy needs besides the tiny protocol.
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -53,9 +53,9 @@ ALL = sorted(registry().strategies)
 #: SEU without its search, which takes three quarters of the time: ``make test-long`` tries it as it comes.
 FIXED_SEU = "seu of one genotype"
 
-#: One of each sort, for ``make test``: plain, with a penalty, with a memory, trained on everything, and two that grow.
-#: ``make test-long`` tries the others.
-USUAL = ("ewc", "joint", "ltg", "naive", "replay", FIXED_SEU)
+#: One of each sort, for ``make test``: plain, with a penalty, with a memory, trained on everything, and three that
+#: grow. ``make test-long`` tries the others.
+USUAL = ("ewc", "independent", "joint", "ltg", "naive", "replay", FIXED_SEU)
 
 
 def tried(name: str) -> Trial:

@@ -1,0 +1,39 @@
+"""Strategies whose tasks share nothing, so that nothing can be forgotten: a linear classifier for each task, and a
+network of its own for each. Lifelong learning has to be better than these, at their size."""
+
+from __future__ import annotations
+
+from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench.config import BackboneOptions, SelectingOptions
+from seu_bench.training import StrategyFactory
+
+
+class LinearOptions(SelectingOptions):
+    """Options of a linear classifier per task."""
+
+
+class IndependentOptions(BackboneOptions, SelectingOptions):
+    """Options of a network per task."""
+
+
+@hookimpl
+def register_strategies(register: Register[StrategyFactory]) -> None:
+    """Offer ``linear`` and ``independent``."""
+    register(
+        "linear",
+        LazyFactory(
+            "one linear classifier per task on the pixels (naive on the backbone linear)",
+            options=LinearOptions,
+            build="seu_bench_independent.linear:build_linear",
+            cost="seu_bench_independent.linear:linear_cost",
+        ),
+    )
+    register(
+        "independent",
+        LazyFactory(
+            "a network of its own for each task: as many networks as tasks",
+            options=IndependentOptions,
+            build="seu_bench_independent.networks:build_independent",
+            cost="seu_bench_independent.networks:independent_cost",
+        ),
+    )
