@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pandas
 
 from scripts.evidence.runs import by_seed
-from seu_bench.results.leaderboard.sample_summary import summarize, verdict
+from seu_bench.results import compare_paired, summarize
 
 #: How a metric is shown: a factor, decimals, the unit.
 SHOWN = {
@@ -45,30 +45,25 @@ def mean(values: Iterable[float], metric: str) -> str:
 
 
 def difference(one: pandas.DataFrame, other: pandas.DataFrame, metric: str) -> str:
-    """Compare ``one`` with ``other`` on the seeds that both have: mean difference, 95 % interval, and the verdict of
-    the paired t-test (docs/reference/leaderboards.md). ``-`` without a common seed."""
-    ours, theirs = by_seed(one, metric), by_seed(other, metric)
-    common = sorted(ours.keys() & theirs.keys())
-    found = summarize([ours[seed] - theirs[seed] for seed in common])
-    if found is None:
+    """Compare ``one`` with ``other`` on the seeds that both have: mean difference, 95 % interval, and the verdict
+    (docs/reference/leaderboards.md#statistics). ``-`` without a common seed."""
+    found, *_ = compare_paired([(by_seed(one, metric), by_seed(other, metric))])
+    if found.summary is None:
         return "-"
-    interval = ""
-    if found.low is not None and found.high is not None:
-        interval = f", {_change(found.low, metric)} to {_change(found.high, metric)}"
-    seeds = f"{found.number} seed{'s' if found.number != 1 else ''}"
-    return f"{_change(found.mean, metric, unit=True)} ({seeds}{interval}; {verdict(ours, theirs)})"
+    interval, mean_of = "", found.summary
+    if mean_of.low is not None and mean_of.high is not None:
+        interval = f", {_change(mean_of.low, metric)} to {_change(mean_of.high, metric)}"
+    seeds = f"{found.pairs} seed{'s' if found.pairs != 1 else ''}"
+    return f"{_change(mean_of.mean, metric, unit=True)} ({seeds}{interval}; {found.verdict})"
 
 
 def counted(pairs: Iterable[tuple[pandas.DataFrame, pandas.DataFrame]], metric: str) -> str:
     """Count the pairs whose first side is significantly above, or below, the other; too few seeds: not counted."""
     counts = dict.fromkeys(("above", "below", "not significant"), 0)
-    for one, other in pairs:
-        ours, theirs = by_seed(one, metric), by_seed(other, metric)
-        found = verdict(ours, theirs)
-        if found == "significant":
-            common = ours.keys() & theirs.keys()
-            counts["above" if sum(ours[seed] - theirs[seed] for seed in common) > 0 else "below"] += 1
-        elif found == "not significant":
+    for found in compare_paired([(by_seed(one, metric), by_seed(other, metric)) for one, other in pairs]):
+        if found.verdict == "significant":
+            counts["above" if found.summary and found.summary.mean > 0 else "below"] += 1
+        elif found.verdict == "not significant":
             counts["not significant"] += 1
     return ", ".join(f"{name} in {count}" for name, count in counts.items())
 

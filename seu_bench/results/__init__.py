@@ -7,6 +7,7 @@
 :mod:`.record_metrics`   core's metrics in one table; their values for a record
 :mod:`.reference`        metrics relative to a run that was trained jointly
 :mod:`.comparison`       two runs task by task
+:mod:`.statistics`       over seeds and over benchmarks; what is called significant
 :mod:`.labels`           configurations and reasons in words
 :mod:`.leaderboard`      leaderboards
 :mod:`.report`           figures and one HTML page
@@ -28,24 +29,38 @@ if TYPE_CHECKING:
     from .record_files import find_record, pack_records, read_records, unpack_records
     from .record_metrics import METRICS, compute_metrics, without_times
     from .report.writing import write_report
+    from .statistics.differences import PairedDifference, Verdict, compare_paired, holm
+    from .statistics.power import detectable_effect
+    from .statistics.ranks import AverageRank, RankComparison, compare_ranks
+    from .statistics.samples import SampleSummary, summarize
 
 __all__ = [
     "METRICS",
+    "AverageRank",
     "Comparison",
     "Leaderboard",
     "LeaderboardBuild",
     "Metric",
+    "PairedDifference",
+    "RankComparison",
     "Record",
+    "SampleSummary",
     "StageRecord",
+    "Verdict",
     "compare",
+    "compare_paired",
+    "compare_ranks",
     "compute_metrics",
+    "detectable_effect",
     "find_record",
+    "holm",
     "load_records",
     "make_leaderboards",
     "pack_records",
     "read_leaderboards",
     "read_record",
     "read_records",
+    "summarize",
     "unpack_records",
     "without_times",
     "write_report",

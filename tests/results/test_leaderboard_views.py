@@ -86,6 +86,18 @@ class TestMarks:
         assert board.standings("mixed_score") == ["best", "significant"]
         assert board.standings("acc") == ["significant", "best"]
 
+    def test_more_rows_ask_for_clearer_differences(self, tmp_path: Path, put: Put) -> None:
+        """Holm's correction over the rows shown: beside four more rows a difference is significant no longer."""
+        for seed, acc in enumerate((0.90, 0.91, 0.92, 0.93)):
+            put(seed, acc, strategy="best")
+        for name in ("one", "two", "three", "four", "five"):
+            for seed, acc in enumerate((0.84, 0.87, 0.85, 0.90)):
+                put(seed, acc, strategy=name)
+        (board,) = leaderboards(tmp_path)
+        alone = board.narrowed([row for row in board.rows if row.record.strategy in ("best", "one")], "two rows")
+        assert alone.standings("acc") == ["best", "significant"]
+        assert board.standings("acc") == ["best", *["not significant"] * 5]
+
     def test_intervals_are_shown(self, tmp_path: Path, put: Put) -> None:
         for seed, acc in enumerate((0.5, 0.6, 0.7)):
             put(seed, acc)

@@ -3,11 +3,10 @@
 A leaderboard holds the records of one benchmark, one version of it, one protocol and one data fingerprint, and never
 mixes these. A row is a configuration: a strategy with its searcher, creator and options, over all seeds it was run on.
 
-======================  =================================================================
-:mod:`.sample_summary`  mean, deviation, interval; significance of a difference
-:mod:`.boards`          a leaderboard: its rows, and the standing of each one
-:mod:`.markdown`        cells with units and marks; the Markdown page
-:mod:`.views`           the part of one that keeps to a budget or is not dominated
-:mod:`.building`        from a results folder to leaderboards, their files, and a table of pandas
-======================  =================================================================
+================  =================================================================
+:mod:`.boards`    a leaderboard: its rows, and the standing of each one
+:mod:`.markdown`  cells with units and marks; the Markdown page
+:mod:`.views`     the part of one that keeps to a budget or is not dominated
+:mod:`.building`  from a results folder to leaderboards, their files, and a table of pandas
+================  =================================================================
 """

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from seu_bench.results.leaderboard.sample_summary import SampleSummary, Verdict, summarize, verdict
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
+from seu_bench.results.statistics.differences import Verdict, compare_paired
+from seu_bench.results.statistics.samples import SampleSummary, summarize
 
 #: Rows are ordered by the mean of this metric, the highest first.
 RANKED_BY: Final = "mixed_score"
@@ -110,16 +111,17 @@ class Leaderboard:
     def standings(self, metric: str) -> list[Standing | None]:
         """Standing of each row in a column of :data:`COMPARED`; ``None`` where it has no mean.
 
-        The best row has the highest mean; of several, the first.
+        The best row has the highest mean; of several, the first. The other rows are one family of comparisons.
         """
         means = [row.mean(metric) for row in self.rows]
         best = max((mean for mean in means if mean is not None), default=None)
         leader = None if best is None else self.rows[means.index(best)]
-        reference = leader.values(metric) if leader else {}
-        return [
-            None if mean is None else "best" if row is leader else verdict(reference, row.values(metric))
-            for row, mean in zip(self.rows, means, strict=True)
-        ]
+        if leader is None:
+            return [None] * len(self.rows)
+        others = [row for row, mean in zip(self.rows, means, strict=True) if mean is not None and row is not leader]
+        found = compare_paired([(leader.values(metric), row.values(metric)) for row in others])
+        said: dict[Row, Standing] = {row: each.verdict for row, each in zip(others, found, strict=True)}
+        return ["best" if row is leader else said.get(row) for row in self.rows]
 
     def narrowed(self, rows: Sequence[Row], reason: str) -> Leaderboard:
         """Select rows for a ``reason`` among :attr:`views`; ranks stay, and the best of these rows is compared with."""

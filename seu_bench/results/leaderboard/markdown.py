@@ -6,16 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Standing
-from seu_bench.results.leaderboard.sample_summary import CONFIDENCE, SEEDS_TO_COMPARE, SampleSummary
 from seu_bench.results.metric import Metric
+from seu_bench.results.statistics.differences import FEWEST_PAIRS
+from seu_bench.results.statistics.power import LEVEL
+from seu_bench.results.statistics.samples import SampleSummary
 from seu_bench.utils.text import escape_markdown, printable
 
 #: Marks before the values of compared columns.
 MARKS: Final[Mapping[Standing | None, str]] = {"best": "* ", "not significant": "≈ ", "too few seeds": "? "}
 LEGEND: Final = (
     f"{MARKS['best']}the highest mean of its column; {MARKS['not significant']}not significantly different from that "
-    f"one: paired t-test over the seeds that both have, p >= {1 - CONFIDENCE:.2f}, each row tested by itself; "
-    f"{MARKS['too few seeds']}too few seeds: fewer than {SEEDS_TO_COMPARE} in common; no mark: significantly different"
+    f"one: paired t-test over the seeds that both have, Holm's correction over the rows of the column, p >= {LEVEL}; "
+    f"{MARKS['too few seeds']}too few seeds: fewer than {FEWEST_PAIRS} in common; no mark: significantly different"
 )
 
 

@@ -1,0 +1,146 @@
+"""Several configurations over several benchmarks: average ranks, Friedman's test, and Holm's post hoc.
+
+After J. Demsar, "Statistical Comparisons of Classifiers over Multiple Data Sets", JMLR 7, 2006. The blocks are
+benchmarks, not benchmarks times seeds: seeds of one benchmark are no independent data sets, so that a configuration's
+value on a benchmark is its mean over seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from seu_bench.results.statistics.differences import Verdict, holm, judge
+from seu_bench.results.statistics.power import LEVEL
+
+#: With fewer benchmarks, or fewer configurations, nothing is tested.
+FEWEST_BENCHMARKS: Final = 3
+FEWEST_CONFIGURATIONS: Final = 3
+
+
+@dataclass(frozen=True)
+class AverageRank:
+    """A configuration's average rank over the benchmarks, 1 for the best on all of them; ties share their ranks.
+
+    Attributes:
+        ranks: by benchmark.
+        corrected: p value of its difference to the control, after Holm's correction; ``None`` for the control itself,
+            and where nothing was tested.
+        verdict: whether it ranks significantly worse, or better, than the control; ``None`` for the control itself.
+    """
+
+    configuration: str
+    mean: float
+    ranks: Mapping[str, float]
+    corrected: float | None
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class RankComparison:
+    """Configurations compared over benchmarks.
+
+    Attributes:
+        benchmarks: the blocks.
+        rows: the configurations, the best average rank first.
+        control: the configuration that the others are compared with.
+        statistic: Friedman's chi-squared, corrected for ties; ``None`` where nothing was tested.
+        p_value: of it, with one degree of freedom less than there are configurations.
+        critical_difference: of average ranks: what differs by more from the control is significant after Bonferroni's
+            correction (Bonferroni-Dunn). Holm's rejects these and may reject more.
+    """
+
+    benchmarks: tuple[str, ...]
+    rows: tuple[AverageRank, ...]
+    control: str
+    statistic: float | None
+    p_value: float | None
+    critical_difference: float
+
+    def document(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "benchmarks": list(self.benchmarks),
+            "control": self.control,
+            "friedman_chi_squared": self.statistic,
+            "friedman_p_value": self.p_value,
+            "critical_difference": self.critical_difference,
+            "rows": [
+                {
+                    "configuration": row.configuration,
+                    "average_rank": row.mean,
+                    "ranks": dict(row.ranks),
+                    "p_holm": row.corrected,
+                    "verdict": row.verdict,
+                }
+                for row in self.rows
+            ],
+        }
+
+
+def compare_ranks(
+    values: Mapping[str, Mapping[str, float]], *, higher_is_better: bool = True, control: str | None = None
+) -> RankComparison:
+    """Rank configurations on each benchmark, and compare their average ranks with that of a control.
+
+    Friedman's test comes first; only where it rejects can a difference be significant. The difference of two average
+    ranks of k configurations over N benchmarks is then normal with the variance ``k (k + 1) / (6 N)``. With few
+    benchmarks the chi-squared distribution of Friedman's statistic is conservative.
+
+    Args:
+        values: a metric's means over seeds, by benchmark and configuration; every benchmark has all configurations.
+        higher_is_better: the metric's direction.
+        control: the configuration to compare with; ``None``: that with the best average rank.
+
+    Returns:
+        Ranks and tests; with fewer than three benchmarks or configurations ranks alone.
+
+    Raises:
+        ValueError: there is no benchmark, no configuration, a benchmark lacks one, or ``control`` is none of them.
+
+    Example:
+        >>> values = {name: {"a": 0.9, "b": 0.8, "c": 0.7} for name in ("one", "two", "three", "four")}
+        >>> found = compare_ranks(values)
+        >>> [(row.configuration, row.mean, row.verdict) for row in found.rows]
+        [('a', 1.0, None), ('b', 2.0, 'not significant'), ('c', 3.0, 'significant')]
+    """
+    import numpy as np
+    from scipy.special import ndtr, ndtri
+    from scipy.stats import friedmanchisquare, rankdata
+
+    names = list(next(iter(values.values()), {}))
+    if not names or any(set(row) != set(names) for row in values.values()):
+        raise ValueError("every benchmark must have a value of every configuration")
+    if control is not None and control not in names:
+        raise ValueError(f"the control {control!r} is none of the configurations {', '.join(names)}")
+    table = np.array([[row[name] for name in names] for row in values.values()], dtype=float)
+    ranks = rankdata(-table if higher_is_better else table, axis=1)
+    means = dict(zip(names, ranks.mean(axis=0).tolist(), strict=True))
+    first = control or min(names, key=lambda name: means[name])
+    count, blocks = len(names), len(values)
+    error = math.sqrt(count * (count + 1) / (6 * blocks))
+    others = [name for name in names if name != first]
+    statistic = p_value = None
+    corrected: dict[str, float] = {}
+    if blocks >= FEWEST_BENCHMARKS and count >= FEWEST_CONFIGURATIONS:
+        statistic, p_value = 0.0, 1.0
+        if (ranks != ranks[:, :1]).any():  # where all are equal on every benchmark SciPy divides by zero
+            statistic, p_value = map(float, friedmanchisquare(*ranks.T))
+        post_hoc = holm([float(2 * ndtr(-abs(means[name] - means[first]) / error)) for name in others])
+        # Without Friedman's rejection nothing is: the post hoc test is its second step.
+        corrected = dict(zip(others, (max(p, p_value) for p in post_hoc), strict=True))
+    rows = [
+        AverageRank(
+            name,
+            means[name],
+            dict(zip(values, ranks[:, place].tolist(), strict=True)),
+            corrected.get(name),
+            None if name == first else judge(corrected.get(name), of="benchmarks"),
+        )
+        for place, name in enumerate(names)
+    ]
+    critical = -float(ndtri(LEVEL / (2 * max(1, len(others))))) * error
+    ordered = sorted(rows, key=lambda row: (row.mean, row.configuration))
+    return RankComparison(tuple(values), tuple(ordered), first, statistic, p_value, critical)
