@@ -7,6 +7,7 @@ from typing import Final
 
 from seu_bench.config import Options
 from seu_bench.plugin.registration import LazyFactory, Unavailable, deferred
+from seu_bench.results import REFERENCE_ROWS
 from seu_bench_avalanche.options import (
     AgemOptions,
     ErAceOptions,
@@ -26,7 +27,7 @@ def _method(name: str, summary: str, options: type[Options] = PlainOptions) -> t
     """A strategy under the name of its entries in the tables of ``methods`` and ``costing``."""
     build = partial(deferred("seu_bench_avalanche.methods:build"), name)
     cost = partial(deferred("seu_bench_avalanche.costing:avalanche_cost"), name)
-    return name, LazyFactory(summary, options=options, build=build, cost=cost)
+    return name, LazyFactory(summary, options=options, build=build, cost=cost, reference=REFERENCE_ROWS.get(name))
 
 
 #: Strategies by name.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from seu_bench import LazyFactory, Register, hookimpl
 from seu_bench.config import BackboneOptions, SelectingOptions
+from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import StrategyFactory
 
 
@@ -26,6 +27,7 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
             options=LinearOptions,
             build="seu_bench_independent.linear:build_linear",
             cost="seu_bench_independent.linear:linear_cost",
+            reference=REFERENCE_ROWS["linear"],
         ),
     )
     register(
@@ -35,5 +37,6 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
             options=IndependentOptions,
             build="seu_bench_independent.networks:build_independent",
             cost="seu_bench_independent.networks:independent_cost",
+            reference=REFERENCE_ROWS["independent"],
         ),
     )

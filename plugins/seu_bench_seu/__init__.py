@@ -6,6 +6,7 @@ Torch is imported only when one of them is built.
 from __future__ import annotations
 
 from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import CreatorFactory, SearcherFactory, StrategyFactory, schedule_passes
 from seu_bench_seu.options import PRESETS, CreationOptions, SearchOptions, SeuOptions
 
@@ -22,6 +23,8 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
             cost="seu_bench_seu.costing:seu_cost",
             components={"searcher": "mdl", "creator": "mdl"},
             presets=PRESETS,
+            reference=REFERENCE_ROWS["seu + random + all_new"],
+            reference_components={"searcher": "random", "creator": "all_new"},
         ),
     )
 

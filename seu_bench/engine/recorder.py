@@ -166,6 +166,7 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         protocol=spec.protocol_name,
         protocol_settings=spec.protocol.model_dump(mode="json", exclude={"summary", "ranked"}),
         ranked=spec.protocol.ranked,
+        reference=run.reference,
         data_fingerprint=stream.fingerprint,
         environment=describe_environment(device),
         started=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -53,6 +53,13 @@ class ResolvedRun:
         name = {"paper": "quick", "half_day": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
         return name if name in self.spec.benchmark.protocols else None
 
+    @property
+    def reference(self) -> str | None:
+        """What it is a reference of, which is never ranked; ``None``: a learner."""
+        alone = getattr(self.strategy, "reference_components", {})
+        chosen = {part.kind: part.name for part in (self.searcher, self.creator) if part is not None}
+        return getattr(self.strategy, "reference", None) if alone.items() <= chosen.items() else None
+
     def load(self, name: str) -> RawDataset:
         """A data set, or its synthetic stand-in."""
         source = self.sources[name]

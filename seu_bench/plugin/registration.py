@@ -92,6 +92,8 @@ class LazyFactory:
             evaluate, given ``options``, ``schedule`` and ``train_images``; none by default.
         components: of a strategy: names of the default searcher and creator, e.g. ``{"searcher": "mdl"}``.
         presets: of a strategy: option values by name of a preset.
+        reference: of a strategy that is no learner to be ranked: what it is a reference of, in a few words.
+        reference_components: of a strategy that takes components: it is a reference with these alone.
 
     Example:
         ::
@@ -119,6 +121,8 @@ class LazyFactory:
         estimate_passes: Callable[[Any, Any, int], tuple[int, int]] | None = None,
         components: Mapping[str, str] | None = None,
         presets: Mapping[str, Mapping[str, object]] | None = None,
+        reference: str | None = None,
+        reference_components: Mapping[str, str] | None = None,
     ) -> None:
         self.summary = summary
         self.options = options
@@ -127,6 +131,8 @@ class LazyFactory:
         self.estimate_passes = estimate_passes or (lambda *_: (0, 0))
         self.components = components or {}
         self.presets = presets or {}
+        self.reference = reference
+        self.reference_components = reference_components or {}
 
 
 def _no_cost(context: Any) -> Any:

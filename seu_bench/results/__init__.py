@@ -6,6 +6,7 @@
 :mod:`.metric`           a metric: definition, unit, direction, column
 :mod:`.record_metrics`   core's metrics in one table; their values for a record
 :mod:`.reference`        metrics relative to a run that was trained jointly
+:mod:`.reference_rows`   rows that leaderboards show and never rank
 :mod:`.comparison`       two runs task by task
 :mod:`.statistics`       over seeds and over benchmarks; what is called significant
 :mod:`.labels`           configurations and reasons in words
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .record import Record, StageRecord, read_record
     from .record_files import find_record, pack_records, read_records, unpack_records
     from .record_metrics import METRICS, compute_metrics, without_times
+    from .reference_rows import REFERENCE_ROWS, reference_of
     from .report.writing import write_report
     from .statistics.differences import PairedDifference, Verdict, compare_paired, holm
     from .statistics.power import detectable_effect
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "METRICS",
     "AverageRank",
+    "REFERENCE_ROWS",
     "Comparison",
     "Leaderboard",
     "LeaderboardBuild",
@@ -61,6 +64,7 @@ __all__ = [
     "read_record",
     "read_records",
     "summarize",
+    "reference_of",
     "unpack_records",
     "without_times",
     "write_report",

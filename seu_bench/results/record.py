@@ -98,6 +98,8 @@ class Record(Versioned):
         precision: what learning computed in; accuracies are measured in float32.
         earlier_environments: where parts of the run were made before it was continued somewhere else.
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
+        reference: what the run is a reference of, which is never ranked; ``None`` for learners and in older records,
+            where :func:`~seu_bench.results.reference_rows.reference_of` knows the usual ones by name.
     """
 
     run_id: FileName
@@ -115,6 +117,7 @@ class Record(Versioned):
     protocol: FileName
     protocol_settings: dict[str, Any] = Field(default_factory=dict)
     ranked: bool = True
+    reference: str | None = None
     seed: Integer
     limit: Integer | None = None
     synthetic: bool = False

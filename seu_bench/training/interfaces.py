@@ -204,6 +204,9 @@ class StrategyFactory(Protocol):
         components: the default searcher and creator, e.g. ``{"searcher": "mdl"}``; empty where it takes none.
         presets: option values by name of a preset, chosen with the strategy's own option ``preset``; keys that begin
             with ``searcher.`` or ``creator.`` go to the components. Empty where there are none.
+
+    A factory may also have ``reference``, a few words on what it is a reference of: its runs are then shown beside the
+    rows of a leaderboard and never ranked. With ``reference_components``, names by kind, only runs with these are.
     """
 
     summary: str

@@ -1,0 +1,56 @@
+"""Rows beside which a leaderboard is read and which it never ranks: what a learner that keeps nothing of earlier tasks
+reaches, or one that may see all of them again. A strategy declares itself one
+(:class:`~seu_bench.training.interfaces.StrategyFactory`), and its records say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from seu_bench.results.record import Record
+
+#: What the usual references are, by the names of strategy and components. Records from before there was a key
+#: ``reference`` are known by these names.
+REFERENCE_ROWS: Final[Mapping[str, str]] = {
+    "linear": "a linear classifier per task on the pixels, nothing shared",
+    "independent": "a network of its own per task, nothing shared",
+    "joint": "one network trained once on all tasks together, no lifelong learner",
+    "cumulative": "one network trained after each task on all images so far, which it keeps",
+    "seu + random + all_new": "random cells, new ones for every task: the control of searching and reusing them",
+}
+#: Those that every leaderboard should have.
+REQUIRED: Final = tuple(REFERENCE_ROWS)[:4]
+
+
+def reference_of(record: Record) -> str | None:
+    """Say what a run is a reference of; ``None`` for one that is ranked."""
+    name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
+    return record.reference or REFERENCE_ROWS.get(name)
+
+
+def command_for_missing(records: Iterable[Record]) -> tuple[tuple[str, ...], str] | None:
+    """Return which of :data:`REQUIRED` the records of one leaderboard lack, and the command that makes them.
+
+    Args:
+        records: all of one benchmark, protocol and data.
+
+    Returns:
+        Names and command; ``None`` where all are there, or no record is.
+    """
+    found = list(records)
+    there = {record.strategy for record in found}
+    missing = tuple(name for name in REQUIRED if name not in there)
+    if not found or not missing:
+        return None
+    seeds = _ranges({record.seed for record in found})
+    place = f"--benchmark {found[0].benchmark} --protocol {found[0].protocol}"
+    return missing, f"seu-bench sweep --strategy {','.join(missing)} {place} --seeds {seeds}"
+
+
+def _ranges(seeds: Iterable[int]) -> str:
+    """Write seeds as a sweep reads them: ``0-2,7``."""
+    runs = [[seed for _, seed in group] for _, group in groupby(enumerate(sorted(seeds)), lambda it: it[1] - it[0])]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
