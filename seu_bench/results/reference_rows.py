@@ -26,9 +26,14 @@ REQUIRED: Final = tuple(REFERENCE_ROWS)[:4]
 
 
 def reference_of(record: Record) -> str | None:
-    """Say what a run is a reference of; ``None`` for one that is ranked."""
+    """Say what a run is a reference of; ``None`` for one that is ranked.
+
+    On the backbone ``linear`` tasks share no weight, whatever the strategy.
+    """
+    if record.reference:
+        return record.reference
     name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
-    return record.reference or REFERENCE_ROWS.get(name)
+    return REFERENCE_ROWS.get("linear" if record.options.get("backbone") == "linear" else name)
 
 
 def command_for_missing(records: Iterable[Record]) -> tuple[tuple[str, ...], str] | None:
@@ -41,8 +46,8 @@ def command_for_missing(records: Iterable[Record]) -> tuple[tuple[str, ...], str
         Names and command; ``None`` where all are there, or no record is.
     """
     found = list(records)
-    there = {record.strategy for record in found}
-    missing = tuple(name for name in REQUIRED if name not in there)
+    there = {reference_of(record) for record in found}
+    missing = tuple(name for name in REQUIRED if REFERENCE_ROWS[name] not in there)
     if not found or not missing:
         return None
     seeds = _ranges({record.seed for record in found})

@@ -37,6 +37,12 @@ def test_old_records_of_the_control() -> None:
     assert reference_of(record("seu", searcher="mdl", creator="all_new")) is None
 
 
+def test_the_backbone_linear_is_the_row_linear() -> None:
+    """By whatever name: there is nothing that tasks could share."""
+    assert reference_of(record("naive", options={"backbone": "linear"})) == REFERENCE_ROWS["linear"]
+    assert reference_of(record("naive", options={"backbone": "mlp"})) is None
+
+
 def test_strategies_declare_themselves() -> None:
     """Those of the table, and nobody else."""
     declared = {
