@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRICS",
-    "AverageRank",
     "REFERENCE_ROWS",
+    "AverageRank",
     "Comparison",
     "Leaderboard",
     "LeaderboardBuild",
@@ -63,8 +63,8 @@ __all__ = [
     "read_leaderboards",
     "read_record",
     "read_records",
-    "summarize",
     "reference_of",
+    "summarize",
     "unpack_records",
     "without_times",
     "write_report",
