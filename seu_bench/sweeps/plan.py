@@ -21,6 +21,7 @@ from seu_bench.sweeps.spec import SweepSpec, absolute_paths
 if TYPE_CHECKING:
     from seu_bench.plugin.registry import Registry
     from seu_bench.results.record import Record
+    from seu_bench.training.interfaces import StrategyFactory
 
 #: ``new``: there is no record, or one that cannot be read and is replaced.
 JobState: TypeAlias = Literal["finished", "interrupted", "failed", "running", "new"]
@@ -140,12 +141,9 @@ def _requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator
     wanted = [*[kind for kind in _KINDS if getattr(spec, kind)], *spec.axes]
     taken_by_any: set[str] = set()
     known: set[str] = set()
-    for strategy in dict.fromkeys(spec.strategy):
-        components = registry.strategies.find(strategy).factory.components
-        chosen = [getattr(spec, kind) or (None,) if kind in components else (None,) for kind in _KINDS]
+    for strategy in dict.fromkeys([*spec.strategy, *(_references(registry) if spec.references else ())]):
         taken: set[str] = set()
-        for benchmark, *pair in itertools.product(dict.fromkeys(spec.benchmark), *map(dict.fromkeys, chosen)):
-            names = dict(zip(_KINDS, pair, strict=True))
+        for benchmark, names in itertools.product(dict.fromkeys(spec.benchmark), _components(registry, spec, strategy)):
             options = _options_of(registry, strategy, names)
             fitting = {
                 key: values for key, values in spec.axes.items() if key in options or key.startswith("benchmark.")
@@ -165,6 +163,28 @@ def _requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator
             where="the sweep's options",
             remedy="seu-bench list strategies, searchers or creators shows the options of each",
         )
+
+
+def _references(registry: Registry) -> list[str]:
+    """Strategies that are references, whatever their components."""
+    factories = {name: entry.factory for name, entry in registry.strategies.items()}
+    return [name for name, it in factories.items() if getattr(it, "reference", None) and not _control_of(it)]
+
+
+def _control_of(factory: StrategyFactory) -> dict[str, str]:
+    """Components with which alone a strategy is a reference; empty where it has no such control."""
+    return dict(getattr(factory, "reference_components", {}))
+
+
+def _components(registry: Registry, spec: SweepSpec, strategy: str) -> list[dict[str, str | None]]:
+    """Searcher and creator of each configuration of a strategy, ``None`` where it is the default or takes none."""
+    factory = registry.strategies.find(strategy).factory
+    chosen = [getattr(spec, kind) or (None,) if kind in factory.components else (None,) for kind in _KINDS]
+    found: list[dict[str, str | None]] = [
+        dict(zip(_KINDS, pair, strict=True)) for pair in itertools.product(*map(dict.fromkeys, chosen))
+    ]
+    control: dict[str, str | None] = {kind: _control_of(factory).get(kind) for kind in _KINDS}
+    return [*found, control] if spec.references and any(control.values()) and control not in found else found
 
 
 def _options_of(registry: Registry, strategy: str, components: Mapping[str, str | None]) -> set[str]:

@@ -57,6 +57,11 @@ class SweepSpec(ResultFields, ExecutionFields):
     jobs: StrictInt | None = Field(
         None, ge=1, description="Jobs at once, an option of the executor [default: one per core, or GPU]."
     )
+    references: StrictBool = Field(
+        False,
+        description="Also run the references of each benchmark: linear classifiers, independent networks, joint and "
+        "cumulative training, and the control of each strategy that has one.",
+    )
     retry_failed: StrictBool = Field(False, description="Also run jobs that failed before.")
 
     @field_validator("strategy", "benchmark", "searcher", "creator", mode="before")

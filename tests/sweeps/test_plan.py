@@ -75,6 +75,31 @@ def test_what_a_strategy_does_not_take() -> None:
     )
 
 
+def test_references_are_added() -> None:
+    """Those that declare themselves one, on every benchmark with the options that they take, and SEU's control."""
+    options = {"backbone": "mlp", "ewc_lambda": 3, "epochs": 2, "searcher.epochs": 1}
+    asked = {"strategy": "seu,ewc", "benchmark": "split_digits,pmnist", "references": True, "synthetic": True}
+    found = requests(plan(**asked, searcher="mdl", options=options))
+    names = [(who, searcher, creator) for what, who, searcher, creator, _, _ in found if what == "pmnist"]
+    assert names == [
+        ("seu", "mdl", None),
+        ("seu", "random", "all_new"),
+        ("ewc", None, None),
+        *[(name, None, None) for name in ("cumulative", "independent", "joint", "linear")],
+    ]
+    assert len(found) == 2 * len(names)
+    given = {who: set(options) for _, who, _, creator, options, _ in found if creator is None}
+    assert given["independent"] == given["joint"] == {"backbone", "epochs"}
+    assert given["linear"] == {"epochs"}
+
+
+def test_a_control_that_was_asked_for_comes_once() -> None:
+    """Where searcher and creator are named anyway."""
+    found = requests(plan(strategy="seu", searcher="random", creator="all_new", references=True, synthetic=True))
+    assert [who for _, who, *_ in found].count("seu") == 1
+    assert "joint" not in [who for _, who, *_ in requests(plan(strategy="naive", synthetic=True))]
+
+
 def test_equal_jobs_once() -> None:
     """A default that is also named is the same run."""
     both = plan(strategy="seu", searcher="mdl,random")

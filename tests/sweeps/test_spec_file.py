@@ -34,6 +34,7 @@ def test_file(tmp_path: Path) -> None:
         feature_cache = "2K"
         checkpoint_every = 5
         keep_weights = false
+        references = true
         retry_failed = true
         log = "mlflow,tensorboard"
         [log_options]
@@ -66,6 +67,7 @@ def test_file(tmp_path: Path) -> None:
         "checkpoint_every": 5,
         "compile": False,
         "keep_weights": False,
+        "references": True,
         "retry_failed": True,
         "log": ("mlflow", "tensorboard"),
         "log_options": {"mlflow.experiment": "grid"},
