@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any, Final, Protocol
 
 import torch
@@ -84,7 +83,7 @@ class LwfMemory(Memory):
             lwf.prev_classes_by_task[task] = set(task_dataset(task, stream).targets.uniques)  # type: ignore[attr-defined]
         lwf.expcount = len(state["tasks"])
         if state["tasks"]:
-            lwf.prev_model = deepcopy(self.strategy.model)
+            self.plugin.teach_by(self.strategy.model)
 
 
 class SiMemory(Memory):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from avalanche.training import plugins as stock
-from avalanche.training.plugins.rwalk import RWalkPlugin
 from torch import nn
-from torch.utils.data import DataLoader
 
 from seu_bench.data import batch_bounds
 from seu_bench.errors import RequestError
@@ -22,6 +20,15 @@ from seu_bench_avalanche.buffers import (
     GemMemory,
     MirMemory,
     PolicyMemory,
+)
+from seu_bench_avalanche.corrected import (
+    CopyingSi,
+    EvaluatingMas,
+    EvaluatingMir,
+    EvaluatingRwalk,
+    EvaluatingTeacher,
+    HeadOfTheTask,
+    WholeReset,
 )
 from seu_bench_avalanche.memory import FromScratchMemory, LwfMemory, MasMemory, Memory, NoMemory, RwalkMemory, SiMemory
 from seu_bench_avalanche.options import (
@@ -71,7 +78,7 @@ def memory_batch(context: StrategyContext, options: ReplayOptions) -> int:
 
 def _lwf(context: StrategyContext, _: BackboneModel) -> Methods:
     options = checked_options(context, LwfOptions)
-    return [stock.LwFPlugin(options.alpha, options.temperature)]
+    return [EvaluatingTeacher(options.alpha, options.temperature)]  # type: ignore[no-untyped-call]
 
 
 def _si(context: StrategyContext, _: BackboneModel) -> Methods:
@@ -81,7 +88,7 @@ def _si(context: StrategyContext, _: BackboneModel) -> Methods:
 
 def _mas(context: StrategyContext, _: BackboneModel) -> Methods:
     options = checked_options(context, MasOptions)
-    return [stock.MASPlugin(options.lambda_reg, options.alpha)]
+    return [EvaluatingMas(options.lambda_reg, options.alpha)]
 
 
 def _rwalk(context: StrategyContext, _: BackboneModel) -> Methods:
@@ -90,7 +97,7 @@ def _rwalk(context: StrategyContext, _: BackboneModel) -> Methods:
     shortest = min(task.num_train for task in context.plan.tasks)
     # Scores that were never updated within a task are 0, and Avalanche divides by the largest of them.
     batches = schedule.epochs * len(batch_bounds(shortest, schedule.batch_size, join=True))
-    return [RWalkPlugin(options.ewc_lambda, options.ewc_alpha, min(options.delta_t, batches))]
+    return [EvaluatingRwalk(options.ewc_lambda, options.ewc_alpha, min(options.delta_t, batches))]
 
 
 def _gem(context: StrategyContext, _: BackboneModel) -> Methods:
@@ -119,7 +126,7 @@ def _replay(context: StrategyContext, _: BackboneModel) -> Methods:
 def _mir(context: StrategyContext, _: BackboneModel) -> Methods:
     options = checked_options(context, MirOptions)
     batch = memory_batch(context, options)
-    return [MultiHeadMir(batch, options.mem_size, max(options.subsample, batch))]
+    return [EvaluatingMir(batch, options.mem_size, max(options.subsample, batch))]
 
 
 def _cwr(_: StrategyContext, model: BackboneModel) -> Methods:
@@ -139,7 +146,7 @@ PLUGINS: Final[dict[str, Callable[[StrategyContext, BackboneModel], Methods]]] =
     "mir": _mir,
     "gdumb": lambda context, _: [stock.GDumbPlugin(checked_options(context, MemoryOptions).mem_size)],
     "cwr": _cwr,
-    "from_scratch": lambda *_: [stock.FromScratchTrainingPlugin()],
+    "from_scratch": lambda *_: [WholeReset()],
 }
 
 
@@ -165,60 +172,3 @@ MEMORIES: Final[dict[str, type[Memory]]] = {
     "joint": NoMemory,
     "from_scratch": FromScratchMemory,
 }
-
-
-class HeadOfTheTask(stock.SupervisedPlugin):  # type: ignore[type-arg]
-    """Points CWR* to the head of the task that begins. By itself it takes the last head of the model for all tasks,
-    and mixes classes of different heads that have the same number."""
-
-    def __init__(self, cwr: Any) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.cwr = cwr
-
-    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Choose the head and reset the state of the last one."""
-        self.cwr.cwr_layer_name = f"heads.{strategy.experience.current_experience}"
-        self.cwr.model.saved_weights.clear()
-        self.cwr.model.past_j.clear()
-
-
-class CopyingSi(stock.SynapticIntelligencePlugin):
-    """SI that keeps copies of weights. On a CPU Avalanche's keeps views of the weights themselves: no path is ever
-    seen, every importance is 0, and nothing is protected."""
-
-    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Keep the weights that the task begins with."""
-        super().before_training_exp(strategy, **kwargs)
-        _copy(self.ewc_data[0])
-
-    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
-        """Keep the weights that the batch begins with."""
-        super().before_training_iteration(strategy, **kwargs)
-        _copy(self.syn_data["old_theta"])
-
-
-def _copy(kept: Mapping[str, Any]) -> None:
-    for entry in kept.values():
-        entry.data = entry.data.clone()
-
-
-class MultiHeadMir(stock.MIRPlugin):
-    """MIR whose memory offers every class. Avalanche's excludes those whose number occurs in the last batch; where
-    each task counts its classes from 0, that is nearly all of them, and nothing would be replayed."""
-
-    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Update the memory."""
-        self.storage_policy.update(strategy, **kwargs)
-        self.make_loader()
-
-    def make_loader(self) -> None:
-        """An endless loader of the memory, if there is enough in it; the first batch is drawn in the next task."""
-        buffer = self.storage_policy.buffer
-        self.replay_loader = None
-        if len(buffer) > self.batch_size_mem:
-            self.replay_loader = _endless(DataLoader(buffer, self.subsample, shuffle=True))
-
-
-def _endless(loader: Any) -> Any:
-    while True:
-        yield from loader

@@ -129,7 +129,7 @@ class AvalancheStrategy(StagedStrategy):
         return self.memory
 
     def training_mode(self) -> None:
-        """Leave the mode as the plugins set it: CWR* freezes layers, RWalk trains in evaluation mode."""
+        """Leave the mode as training began with and the plugins set it: CWR* freezes layers."""
 
     def training_stage(self, task: TaskData) -> TrainingStage:
         """The training stage, which counts every pass through the backbone."""

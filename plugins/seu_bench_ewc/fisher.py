@@ -12,6 +12,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
 from seu_bench.errors import RunError
+from seu_bench.models import modes_kept
 from seu_bench.training import EpochMeter, EpochReport, Stage, StagedStrategy, TaskData
 from seu_bench_ewc import Estimator
 
@@ -118,13 +119,9 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
 @contextmanager
 def measuring(model: nn.Module, *, training: bool) -> Iterator[None]:
     """``model`` in this mode, but layers with running statistics in evaluation mode; every mode is put back."""
-    before = [(module, module.training) for module in model.modules()]
-    model.train(training)
-    for module, _ in before:
-        if getattr(module, "track_running_stats", False):
-            module.eval()
-    try:
+    with modes_kept(model):
+        model.train(training)
+        for module in model.modules():
+            if getattr(module, "track_running_stats", False):
+                module.eval()
         yield
-    finally:
-        for module, mode in before:
-            module.training = mode

@@ -5,6 +5,7 @@
 - ``cells``: stem, extension unit, proxy network, network of one genotype
 - ``operations``: the eight operations of the search space
 - ``layers``: convolution and dropout with channels innermost in memory
+- ``modes``: training and evaluation mode, restored afterwards
 - ``kernels``: gradients that are fast on a CPU
 - ``feature_cache``, ``feature_store``: outputs of frozen layers, cached for a task's images
 - ``sizes``: parameters and multiply-accumulates
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .alexnet import AlexNetShape
     from .cells import ExtensionUnit, GenotypeNetwork, Mixture, ProxyNetwork, Sample, Stem, Unit, sample_of
     from .layers import ChannelsLastConv2d, Dropout, channels_last, dropout
+    from .modes import modes_kept
     from .multihead import BackboneModel, MultiHeadModel
     from .sizes import count_macs, count_parameters
 
@@ -40,6 +42,7 @@ __all__ = [
     "count_macs",
     "count_parameters",
     "dropout",
+    "modes_kept",
     "sample_of",
 ]
 

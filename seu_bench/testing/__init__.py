@@ -1,6 +1,8 @@
 """Contract tests that any plugin can run on itself, and tiny streams to run them on. Needs pytest.
 
-- ``contract``: :class:`StrategyContract`, and :class:`FrozenGrowthContract` for strategies that never forget
+- ``contract``: :class:`StrategyContract`
+- ``frozen_growth``: :class:`FrozenGrowthContract`, for strategies that never forget
+- ``modes``: whether what trains is in training mode
 - ``components``: :class:`SearcherContract`, :class:`CreatorContract`, and their tasks on tiny streams
 - ``trial``: :class:`Trial` and :class:`Learner`, a strategy trained and evaluated as a run does it
 - ``streams``: synthetic textures and tiny streams
@@ -24,7 +26,8 @@ except ImportError as error:
     raise ImportError("seu_bench.testing needs pytest, which seu-bench does not bring: pip install pytest") from error
 
 from seu_bench.testing.components import CreatorContract, SearcherContract, creation_tasks, search_task
-from seu_bench.testing.contract import FrozenGrowthContract, StrategyContract
+from seu_bench.testing.contract import StrategyContract
+from seu_bench.testing.frozen_growth import FrozenGrowthContract
 from seu_bench.testing.streams import stream_of
 from seu_bench.testing.trial import Learner, Trial
 

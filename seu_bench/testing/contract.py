@@ -22,8 +22,8 @@ from scipy.special import bdtrc
 
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.checkpoint_manager import is_resumable
-from seu_bench.metrics import forgetting
 from seu_bench.results.record_metrics import EVALUATION
+from seu_bench.testing.modes import steps_watched
 from seu_bench.testing.streams import poison
 from seu_bench.testing.trial import Contract, Learner, Trial, drawn, from_file, require, same, used_parameters
 from seu_bench.utils.seeding import RandomState
@@ -163,6 +163,19 @@ class StrategyContract(Contract):
             "given, and from nothing in evaluation",
         )
 
+    def test_trains_in_training_mode(self, trial: Trial) -> None:
+        """At every step that moves a part of the model, that part is in training mode."""
+        learner = trial.learner("tiny_two")
+        with steps_watched(learner.strategy) as steps:
+            learner.learn_all()
+        if not steps.count:
+            pytest.skip("no optimiser of torch moves this strategy's model")
+        require(
+            not steps.asleep,
+            f"trained in evaluation mode: {', '.join([*steps.asleep][:3])}. Dropout is then off, and batch "
+            "normalisation learns no statistics: call model.train() after whatever measures",
+        )
+
     def test_does_not_train_on_validation_images(self, trial: Trial) -> None:
         """Validation images may be NaN: weights may be selected otherwise, and stay finite."""
 
@@ -251,29 +264,6 @@ class StrategyContract(Contract):
             f"image passes by stage and task: cost said {expected}, the run took {passed}. Where the estimate "
             "cannot be exact, set exact_passes = False",
         )
-
-
-class FrozenGrowthContract(StrategyContract):
-    """For strategies that never change what an earlier task is computed by: forgetting is exactly nothing."""
-
-    def test_earlier_outputs_keep_their_bits(self, trial: Trial) -> None:
-        """Logits of a learned task are bit-identical after every later task, and so are its accuracies."""
-        learner = trial.learner("tiny_three")
-        logits: list[torch.Tensor] = []
-        for task in range(learner.tasks):
-            learner.learn(task)
-            logits.append(learner.logits(task))
-            for earlier, before in enumerate(logits[:-1]):
-                require(
-                    torch.equal(learner.logits(earlier), before),
-                    f"learning task {task} changed the logits of task {earlier}: freeze what it is computed by, "
-                    "batch normalisation's running statistics too",
-                )
-        rows = learner.matrix.result()
-        for task in range(learner.tasks):
-            column = [rows[later][task] for later in range(task, learner.tasks)]
-            require(len(set(column)) == 1, f"column {task} of the accuracy matrix is {column} from the diagonal on")
-        require(forgetting(rows) == 0.0, f"forgetting is {forgetting(rows)}")
 
 
 def _learned_in_noise(trial: Trial, seed: int, noise: int) -> Learner:

@@ -20,6 +20,7 @@ from seu_bench.config.run import Request
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.runner import execute
+from seu_bench.models.modes import modes_kept
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
@@ -210,12 +211,9 @@ def require(holds: bool, otherwise: str) -> None:
 
 def evaluated(model: Any, images: Tensor, task: int) -> Tensor:
     """Logits ``[N, num_classes]`` in evaluation mode, without gradients; every module's mode is restored."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    with torch.no_grad():
+    with modes_kept(model), torch.no_grad():
+        model.eval()
         logits: Tensor = model.forward_single_task(images, task)
-    for module, mode in modes.items():
-        module.training = mode
     return logits
 
 

@@ -8,6 +8,7 @@ import torch
 from avalanche.evaluation import PluginMetric
 from avalanche.evaluation.metric_results import MetricValue
 
+from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.models.sizes import count_macs, count_parameters
 
@@ -88,13 +89,11 @@ class ModelSizes(PluginMetric[dict[str, list[int]]]):
         task = int(strategy.experience.current_experience)
         self.params_total.append(count_parameters(model))
         self.params_active.append(count_parameters(model.task_module(task)))
-        modes = {module: module.training for module in model.modules()}
-        model.eval()
-        # Not of the last batch: a run resumed behind the last epoch has seen none.
-        shape = strategy.experience.dataset[0][0].shape
-        self.macs.append(count_macs(lambda x: model.forward_single_task(x, task), shape, strategy.device))
-        for module, mode in modes.items():
-            module.training = mode
+        with modes_kept(model):
+            model.eval()
+            # Not of the last batch: a run resumed behind the last epoch has seen none.
+            shape = strategy.experience.dataset[0][0].shape
+            self.macs.append(count_macs(lambda x: model.forward_single_task(x, task), shape, strategy.device))
         at = strategy.clock.train_iterations
         return [MetricValue(self, f"{name}/Task{task:03d}", values[-1], at) for name, values in self.result().items()]
 

@@ -31,7 +31,7 @@ from seu_bench.training.evaluators import AccuracyMatrix
 from seu_bench.training.stage import StageProgress
 from seu_bench.training.template import SilentLogger
 from seu_bench_avalanche.catalogue import METHODS, UNAVAILABLE
-from seu_bench_avalanche.methods import CopyingSi, MultiHeadMir
+from seu_bench_avalanche.corrected import CopyingSi, EvaluatingMir
 from seu_bench_avalanche.strategy import AvalancheStrategy
 
 setup_module, teardown_module = one_thread, all_threads
@@ -170,14 +170,14 @@ def test_mir_replays_where_labels_repeat() -> None:
     """With classes numbered from 0 in each task Avalanche's own MIR has nothing left to replay; ours has."""
     source = class_stream([[0, 1], [2, 3]], images=32)
     found = {}
-    for kind in (stock.MIRPlugin, MultiHeadMir):
+    for kind in (stock.MIRPlugin, EvaluatingMir):
         model = BackboneModel(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), 4, (2, 2))
         plugin = kind(batch_size_mem=4, mem_size=16, subsample=8)
         schedule = Schedule(epochs=1, batch_size=24)
         strategy = AvalancheStrategy(model=model, methods=[plugin], schedule=schedule)
         strategy.train(source.avalanche().train_stream[0], eval_streams=[])
         found[kind] = plugin.replay_loader is not None
-    assert found == {stock.MIRPlugin: False, MultiHeadMir: True}
+    assert found == {stock.MIRPlugin: False, EvaluatingMir: True}
 
 
 def test_cwr_trains_each_tasks_own_head() -> None:

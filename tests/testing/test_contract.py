@@ -197,6 +197,14 @@ class Lazy(StagedStrategy):
         """Nothing."""
 
 
+class Asleep(StagedStrategy):
+    """Measures something before each task, and does not wake up again."""
+
+    def training_mode(self) -> None:
+        """The mode of evaluation."""
+        self.model.eval()
+
+
 class Twice(StagedStrategy):
     """Trains twice as long as its estimate says."""
 
@@ -284,6 +292,7 @@ def test_contract_passes_what_is_sound(tmp_path: Path) -> None:
     contract, trial = StrategyContract(), Broken().trial
     contract.test_learns(trial)
     contract.test_sees_no_later_task_and_no_test_image(trial)
+    contract.test_trains_in_training_mode(trial)
     contract.test_does_not_train_on_validation_images(trial)
     contract.test_evaluation_changes_nothing(trial)
     contract.test_resumes_to_the_same_weights(trial)
@@ -301,6 +310,7 @@ def test_contract_passes_what_is_sound(tmp_path: Path) -> None:
         (Broken(Peeking.of), "sees_no_later_task_and_no_test_image", "images of a later task"),
         (Broken(LearningFromTests.of), "sees_no_later_task_and_no_test_image", "test images"),
         (Broken(LearningFromTests.of), "evaluation_changes_nothing", "changed weights"),
+        (Broken(Asleep.of), "trains_in_training_mode", "trained in evaluation mode: backbone.1, backbone.3, heads.0"),
         (Broken(Drawing.of), "evaluation_changes_nothing", "drew random numbers"),
         (Broken(Unseeded.of), "depends_on_the_seed_alone", "drawn elsewhere"),
         (Broken(seedless), "depends_on_the_seed_alone", "use context.seed"),
