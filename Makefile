@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-real test-cluster test-crash structure docs lint types perf evidence evidence-run audit format clean
+.PHONY: help demo test test-long test-real test-cluster test-crash structure docs lint types perf evidence evidence-run evidence-publish audit format clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 $(READY): setup.cfg pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -54,7 +54,10 @@ evidence: $(READY) ## write docs/evidence/reproduction.md and its figures from t
 	$(BIN)/python -m scripts.evidence
 
 evidence-run: $(READY) ## run the quick part of the evidence again, into results/evidence
-	$(BIN)/seu-bench sweep scripts/evidence/sweeps/quick.toml --results results/evidence
+	for sweep in scripts/evidence/sweeps/quick_*.toml; do $(BIN)/seu-bench sweep $$sweep || exit 1; done
+
+evidence-publish: $(READY) ## replace the published records by the finished ones of results/evidence, then write the page
+	$(BIN)/python -m scripts.evidence --publish results/evidence
 
 audit: $(READY) ## look for advisories on every pinned version; needs the network
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audit]'

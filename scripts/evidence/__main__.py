@@ -7,25 +7,27 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence.page import CONFIGURATIONS, FIGURES, PAGE, rendered
+from scripts.evidence.evidence import PROTOCOLS
+from scripts.evidence.page import CONFIGURATIONS, KINDS, PAGE, rendered
+from scripts.evidence.publish import publish
 from scripts.evidence.runs import EVIDENCE
 from seu_bench.results.report import Limits, write_report
 
 
 def make_figures() -> None:
-    """The report's figures that the page shows, as PNG, by folder of records."""
+    """The report's figures that the page shows, as PNG, by set."""
     shutil.rmtree(EVIDENCE / "figures", ignore_errors=True)
-    for name, kinds in FIGURES.items():
-        folder = EVIDENCE / "figures" / name
+    for name in PROTOCOLS:
         if not (EVIDENCE / name).is_dir():
             continue
+        folder = EVIDENCE / "figures" / name
         folder.mkdir(parents=True)
         with tempfile.TemporaryDirectory() as scratch:
             # A report leaves far more figures than the page shows.
             shutil.copytree(EVIDENCE / name, scratch, dirs_exist_ok=True)
             written = write_report(Path(scratch), limits=Limits(configurations=CONFIGURATIONS))
             for figure in written.figures:
-                if figure.suffix == ".png" and figure.stem.endswith(kinds):
+                if figure.suffix == ".png" and figure.stem.endswith(tuple(KINDS)):
                     shutil.copy(figure, folder)
 
 
@@ -33,8 +35,14 @@ def main() -> None:
     """Make the figures, then the page, which shows those that are there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-figures", action="store_true", help="leave the figures as they are")
-    without_figures = parser.parse_args().no_figures
-    if not without_figures:
+    parser.add_argument(
+        "--publish", type=Path, metavar="FOLDER", help="first replace the published sets by what sweeps finished there"
+    )
+    given = parser.parse_args()
+    if given.publish:
+        for name, number in publish(given.publish).items():
+            print(f"{name}: {number} records")
+    if not given.no_figures:
         make_figures()
     PAGE.write_text(rendered(), encoding="utf-8")
     print(PAGE)

@@ -2,104 +2,145 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 import jinja2
-import pandas
 
-from scripts.evidence import answers, beside_paper, elsewhere
-from scripts.evidence.formatting import mean, table
-from scripts.evidence.runs import EVIDENCE, ROOT, chosen, finished
+from scripts.evidence import beside_paper, claims, tables
+from scripts.evidence.components import components_table
+from scripts.evidence.corrections import corrections
+from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS, Evidence, read_evidence
+from scripts.evidence.formatting import bullets, names, table
+from scripts.evidence.runs import EVIDENCE, ROOT, SWEEPS, Group, sweep_files
+from seu_bench.results.record_metrics import known_metric
 
-PAGE = ROOT / "docs" / "evidence" / "reproduction.md"
+PAGE: Final = ROOT / "docs" / "evidence" / "reproduction.md"
 #: Kinds of figures of the report that the page shows, with their titles.
-KINDS = {
+KINDS: Final = {
+    "accuracy-memory": "Accuracy against memory",
     "accuracy-parameters": "Accuracy against parameters",
     "average-accuracy": "Average accuracy of the tasks learned",
-    "original-retained": "Original against retained accuracy",
 }
-#: Folders of records that hold the five strategies, called by their protocols.
-SWEEPS = ("quick", "half_day")
-#: The quick part, made on another machine.
-ELSEWHERE = "quick_elsewhere"
-#: Which kinds of each folder.
-FIGURES = {**dict.fromkeys(SWEEPS, tuple(KINDS)), "questions": ("accuracy-parameters",)}
-#: As many as a figure can draw.
-CONFIGURATIONS = 24
+#: As many configurations as a figure can draw.
+CONFIGURATIONS: Final = 24
+#: What sweeps of a prefix make: the set, and what it is for.
+PARTS: Final = {
+    "quick_1": ("quick", "the paper's strategies, `linear` and `independent`, by `quick`"),
+    "quick_2": ("quick", "SEU's control, by `quick`"),
+    "quick_3": ("quick", "Avalanche's strategies, by `quick`"),
+    "quick_4": (PARAMETERS, "strategies with as many parameters as SEU"),
+    "quick_5": (COMPONENTS, "searchers and creators"),
+    "quick_6": (COMPONENTS, "the searcher `darts`"),
+    "half_day_1": ("half_day", "the paper's strategies, `linear` and `independent`, by `half_day`"),
+    "half_day_2": ("half_day", "SEU's control, by `half_day`"),
+    "half_day_3": ("half_day", "Avalanche's strategies, by `half_day`"),
+}
 
 
-def rendered() -> str:
+def rendered(folder: Path = EVIDENCE) -> str:
     """The page as the published records have it."""
-    five = pandas.concat([finished(EVIDENCE / name) for name in SWEEPS], ignore_index=True)
-    asked = answers.asked()
-    quick, again = chosen(five, protocol="quick"), finished(EVIDENCE / ELSEWHERE)
+    evidence = read_evidence(folder)
+    found = claims.findings(evidence)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # Markdown, of our own records
         keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     return environment.get_template("reproduction.md.jinja").render(
-        groups=beside_paper.groups(five),
-        strategies_table=lambda *group: beside_paper.strategies_table(five, *group),
-        score_of_seu=lambda *group: list(beside_paper.score_of_seu(five, *group)),
-        most_accurate=lambda *group: beside_paper.most_accurate(five, *group),
-        order=lambda *group: beside_paper.order(five, *group),
-        forgetting_of_seu=beside_paper.forgetting_of_seu(pandas.concat([five, again, asked], ignore_index=True)),
-        has_half_day="half_day" in set(five["protocol"]),
-        quick=_minutes(quick),
-        figures=_figures,
-        elsewhere=_elsewhere(quick, again),
-        search=answers.is_search_worth_it(asked),
-        reuse=answers.how_much_is_reused(asked),
-        softmax=answers.what_softmax_does(asked),
-        rule={"sum": answers.without_training("sum"), "softmax": answers.without_training("softmax")},
-        statistics=answers.what_frozen_statistics_cost(asked),
-        pay=answers.what_pays_most(asked),
-        probes=_probes(),
+        statuses={
+            title: [each for each in found if each.status == status] for status, title in claims.STATUSES.items()
+        },
+        corrections=corrections(evidence),
+        protocols={name: evidence.sets[name] for name in PROTOCOLS if evidence.sets[name]},
+        contest=tables.contest,
+        front=lambda group: names(tables.front(group.learners)),
+        comparisons=lambda name, group: tables.comparisons(evidence, name, group.benchmark),
+        beside_paper=beside_paper.beside_paper,
+        order=beside_paper.order,
+        figures=figures,
+        ranks={name: tables.average_ranks(evidence, name) for name in PROTOCOLS},
+        parameters=tables.equal_parameters(evidence),
+        linear={name: tables.linear_row(evidence, name) for name in PROTOCOLS},
+        components=components_table(evidence),
+        search=bullets(_search(evidence)),
+        cheapest=names(name for group in evidence.sets[COMPONENTS] for name in tables.front(group.rows, "train_flops")),
+        probes=probes(evidence),
+        pending=pending(evidence),
+        minutes=_minutes(evidence),
+        sweeps=SWEEPS,
     )
 
 
-def _figures(name: str, benchmark: str, protocol: str) -> list[tuple[str, str]]:
-    """Title and place, from the page's folder, of the figures of a folder of records that there are."""
+def figures(name: str, group: Group) -> list[tuple[str, str]]:
+    """Title and place, from the page's folder, of the figures of a group that there are."""
     found = []
-    for kind in FIGURES[name]:
-        path = EVIDENCE / "figures" / name / f"{benchmark}-v1-{protocol}-{kind}.png"
+    for kind, title in KINDS.items():
+        path = EVIDENCE / "figures" / name / f"{group.benchmark}-v1-{group.protocol}-{kind}.png"
         if path.is_file():
-            found.append((KINDS[kind], f"../../{path.relative_to(ROOT).as_posix()}"))
+            found.append((title, f"../../{path.relative_to(ROOT).as_posix()}"))
     return found
 
 
-def _minutes(runs: pandas.DataFrame) -> dict[str, float]:
-    """Of all cells together, and from the start of the first to the end of the last."""
-    started = pandas.to_datetime(runs["started"])
-    ended = started + pandas.to_timedelta(runs["seconds"], unit="s")
-    return {"cells": float(runs["seconds"].sum()) / 60, "whole": (ended.max() - started.min()).total_seconds() / 60}
+def pending(evidence: Evidence) -> list[tuple[str, str]]:
+    """What has no record yet, and the command that makes it: sets, and sweeps of a set that left no row."""
+    return [
+        (title, f"seu-bench sweep {file}")
+        for prefix, (name, title) in PARTS.items()
+        for file in sweep_files(prefix)
+        if not _begun(evidence.sets[name], prefix)
+    ]
 
 
-def _elsewhere(here: pandas.DataFrame, there: pandas.DataFrame) -> dict[str, str]:
-    if not len(there):
-        return {}
-    return {
-        "table": elsewhere.beside_each_other(here, there),
-        "apart": elsewhere.significant(here, there),
-        "ours": elsewhere.seu_against_others(here),
-        "theirs": elsewhere.seu_against_others(there),
-    }
+#: A row by which the sweeps of a set are told apart.
+_TOLD: Final = {"_2": "seu: random, all_new", "_3": "replay", "_6": "seu: darts, mdl"}
 
 
-def _probes() -> str:
-    runs = finished(EVIDENCE / "probes")
-    if not len(runs):
-        return ""
-    rows = []
-    for benchmark in sorted(set(runs["benchmark"])):
-        for backbone in ("linear", "alexnet"):
-            found = chosen(runs, benchmark=benchmark, options__backbone=backbone)
-            for _, run in found.iterrows():
-                training, _, test = run["task_images"][0]
-                epochs = str(run["protocol_settings"]["training"]["epochs"])
-                acc = mean([run["acc"]], "acc")
-                rows.append((f"`{benchmark}`", f"`{backbone}`", f"{training:,}", epochs, f"{test:,}", acc))
-    headings = ("data set", "network", "training images", "epochs", "test images", "test accuracy")
-    return table(headings, rows, texts=2)
+def _begun(there: Sequence[Group], prefix: str) -> bool:
+    row = next((row for end, row in _TOLD.items() if prefix.endswith(end)), None)
+    return any(row is None or row in group.rows for group in there)
+
+
+def _search(evidence: Evidence) -> list[str]:
+    lines = []
+    for metric in ("acc", "params_total", "mixed_score"):
+        name = {"acc": "accuracy", "params_total": "parameters", "mixed_score": "mixed score"}[metric]
+        for each in evidence.compared(COMPONENTS, metric):
+            pair = f"`{each.pair.one}` beside `{each.pair.other}`"
+            lines.append(f"{pair}, {name}: {each.words} ({each.difference.verdict})")
+    return lines
+
+
+def _minutes(evidence: Evidence) -> dict[str, float] | None:
+    """Of all quick runs together, and from the start of the first to the end of the last."""
+    found = [record for record in evidence.records(PROTOCOLS[0]) if record.started and record.seconds is not None]
+    if not found:
+        return None
+    started = [datetime.fromisoformat(record.started) for record in found]
+    spent = [record.seconds or 0.0 for record in found]
+    ended = max(start + timedelta(seconds=seconds) for start, seconds in zip(started, spent, strict=True))
+    return {"runs": len(found), "all": sum(spent) / 60, "whole": (ended - min(started)).total_seconds() / 60}
+
+
+def probes(evidence: Evidence) -> str:
+    """Plain training on whole data sets."""
+    rows = [
+        (
+            f"`{record.benchmark}`",
+            f"`{record.options['backbone']}`",
+            f"{record.task_images[0][0]:,}",
+            str(record.protocol_settings["training"]["epochs"]),
+            f"{record.task_images[0][2]:,}",
+            known_metric("acc").format_cell(record.metrics["acc"] or 0.0),
+        )
+        for record in sorted(
+            evidence.records("probes"), key=lambda record: (record.benchmark, record.options["backbone"] != "linear")
+        )
+    ]
+    headings = ("data set", "network", "training images", "epochs", "test images", "test accuracy (%)")
+    return table(headings, rows, texts=2) if rows else ""

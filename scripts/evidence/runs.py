@@ -1,64 +1,100 @@
-"""Published runs, chosen by what they are."""
+"""Published runs by set, benchmark and protocol; each configuration has a short name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-import pandas
+from seu_bench.results.leaderboard.boards import Leaderboard, Row
+from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.record import Record
+from seu_bench.results.record_files import read_records
+from seu_bench.results.reference_rows import reference_of
 
-import seu_bench
+ROOT: Final = Path(__file__).resolve().parents[2]
+EVIDENCE: Final = ROOT / "results" / "published" / "evidence"
+SWEEPS: Final = "scripts/evidence/sweeps"
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-PUBLISHED = ROOT / "results" / "published"
-EVIDENCE = PUBLISHED / "evidence"
-#: The paper's strategies, in the order of its tables.
-STRATEGIES = ("naive", "ewc", "ltg", "pnn", "seu")
-
-
-def finished(folder: Path) -> pandas.DataFrame:
-    """Finished runs of a results folder; none where there is no such folder yet."""
-    if not folder.is_dir():
-        return pandas.DataFrame()
-    records = seu_bench.load_records(folder)
-    return records[records["status"] == "finished"]
-
-
-def chosen(runs: pandas.DataFrame, **wanted: Any) -> pandas.DataFrame:
-    """Select runs whose columns hold the given values; dots of a column's name are written as two underscores. ``None``
-    stands for an option that was left to the protocol, and for a column that no run has."""
-    for name, value in wanted.items():
-        column = name.replace("__", ".")
-        if column not in runs:
-            if value is None:
-                continue
-            return runs.iloc[:0]
-        runs = runs[runs[column].isna() if value is None else runs[column] == value]
-    return runs
+#: SEU with the paper's searcher and creator, and its control: cells drawn at random, nothing reused.
+SEU: Final = "seu"
+CONTROL: Final = "seu: random, all_new"
+#: The paper's other strategies, in the order of its tables.
+PAPER: Final = ("naive", "ewc", "ltg", "pnn")
+#: Rows that are no competitors, in the order of tables: a classifier and a network of its own for each task, SEU's
+#: control, and those that see earlier images again. What is one is said by :func:`reference_of`.
+REFERENCES: Final = ("linear", "independent", CONTROL, "joint", "cumulative")
 
 
-def by_seed(runs: pandas.DataFrame, metric: str) -> Mapping[int, float]:
-    """A metric of one configuration by seed.
+@dataclass(frozen=True)
+class Group:
+    """The runs of a set on one benchmark by one protocol.
+
+    Attributes:
+        rows: configurations by their short names.
+    """
+
+    benchmark: str
+    protocol: str
+    rows: Mapping[str, Row]
+
+    @property
+    def learners(self) -> dict[str, Row]:
+        """The competitors."""
+        return {name: row for name, row in self.rows.items() if reference_of(row.record) is None}
+
+    @property
+    def references(self) -> dict[str, Row]:
+        """The other rows, in the order of :data:`REFERENCES`, those that it does not name last."""
+        others = self.rows.keys() - self.learners.keys()
+        order = [*[name for name in REFERENCES if name in others], *sorted(others - {*REFERENCES})]
+        return {name: self.rows[name] for name in order}
+
+
+def kind(name: str, row: Row) -> str:
+    """Say with which rows a row is compared: SEU's comparisons with rows of one kind are corrected for one another."""
+    return "reference" if reference_of(row.record) else "paper" if name in PAPER else "other"
+
+
+def groups(folder: Path) -> list[Group]:
+    """Read a set by benchmark and protocol; empty where it was not run.
 
     Raises:
-        ValueError: two runs have one seed, so that they are of more than one configuration.
+        ValueError: two configurations have one name and a seed in common: nothing is averaged over them.
     """
-    if runs["seed"].duplicated().any():
-        raise ValueError(f"more than one run of a seed: {', '.join(runs['run_id'])}")
-    return {int(seed): float(value) for seed, value in zip(runs["seed"], runs[metric], strict=True)}
+    if not folder.is_dir():
+        return []
+    return [Group(board.benchmark, board.protocol, _rows(board)) for board in read_leaderboards(folder).boards]
 
 
-def reused_share(runs: pandas.DataFrame) -> pandas.Series[float]:
-    """Of the places on the paths of all tasks but the first, the share that holds a unit of an earlier task."""
-    return runs.apply(_reused, axis=1)
+def records(folder: Path) -> list[Record]:
+    """Read the finished records of a set in full, by run id."""
+    if not folder.is_dir():
+        return []
+    found = [item for item in read_records(folder) if isinstance(item, Record) and item.status == "finished"]
+    return sorted(found, key=lambda record: record.run_id)
 
 
-def _reused(run: pandas.Series[Any]) -> float:
-    places = [
-        run["unit_tasks"][layer][index] < task
-        for task, path in enumerate(run["paths"])
-        if task > 0
-        for layer, index in enumerate(path)
-    ]
-    return float(sum(places) / len(places))
+def short_name(record: Record) -> str:
+    """The strategy; of SEU also searcher and creator, unless they are the paper's."""
+    components = record.searcher or "mdl", record.creator or "mdl"
+    return record.strategy if components == ("mdl", "mdl") else f"{record.strategy}: {', '.join(components)}"
+
+
+def sweep_files(prefix: str) -> list[str]:
+    """The sweeps that make a set, as paths from the repository's root."""
+    return [f"{SWEEPS}/{path.name}" for path in sorted((ROOT / SWEEPS).glob(f"{prefix}*.toml"))]
+
+
+def _rows(board: Leaderboard) -> dict[str, Row]:
+    # Where a width is chosen for each seed by itself, the seeds of a strategy are in rows of their own.
+    found: dict[str, Row] = {}
+    for row in board.rows:
+        name = short_name(row.record)
+        if name in found and found[name].runs.keys() & row.runs.keys():
+            both = f"{found[name].configuration} and {row.configuration}"
+            raise ValueError(f"{board.title}: more than one run of a seed is called {name!r}: {both}")
+        runs = {**found[name].runs, **row.runs} if name in found else row.runs
+        found[name] = replace(row, runs=dict(sorted(runs.items())), _summaries={})
+    return found

@@ -26,10 +26,7 @@ SEARCHERS = PUBLISHED / "searchers"
 BENCHMARKS = ["split_digits", "pmnist"]
 
 
-SETS = [
-    "baselines", "searchers", "sweep", "evidence/half_day", "evidence/probes", "evidence/questions", "evidence/quick",
-    "evidence/quick_elsewhere",
-]  # fmt: skip
+SETS = sorted(path.parent.relative_to(PUBLISHED).as_posix() for path in PUBLISHED.rglob("records.jsonl"))
 
 
 @pytest.mark.parametrize("folder", SETS)

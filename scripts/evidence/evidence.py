@@ -1,0 +1,91 @@
+"""All published sets, and the comparisons that the page makes of them, each corrected within its family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from scripts.evidence.comparing import Compared, Pair, against, family
+from scripts.evidence.runs import EVIDENCE, SEU, Group, groups, kind, records
+from seu_bench.results.record import Record
+
+#: Sets of equal protocol, the one that claims rest on first.
+PROTOCOLS: Final = ("quick", "half_day")
+#: Strategies as large as SEU; searchers and creators; and what the earlier page was made of.
+PARAMETERS, COMPONENTS, BEFORE = "parameters", "components", "before"
+SETS: Final = (*PROTOCOLS, PARAMETERS, COMPONENTS, BEFORE)
+
+#: Comparisons between others than SEU that a claim is about, by set.
+EXTRA: Final = {
+    **dict.fromkeys((*PROTOCOLS, BEFORE), (("ewc", "naive"),)),
+    COMPONENTS: tuple(
+        (one, f"seu: random, {creator}")
+        for creator, one in {"mdl": SEU, **{name: f"seu: mdl, {name}" for name in ("frugal", "reuse_first")}}.items()
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The published sets.
+
+    Attributes:
+        folder: where they are.
+        sets: groups by the name of their set; empty where it was not run.
+    """
+
+    folder: Path
+    sets: dict[str, list[Group]]
+    _families: dict[tuple[str, ...], list[Compared]] = field(default_factory=dict, repr=False)
+
+    def compared(self, name: str, metric: str) -> list[Compared]:
+        """SEU against every other row, and :data:`EXTRA`, over all benchmarks of a set.
+
+        A family is the comparisons with rows of one kind (:func:`~scripts.evidence.runs.kind`), or those of ``EXTRA``.
+        """
+        key = (name, metric)
+        if key not in self._families:
+            families: dict[str, list[Pair]] = {}
+            for group in self.sets[name]:
+                for family_name, pair in _pairs(name, group):
+                    families.setdefault(family_name, []).append(pair)
+            self._families[key] = [found for pairs in families.values() for found in family(pairs, metric)]
+        return self._families[key]
+
+    def beside_linear(self, name: str, metric: str) -> list[Compared]:
+        """Every learner against the linear row, over all benchmarks of a set: one family."""
+        key = (name, metric, "linear")
+        if key not in self._families:
+            pairs = [
+                pair for group in self.sets[name] for one in group.learners for pair in against(group, ["linear"], one)
+            ]
+            self._families[key] = family(pairs, metric)
+        return self._families[key]
+
+    def records(self, name: str) -> list[Record]:
+        """Finished records of a set in full: groups have no stages and genotypes."""
+        return records(self.folder / name)
+
+    def group(self, name: str, benchmark: str) -> Group | None:
+        """The group of a benchmark in a set."""
+        return next((group for group in self.sets[name] if group.benchmark == benchmark), None)
+
+
+def read_evidence(folder: Path = EVIDENCE) -> Evidence:
+    """Read all sets; beside the strategies of SEU's size stands the SEU that their size was taken from."""
+    sets = {name: groups(folder / name) for name in SETS}
+    for place, group in enumerate(sets[PARAMETERS]):
+        for beside in sets["quick"]:
+            if (beside.benchmark, beside.protocol) == (group.benchmark, group.protocol) and SEU in beside.rows:
+                sets[PARAMETERS][place] = replace(group, rows={SEU: beside.rows[SEU], **group.rows})
+    return Evidence(folder, sets)
+
+
+def _pairs(name: str, group: Group) -> Iterator[tuple[str, Pair]]:
+    """Pairs of a group, each with the name of its family."""
+    for one, other in EXTRA.get(name, ()):
+        yield from (("extra", pair) for pair in against(group, [other], one))
+    if name != COMPONENTS:  # searchers and creators are compared with their controls alone
+        yield from ((kind(pair.other, pair.theirs), pair) for pair in against(group, group.rows))

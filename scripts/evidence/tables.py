@@ -1,0 +1,161 @@
+"""Tables of one group or set: the contest, the comparisons, equal parameters, the linear row, average ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from scripts.evidence.comparing import Compared
+from scripts.evidence.evidence import PARAMETERS, PROTOCOLS, Evidence
+from scripts.evidence.formatting import NOTHING, change, heading, mean, table
+from scripts.evidence.runs import SEU, Group
+from seu_bench.results.leaderboard.boards import Row
+from seu_bench.results.record_metrics import known_metric
+from seu_bench.results.statistics.ranks import RankComparison, compare_ranks
+
+#: Columns of the contest; those that no row has are left out.
+COLUMNS: Final = (
+    "acc", "forgetting", "params_total", "memory_bytes", "train_flops", "mixed_score", "mixed_score_memory",
+)  # fmt: skip
+#: SEU is compared with the others in these; the first with interval and effect size.
+COMPARED: Final = ("acc", "mixed_score", "mixed_score_memory")
+#: The axes of the front.
+SIZE: Final = "memory_bytes"
+
+
+def front(rows: Mapping[str, Row], cost: str = SIZE) -> list[str]:
+    """Rows that no other one beats in both mean accuracy and cost, the cheapest first; empty: not measured."""
+    points = {name: (row.mean(cost), row.mean("acc")) for name, row in rows.items()}
+    known = {name: (least, best) for name, (least, best) in points.items() if least is not None and best is not None}
+    found = [
+        name
+        for name, (least, best) in known.items()
+        if not any(c <= least and a >= best and (c, a) != (least, best) for c, a in known.values())
+    ]
+    return sorted(found, key=lambda name: known[name])
+
+
+def contest(group: Group) -> str:
+    """The front, in bold, then the other learners, both by mean accuracy; then the references, which are not ranked."""
+    columns = [name for name in COLUMNS if any(row.mean(name) is not None for row in group.rows.values())]
+    best = front(group.learners)
+
+    def cells(name: str, row: Row) -> tuple[str, ...]:
+        shown = f"**`{name}`**" if name in best else f"`{name}`"
+        return (shown, str(row.seeds), *[mean(row, column) for column in columns])
+
+    ranked = sorted(group.learners.items(), key=lambda item: (item[0] not in best, -(item[1].mean("acc") or 0)))
+    headings = ["strategy", "seeds", *map(heading, columns)]
+    text = table(headings, [cells(*item) for item in ranked])
+    if group.references:
+        headings[0] = "reference, not ranked"
+        text += "\n\n" + table(headings, [cells(*item) for item in group.references.items()])
+    return text
+
+
+def comparisons(evidence: Evidence, name: str, benchmark: str) -> str:
+    """SEU less every other row, with interval, effect size and verdict."""
+    found = {
+        metric: {each.pair.other: each for each in evidence.compared(name, metric) if _is_seus(each, benchmark)}
+        for metric in COMPARED
+    }
+    measured = [metric for metric, there in found.items() if there]
+    if not measured:
+        return ""
+    headings = ["SEU less", "accuracy (points)", "95 % bootstrap", "Hedges' g", "p (Holm)", "verdict"]
+    headings += [f"{heading(metric)}: difference, verdict" for metric in measured if metric != "acc"]
+    rows = [
+        (f"`{other}`", *_in_full(each), *[_short(found[metric].get(other)) for metric in measured if metric != "acc"])
+        for other, each in sorted(found["acc"].items(), key=lambda item: item[1].mean)
+    ]
+    return table(headings, rows)
+
+
+def _is_seus(found: Compared, benchmark: str) -> bool:
+    return found.pair.benchmark == benchmark and found.pair.one == SEU
+
+
+def _in_full(found: Compared) -> Iterator[str]:
+    difference = found.difference
+    bounds = difference.bootstrap
+    shown = known_metric(found.metric).format_cell
+    yield change(found.mean, found.metric).removesuffix(" points")
+    yield NOTHING if bounds is None else f"{shown(bounds[0])} to {shown(bounds[1])}"
+    yield NOTHING if difference.effect is None else f"{difference.effect:+.2f}"
+    yield NOTHING if difference.corrected is None else f"{difference.corrected:.3g}"
+    yield difference.verdict
+
+
+def _short(found: Compared | None) -> str:
+    return NOTHING if found is None else f"{change(found.mean, found.metric)}, {found.difference.verdict}"
+
+
+def equal_parameters(evidence: Evidence) -> str:
+    """Each strategy as the protocol has it, and with the parameters of SEU; empty where that was not run."""
+    rows = []
+    told = {(each.pair.benchmark, each.pair.other): each for each in evidence.compared(PARAMETERS, "acc")}
+    for group in evidence.sets[PARAMETERS]:
+        plain = evidence.group(PROTOCOLS[0], group.benchmark)
+        for name, row in group.rows.items():
+            of_protocol = plain.rows.get(name) if plain else None
+            cells = [mean(one, metric) for one in (of_protocol, row) for metric in ("params_total", "acc")]
+            difference = _short(told.get((group.benchmark, name)))
+            rows.append((f"`{group.benchmark}`", f"`{name}`", str(row.seeds), *cells, difference))
+    headings = (
+        "benchmark", "strategy", "seeds", "equal protocol: parameters (M)", "accuracy (%)",
+        "equal parameters: parameters (M)", "accuracy (%)", "SEU less it, equal parameters",
+    )  # fmt: skip
+    return table(headings, rows, texts=2) if rows else ""
+
+
+def linear_row(evidence: Evidence, name: str) -> str:
+    """Whether each learner's mean is above that of the linear row; ``?`` where the seeds do not tell."""
+    metrics = ("learning_acc", "acc")
+    found = {
+        (each.pair.one, each.pair.benchmark, metric): each
+        for metric in metrics
+        for each in evidence.beside_linear(name, metric)
+    }
+    benchmarks = list(dict.fromkeys(benchmark for _, benchmark, _ in found))
+    places = [(benchmark, metric) for benchmark in benchmarks for metric in metrics]
+    headings = ["strategy", *[f"`{benchmark}`: {_WHEN[metric]}" for benchmark, metric in places]]
+    rows = [
+        (f"`{one}`", *[_yes(found.get((one, *place))) for place in places])
+        for one in dict.fromkeys(one for one, _, _ in found)
+    ]
+    return table(headings, rows) if rows else ""
+
+
+_WHEN: Final = {"learning_acc": "when learned", "acc": "at the end"}
+
+
+def _yes(found: Compared | None) -> str:
+    if found is None:
+        return NOTHING
+    return ("yes" if found.mean > 0 else "no") + (" ?" if found.side == "not told" else "")
+
+
+def average_ranks(evidence: Evidence, name: str, metric: str = "acc") -> tuple[RankComparison, str] | None:
+    """Average ranks of the learners that are on all benchmarks, with SEU as the control; ``None``: too little."""
+    values: dict[str, Mapping[str, float]] = {}
+    for group in evidence.sets[name]:
+        means = {each: row.mean(metric) for each, row in group.learners.items()}
+        values[group.benchmark] = {each: value for each, value in means.items() if value is not None}
+    common = [each for each in next(iter(values.values()), {}) if all(each in there for there in values.values())]
+    if len(values) < 2 or len(common) < 2 or SEU not in common:
+        return None
+    found = compare_ranks(
+        {place: {each: there[each] for each in common} for place, there in values.items()}, control=SEU
+    )
+    rows = [
+        (
+            f"`{row.configuration}`",
+            *[f"{row.ranks[place]:g}" for place in found.benchmarks],
+            f"{row.mean:.2f}",
+            NOTHING if row.corrected is None else f"{row.corrected:.3g}",
+            row.verdict or "the control",
+        )
+        for row in found.rows
+    ]
+    headings = ("strategy", *[f"`{place}`" for place in found.benchmarks], "average rank", "p (Holm)", "beside SEU")
+    return found, table(headings, rows)

@@ -1,0 +1,273 @@
+"""The evidence page on made-up records: it says what the numbers say, whatever is missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
+
+from scripts.evidence import claims, components, corrections, tables
+from scripts.evidence.claims import Claim, Finding
+from scripts.evidence.evidence import Evidence, read_evidence
+from scripts.evidence.page import PARTS, rendered
+from scripts.evidence.publish import publish as publish_runs
+from scripts.evidence.runs import CONTROL, PAPER, sweep_files
+from seu_bench.results.record import Record, StageRecord, write_record
+
+#: What noise adds to the values of three seeds: equal for all rows but for a little.
+NOISE = (0.0, 0.01, -0.01)
+Publish = Callable[..., Evidence]
+
+
+def a_run(name: str, seed: int, metrics: Mapping[str, float], **fields: Any) -> Record:
+    """A record of one seed; a name such as ``seu: random, all_new`` says searcher and creator."""
+    strategy, _, pair = name.partition(": ")
+    searcher, creator = pair.split(", ") if pair else ("mdl", "mdl") if name == "seu" else (None, None)
+    given = {
+        "run_id": f"{strategy}-{searcher}-{creator}-{fields.get('benchmark', 'one')}-{seed}",
+        "status": "finished",
+        "strategy": strategy,
+        "searcher": searcher,
+        "creator": creator,
+        "benchmark": "one",
+        "benchmark_version": 1,
+        "protocol": "quick",
+        "seed": seed,
+        "data_fingerprint": "0" * 64,
+        "metrics": dict(metrics),
+    }
+    return Record.model_validate(given | fields)
+
+
+@pytest.fixture
+def publish(tmp_path: Path) -> Publish:
+    """Write records of sets, given as metrics by name of row: a value for all seeds, or one for each."""
+
+    def write(seeds: int = 3, **sets: Mapping[str, Mapping[str, float | Sequence[float]]]) -> Evidence:
+        for folder, rows in sets.items():
+            (tmp_path / folder).mkdir()
+            lines = []
+            for name, metrics in rows.items():
+                for seed in range(seeds):
+                    values = {
+                        metric: value[seed] if isinstance(value, Sequence) else value + NOISE[seed % 3]
+                        for metric, value in metrics.items()
+                    }
+                    lines.append(a_run(name, seed, values).model_dump_json())
+            (tmp_path / folder / "records.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return read_evidence(tmp_path)
+
+    return write
+
+
+def found(evidence: Evidence, text: str) -> Finding:
+    """The finding whose claim begins so."""
+    return next(each for each in claims.findings(evidence) if each.text.startswith(text))
+
+
+def accuracies(values: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    return {name: {"acc": value} for name, value in values.items()}
+
+
+# --- claims -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ewc", "status", "detail"),
+    [
+        (0.50, "stands", "`one` 4 of 4"),
+        (0.80, "stands in part", "`one` 3 of 4 (not told beside `ewc`)"),
+        (0.90, "stands in part", "`one` 3 of 4 (below `ewc`)"),
+    ],
+)
+def test_a_claim_is_judged_by_the_records(publish: Publish, ewc: float, status: str, detail: str) -> None:
+    """All comparisons significant, one that is not, one the other way round."""
+    rows = accuracies({"seu": 0.8, "naive": 0.2, "ltg": 0.3, "pnn": 0.4, "ewc": ewc})
+    said = found(publish(quick=rows), "SEU is more accurate than the paper's")
+    assert (said.status, said.detail) == (status, detail)
+
+
+def test_a_claim_that_does_not_stand(publish: Publish) -> None:
+    rows = accuracies({"seu": 0.5, "linear": 0.9})
+    said = found(publish(quick=rows), "SEU is more accurate than a linear")
+    assert (said.status, said.detail) == ("does not stand", "`one` -40.00 points")
+
+
+def test_holm_changes_a_claim(publish: Publish) -> None:
+    """A difference with p = 0.03 stands alone, and not beside three more that say nothing."""
+    seu, ewc = [0.60, 0.62, 0.64], [0.50, 0.56, 0.52]
+    unclear = {"acc": [0.5, 0.7, 0.6]}
+    alone = publish(quick={"seu": {"acc": seu}, "ewc": {"acc": ewc}})
+    (only,) = (each for each in alone.compared("quick", "acc") if each.pair.one == "seu")
+    assert 0.02 < (only.difference.p_value or 1) < 0.05 and only.side == "above"
+    others = {name: unclear for name in PAPER if name != "ewc"}
+    together = publish(half_day={"seu": {"acc": seu}, "ewc": {"acc": ewc}, **others})
+    said = {each.pair.other: each.side for each in together.compared("half_day", "acc") if each.pair.one == "seu"}
+    assert set(said.values()) == {"not told"} and len(said) == 4
+
+
+def test_rows_of_one_kind_are_corrected_for_one_another(publish: Publish) -> None:
+    """The paper's strategies, other learners and references are families of their own."""
+    rows = accuracies({"seu": 0.8, **dict.fromkeys((*PAPER, "replay", "mas", "linear"), 0.5)})
+    told = publish(quick=rows).compared("quick", "acc")
+    counted = {each.pair.other: each.difference.comparisons for each in told if each.pair.one == "seu"}
+    assert counted == {**dict.fromkeys(PAPER, 4), "replay": 2, "mas": 2, "linear": 1}
+
+
+def test_two_seeds_tell_nothing(publish: Publish) -> None:
+    said = found(publish(2, quick=accuracies({"seu": 0.9, "linear": 0.1})), "SEU is more accurate than a linear")
+    assert (said.status, said.detail) == ("not told", "`one` +80.00 points, too few seeds")
+
+
+def test_sizes_are_ratios(publish: Publish) -> None:
+    rows = {"seu": {"params_total": [200, 210, 220]}, "independent": {"params_total": [800, 840, 880]}}
+    said = found(publish(quick=rows), "SEU is smaller than a network of its own")
+    assert (said.status, said.detail) == ("stands", "`one` 0.25 times")
+
+
+def test_longer_protocol_is_counted(publish: Publish) -> None:
+    rows = accuracies({"seu": 0.8, "linear": 0.5})
+    said = found(publish(quick=rows, half_day=rows), "SEU is more accurate than a linear")
+    assert said.detail == "`one` +30.00 points. By `half_day`: 1 of 1"
+
+
+def test_every_claim_is_about_rows_that_can_be_there() -> None:
+    """Of each claim the rows are in the sweeps' strategies, or all others."""
+    for claim in claims.CLAIMS:
+        assert isinstance(claim, Claim) and claim.others and claim.side in ("above", "below")
+
+
+def test_forgetting_is_exact(publish: Publish) -> None:
+    exact = {"seu": {"forgetting": [0.0, 0.0, 0.0]}}
+    assert found(publish(quick=exact), "SEU forgets").detail == "3 of 3 runs"
+    nearly = found(publish(half_day={"seu": {"forgetting": [0.0, 1e-9, 0.0]}}), "SEU forgets")
+    assert (nearly.status, nearly.detail) == ("does not stand", "5 of 6 runs")
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+def test_front_has_no_reference_and_nothing_that_is_beaten(publish: Publish) -> None:
+    """`ewc` is beaten by `seu`; `joint` would beat all and is a reference."""
+    values = {"seu": (0.8, 2), "ewc": (0.7, 3), "pnn": (0.9, 9), "naive": (0.1, 1), "joint": (1.0, 1)}
+    rows = {name: {"acc": [acc] * 3, "memory_bytes": [size] * 3} for name, (acc, size) in values.items()}
+    (group,) = publish(quick=rows).sets["quick"]
+    assert tables.front(group.learners) == ["naive", "seu", "pnn"]
+    text = tables.contest(group).splitlines()
+    names = [line.split("|")[1].strip() for line in text if line.startswith("| ")]
+    assert [name for name in names if "`" in name] == ["**`pnn`**", "**`seu`**", "**`naive`**", "`ewc`", "`joint`"]
+
+
+def test_linear_row_says_yes_no_or_perhaps(publish: Publish) -> None:
+    rows = accuracies({"linear": 0.5, "seu": 0.8, "naive": 0.2, "ewc": 0.5})
+    rows["ewc"] = {"acc": [0.50, 0.55, 0.48]}  # type: ignore[dict-item]
+    text = tables.linear_row(publish(quick=rows), "quick")
+    said = [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
+    assert sorted(said) == [["`ewc`", "-", "yes ?"], ["`naive`", "-", "no"], ["`seu`", "-", "yes"]]
+
+
+def test_equal_parameters_stand_beside_the_protocol(publish: Publish) -> None:
+    """The SEU that they are compared with is that of the protocol."""
+    quick = {"seu": {"acc": 0.8, "params_total": 100}, "ewc": {"acc": 0.7, "params_total": 900}}
+    matched = {"ewc": {"acc": 0.4, "params_total": 100}}
+    text = tables.equal_parameters(publish(quick=quick, parameters=matched))
+    assert "| `one` | `ewc` | 3 |" in text and "+40.00 points, significant |" in text
+
+
+def test_average_ranks_need_every_benchmark(publish: Publish) -> None:
+    assert tables.average_ranks(publish(quick=accuracies({"seu": 0.8, "ewc": 0.5})), "quick") is None
+
+
+# --- records that do not fit ----------------------------------------------------------------------------------------
+
+
+def test_two_configurations_are_not_mixed(tmp_path: Path) -> None:
+    """Two runs of a seed under one name: nothing is averaged over them. Seeds may differ in an option."""
+    (tmp_path / "quick").mkdir()
+    file = tmp_path / "quick" / "records.jsonl"
+    one, other = (a_run("ewc", seed, {"acc": 0.5}, options={"width": seed + 1.0}) for seed in (0, 1))
+    file.write_text(f"{one.model_dump_json()}\n{other.model_dump_json()}\n", encoding="utf-8")
+    (group,) = read_evidence(tmp_path).sets["quick"]
+    assert list(group.rows["ewc"].runs) == [0, 1]
+    again = a_run("ewc", 0, {"acc": 0.6}, options={"width": 3.0}, run_id="again")
+    file.write_text(f"{one.model_dump_json()}\n{again.model_dump_json()}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="more than one run of a seed is called 'ewc'"):
+        read_evidence(tmp_path)
+
+
+def test_page_of_nothing(tmp_path: Path) -> None:
+    """Every claim is unmeasured, and every set has the command that makes it."""
+    text = rendered(tmp_path)
+    assert "## What was not measured" in text and "## What stands\n" not in text and "## Equal protocol" not in text
+    assert text.count(": `seu-bench sweep scripts/evidence/sweeps/") == sum(
+        len(sweep_files(prefix)) for prefix in PARTS
+    )
+
+
+def test_finished_runs_are_published(tmp_path: Path) -> None:
+    """Those that go on are not, and a set that has none stays as it was."""
+    for seed, status in enumerate(("finished", "running", "finished")):
+        write_record(tmp_path / "made" / "quick", a_run("ewc", seed, {"acc": 0.5}, status=status))
+    write_record(tmp_path / "made" / "half_day", a_run("ewc", 0, {"acc": 0.5}, status="failed"))
+    assert publish_runs(tmp_path / "made", tmp_path / "published") == {"quick": 2}
+    (group,) = read_evidence(tmp_path / "published").sets["quick"]
+    assert list(group.rows["ewc"].runs) == [0, 2]
+    assert not (tmp_path / "published" / "half_day").exists()
+
+
+def test_page_of_a_part(publish: Publish, tmp_path: Path) -> None:
+    """What is there is shown, what is not is in the list of what was not run."""
+    publish(quick={"seu": {"acc": 0.8, "mixed_score": 0.5}, "ewc": {"acc": 0.5, "mixed_score": 0.4}})
+    text = rendered(tmp_path)
+    assert "## Equal protocol: quick" in text and "## Equal protocol: half_day" not in text
+    assert "quick_1_paper.toml" not in text and "quick_2_control.toml" in text and "half_day_1_paper.toml" in text
+
+
+# --- corrections ----------------------------------------------------------------------------------------------------
+
+
+def test_what_the_search_measured(tmp_path: Path) -> None:
+    """Last epochs of the search's stages, and one in the number of classes; max pooling among the operations."""
+    stages = [
+        StageRecord(name="search", task=task, epochs=2, seconds=1, image_passes=1, accuracies=(0.1, accuracy))
+        for task, accuracy in enumerate((0.5, 0.7))
+    ]
+    unit = {
+        "normal": [[2, 0, "max_pool_3x3"], [2, 1, "sep_conv_3x3"]],
+        "reduction": [[2, 0, "skip_connect"], [2, 1, "skip_connect"]],
+    }
+    record = a_run("seu", 0, {"acc": 0.5}, stages=stages, task_classes=(2, 4), genotypes=(unit, None))
+    (tmp_path / "quick").mkdir()
+    (tmp_path / "quick" / "records.jsonl").write_text(record.model_dump_json() + "\n", encoding="utf-8")
+    evidence = read_evidence(tmp_path)
+    assert corrections.search_at_chance(evidence).now.endswith("`one` 60 %, chance 38 %.")
+    assert "max pooling is 25 % of" in corrections.ties(evidence).now
+
+
+def test_what_is_kept_beside_the_parameters(publish: Publish) -> None:
+    """In multiples of four bytes a parameter; what keeps its network alone is not named."""
+    rows = {
+        "seu": {"params_total": [100] * 3, "memory_bytes": [440] * 3},
+        "replay": {"params_total": [100] * 3, "memory_bytes": [1200] * 3},
+    }
+    said = corrections.memory(publish(quick=rows)).now
+    assert said.endswith("`replay` 3 times.")
+
+
+def test_nothing_is_said_to_be_corrected_without_records(publish: Publish) -> None:
+    """But for the ranking, which no record shows."""
+    evidence = publish(before={"seu": {"acc": 0.5, "mixed_score": 0.5}, CONTROL: {"acc": 0.5, "mixed_score": 0.4}})
+    said = {each.title: each.now for each in corrections.corrections(evidence)}
+    assert {title for title, now in said.items() if now != corrections.UNKNOWN} == {"The ranking"}
+
+
+def test_share_that_is_reused() -> None:
+    """Of the places of later tasks: task 1 reuses 1 of 2, task 2 reuses 2 of 2, one of them made by task 1."""
+    record = a_run("seu", 0, {}, paths=((0, 0), (0, 1), (0, 1)), unit_tasks=((0,), (0, 1)))
+    assert components.reused_share(record) == 0.75
+    assert components.reused_share(a_run("ewc", 0, {})) is None
