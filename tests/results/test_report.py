@@ -287,7 +287,7 @@ class TestChoice:
         assert "4 of this group's figures are excluded" in text
 
     def test_limits_are_said(self, tmp_path: Path) -> None:
-        put_all(tmp_path, ["naive", "seu", "joint"], [0])
+        put_all(tmp_path, ["naive", "seu", "ewc"], [0])
         written = write_report(tmp_path, limits=Limits(configurations=2, figures=0, rows=2))
         page = page_of(written)
         text = " ".join(" ".join(page.texts).split())

@@ -17,13 +17,13 @@ from seu_bench.metrics import mixed_score
 from seu_bench.results.record import Record
 from seu_bench.results.report.canvas import Picture, legend_label, styles_of, to_png, to_svg
 from seu_bench.results.report.draw_comparing import (
-    accuracy_against_size,
     accuracy_curves,
     average_curve,
     heat_maps,
     original_against_retained,
 )
 from seu_bench.results.report.draw_single import genotypes, learning_curves, paths
+from seu_bench.results.report.draw_size import accuracy_against_size
 from seu_bench.results.report.paper import published_points
 from seu_bench.results.report.summary import Configuration
 
@@ -113,7 +113,7 @@ def test_average_curve() -> None:
         ]
         expected.append(statistics.fmean(of_seeds))
     assert lines(axes)["1 naive"].get_ydata() == pytest.approx(expected)
-    assert [math.isnan(value) for value in lines(axes)["2 joint"].get_ydata()] == [True] * 4 + [False]
+    assert [math.isnan(value) for value in lines(axes)["reference: joint"].get_ydata()] == [True] * 4 + [False]
     assert "(%)" in axes.get_ylabel()
     assert f"{expected[0]:.1f}" in picture.alt and f"{expected[4]:.1f}" in picture.alt
     assert picture.numbers

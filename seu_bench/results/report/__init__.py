@@ -3,7 +3,8 @@
 - ``writing``: :func:`write_report`, from records to files; the page by its templates
 - ``sections``: which records are read, and which pictures are made of them
 - ``paper``: the SEU paper's own numbers, beside ours
-- ``draw_comparing``, ``draw_single``: the figures, of all configurations of a group, and of one each
+- ``draw_comparing``, ``draw_size``, ``draw_single``: the figures, of all configurations of a group, and of one each
+- ``references``: lines across and hollow markers for what competes with nobody
 - ``summary``: configurations, and means and deviations over their seeds
 - ``canvas``: how figures look; the set-up of matplotlib
 """

@@ -98,6 +98,11 @@ def styles_of(strategies: Sequence[str]) -> list[Style]:
     return [style(numbers[place]) for place in range(len(strategies))]
 
 
+def reference_styles(count: int) -> list[Style]:
+    """A style for each of so many references, in grey: markers and lines tell them apart."""
+    return [style(number)._replace(color=MUTED) for number in range(count)]
+
+
 def short(text: str, width: int = 34, lines: int = 2) -> str:
     """``text`` on a few lines for a figure; what does not fit ends in an ellipsis."""
     return textwrap.fill(printable(text), width, max_lines=lines, placeholder=" …", break_on_hyphens=False)

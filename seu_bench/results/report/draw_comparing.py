@@ -1,8 +1,7 @@
-"""Figures that compare configurations: accuracy over the sequence, original and retained, as a matrix, against size."""
+"""Figures that compare configurations: accuracy over the sequence, original and retained, and as a matrix."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,9 +12,7 @@ from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
-from seu_bench.metrics import mixed_score
 from seu_bench.results.report import canvas
 from seu_bench.results.report.canvas import (
     Picture,
@@ -26,15 +23,14 @@ from seu_bench.results.report.canvas import (
     whole_ticks,
     with_legend,
 )
-from seu_bench.results.report.summary import Configuration, Published, SeedSummary, describe, sentences, task_name
+from seu_bench.results.report.references import final_accuracies, reference_lines, what_references_are
+from seu_bench.results.report.summary import Configuration, SeedSummary, describe, task_name
 
 #: Tasks that have a panel each, of longer streams chosen evenly; tasks up to which each square has its number in it.
 MOST_PANELS, MOST_NUMBERED = 20, 10
 #: Steps of the scale: squares of a heat map, and no shades that nobody can distinguish.
 _STEPS = 20
 _BAND = "Lines are means over seeds, bands one standard deviation (n - 1); what was not measured is a gap."
-#: Mixed scores that have a line.
-_LEVELS = tuple(level / 20 for level in range(2, 18))
 
 
 def accuracy_curves(configurations: Sequence[Configuration]) -> Picture:
@@ -72,13 +68,15 @@ def accuracy_curves(configurations: Sequence[Configuration]) -> Picture:
     )
 
 
-def average_curve(configurations: Sequence[Configuration]) -> Picture:
-    """The average accuracy on the tasks learned so far, after each task."""
-    tasks = max(each.tasks for each in configurations)
+def average_curve(configurations: Sequence[Configuration], references: Sequence[Configuration] = ()) -> Picture:
+    """The average accuracy on the tasks learned so far, after each task; references are lines across."""
+    both = (*configurations, *references)
+    tasks = max(each.tasks for each in both)
 
     def draw() -> Figure:
         y = "average accuracy on the\ntasks learned so far (%)"
-        return _curves(configurations, [each.averages[:, None] for each in configurations], {0: ""}, (7.5, 4.0), y, 2)
+        measured = [each.averages[:, None] for each in configurations]
+        return _curves(configurations, measured, {0: ""}, (7.5, 4.0), y, 2, references)
 
     def in_words(each: Configuration) -> str:
         return f"{each.averages[0].text()} after task 0, {each.averages[-1].text()} after task {each.tasks - 1}"
@@ -87,10 +85,10 @@ def average_curve(configurations: Sequence[Configuration]) -> Picture:
     return Picture(
         "average-accuracy",
         "Average accuracy on the tasks learned so far",
-        _BAND,
-        f"Average accuracy on the tasks learned so far, over {tasks} tasks. " + describe(configurations, in_words),
+        _BAND + what_references_are(references),
+        f"Average accuracy on the tasks learned so far, over {tasks} tasks. " + describe(both, in_words),
         draw,
-        [headings, *[(each.title, *each.averages.cells()) for each in configurations]],
+        [headings, *[(each.title, *each.averages.cells()) for each in both]],
     )
 
 
@@ -189,48 +187,6 @@ def heat_maps(configurations: Sequence[Configuration]) -> Picture:
     )
 
 
-def accuracy_against_size(configurations: Sequence[Configuration], published: Sequence[Published] = ()) -> Picture:
-    """Final accuracy over the number of parameters, with lines of equal mixed score."""
-    points = [(each, each.metric("acc", 100), each.metric("params_total")) for each in configurations]
-    drawn = [(c, a, n) for c, a, n in points if math.isfinite(float(a.mean)) and float(n.mean) > 0]
-
-    def draw() -> Figure:
-        labels = "parameters stored after the last task", "average accuracy after the last task (%)"
-        figure, (axes,) = panels([""], 1, (7.5, 4.4), *labels)
-        axes.set_xscale("log")
-        handles = []
-        for each, accuracy, size in drawn:
-            x, y = float(size.mean), float(accuracy.mean)
-            up, across = (None if math.isnan(s.std) else float(s.std) for s in (accuracy, size))
-            axes.errorbar(x, y, up, across, fmt="none", ecolor=each.style.color, elinewidth=1, capsize=3)
-            look = each.style.plotted() | {"linestyle": "none", "markersize": 9}
-            handles += axes.plot([x], [y], label=legend_label(each.title), **look)
-        for known in published:
-            look = known.style.plotted() | {"linestyle": "none", "markerfacecolor": "none", "markersize": 9}
-            look |= {"markeredgecolor": known.style.color, "markeredgewidth": 1.6}
-            handles += axes.plot([known.parameters], [known.accuracy], label=f"the paper's {known.label}", **look)
-        _scale(axes, [float(n.mean) for _, _, n in drawn] + [known.parameters for known in published])
-        values = [float(a.low) for _, a, _ in drawn] + [known.accuracy for known in published]
-        percent_scale(axes, min(values, default=100.0))
-        _levels(axes)
-        return with_legend(figure, handles, 2) if handles else figure
-
-    texts = [f"{c.title} ({c.seeds}): {a.text()} with {n.text(' parameters', 0)}" for c, a, n in points]
-    texts += [f"the paper's {p.label}: {p.accuracy:.2f} % with {p.parameters:,.0f} parameters" for p in published]
-    rows = [(c.title, a.text("", 2, "-"), n.text("", 0, "-")) for c, a, n in points]
-    hollow = " Hollow markers are the paper's own results." if published else ""
-    return Picture(
-        "accuracy-parameters",
-        "Accuracy against parameters",
-        "Further left and higher is better. Means over seeds with one standard deviation; thin lines join equal mixed "
-        f"scores, which they are named by.{hollow}",
-        "Average accuracy after the last task against the number of parameters, on a logarithmic scale. "
-        + sentences(texts),
-        draw,
-        [("configuration", "accuracy (%)", "parameters"), *rows],
-    )
-
-
 def _curves(
     configurations: Sequence[Configuration],
     measured: Sequence[SeedSummary],
@@ -238,6 +194,7 @@ def _curves(
     size: tuple[float, float],
     y: str,
     legend_columns: int,
+    references: Sequence[Configuration] = (),
 ) -> Figure:
     """A panel for each of some columns of what was measured after each task, from the row of its number on."""
     figure, axes = panels(list(titles.values()), min(5, len(titles)), size, "after learning task", y)
@@ -246,11 +203,13 @@ def _curves(
             if task < each.tasks:  # a value between gaps is still seen: it has its marker
                 summary[task:, task].draw(panel, task, 0.16, label=each.title, **each.style.plotted())
     lows = [float(np.nanmin(summary.low)) for summary in measured if np.isfinite(summary.mean).any()]
-    percent_scale(axes[0], min(lows, default=0.0))
+    percent_scale(axes[0], min([*lows, *final_accuracies(references)], default=0.0))
     axes[0].set_xlim(-0.3, max(each.tasks for each in configurations) - 0.7)
     whole_ticks(axes[0].xaxis)
     keys = [Line2D([], [], label=legend_label(each.title), **each.style.plotted()) for each in configurations]
-    return with_legend(figure, keys, legend_columns)
+    for panel in axes:
+        lines = reference_lines(panel, references)
+    return with_legend(figure, [*keys, *lines], legend_columns)
 
 
 def _bars(axes: Axes, summary: SeedSummary, shown: Sequence[int], side: float, **look: Any) -> None:
@@ -265,32 +224,3 @@ def _bars(axes: Axes, summary: SeedSummary, shown: Sequence[int], side: float, *
 def _evenly(count: int, most: int) -> list[int]:
     """Choose at most ``most`` of 0 .. count - 1, the first and the last among them."""
     return sorted({round(float(place)) for place in np.linspace(0, count - 1, min(count, most))})
-
-
-def _scale(axes: Axes, sizes: Sequence[float]) -> None:
-    low, high = math.log10(min(sizes, default=1e5)), math.log10(max(sizes, default=1e6))
-    margin = max(0.25, (high - low) / 12)
-    axes.set_xlim(10 ** (low - margin), 10 ** (high + margin))
-    steps = (1.0,) if high - low > 2 else (1.0, 2.0, 5.0)
-    axes.xaxis.set_major_locator(LogLocator(subs=steps, numticks=12))
-    axes.xaxis.set_major_formatter(EngFormatter())
-    axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _levels(axes: Axes) -> None:
-    """Draw thin lines of equal mixed score, labelled where they begin."""
-    (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
-    sizes = np.geomspace(left, right, 200)
-    smallness = np.array([mixed_score(100, round(size)) for size in sizes])
-    for level in _LEVELS:
-        accuracy = 100 * (level / smallness) ** 2  # the score is sqrt(a) / 10 times what depends on the size
-        inside = np.flatnonzero((accuracy >= max(bottom, 0)) & (accuracy <= 100))
-        if len(inside) < 4:
-            continue
-        axes.plot(sizes[inside], accuracy[inside], color=canvas.MUTED, linewidth=0.7, linestyle=(0, (4, 3)), zorder=0.5)
-        begins = inside[0]  # at the left or at the bottom, where models are few
-        offset, ha, va = ((4, -2), "left", "top") if begins == 0 else ((-4, 2), "right", "bottom")
-        place = (float(sizes[begins]), float(accuracy[begins]))
-        axes.annotate(
-            f"{level:.2f}", place, offset, textcoords="offset points", ha=ha, va=va, fontsize=7, color=canvas.MUTED
-        )

@@ -16,9 +16,11 @@ from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.results.record_files import read_records, require_records
 from seu_bench.results.record_metrics import METRICS
+from seu_bench.results.reference_rows import reference_of
 from seu_bench.results.report import draw_comparing, paper
-from seu_bench.results.report.canvas import Picture, styles_of
+from seu_bench.results.report.canvas import Picture, Style, reference_styles, styles_of
 from seu_bench.results.report.draw_single import genotypes, learning_curves, paths
+from seu_bench.results.report.draw_size import accuracy_against_size
 from seu_bench.results.report.summary import Configuration
 from seu_bench.utils.text import printable
 
@@ -59,10 +61,12 @@ class Limits:
 
 @dataclass
 class Section:
-    """One leaderboard, the configurations of it that figures show, these figures, and what is not drawn and why."""
+    """One leaderboard, the configurations of it that figures show, references apart, these figures, and what is not
+    drawn and why."""
 
     board: Leaderboard
     drawn: list[Configuration] = field(default_factory=list)
+    references: list[Configuration] = field(default_factory=list)
     comparing: list[Picture] = field(default_factory=list)
     single: list[Picture] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -105,8 +109,9 @@ def read_sections(
     chosen = {}
     most = max(_READ, math.ceil(limits.figures / _COMPARING))
     for board in sorted(boards, key=lambda board: -board.records)[:most]:
-        places = choose([row.record.strategy for row in board.rows], limits.configurations)
-        chosen[board.name] = [board.rows[place] for place in places]
+        learners = [row for row in board.rows if reference_of(row.record) is None]
+        places = choose([row.record.strategy for row in learners], limits.configurations)
+        chosen[board.name] = [*[learners[place] for place in places], *best_references(board.rows)]
     records = _records(results, {run.run_id for rows in chosen.values() for row in rows for run in row.runs.values()})
     sections = [_section(board, chosen.get(board.name), records, limits) for board in boards]
     _limit(sections, limits)
@@ -121,6 +126,16 @@ def choose(strategies: Sequence[str], most: int) -> list[int]:
     papers = [best[strategy] for strategy in paper.document()["names"] if strategy in best]
     order = dict.fromkeys([*papers, *best.values(), *range(len(strategies))])
     return sorted(list(order)[:most])
+
+
+def best_references(rows: Sequence[Row]) -> list[Row]:
+    """Choose references to draw: of those that are the same, such as on several backbones, the most accurate."""
+    best: dict[str, Row] = {}
+    for row in rows:
+        what = reference_of(row.record)
+        if what is not None and (what not in best or (row.mean("acc") or 0) > (best[what].mean("acc") or 0)):
+            best[what] = row
+    return list(best.values())
 
 
 def _records(results: Path, wanted: set[str]) -> dict[str, Record]:
@@ -144,23 +159,35 @@ def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, 
         section.notes.append(f"this group has no figures: {limits.note}")
         return section
     there = [row for row in rows if records.keys() >= set(row.run_ids.values())]
-    for row, style in zip(there, styles_of([row.record.strategy for row in there]), strict=True):
-        runs = tuple(records[run_id] for run_id in row.run_ids.values())
-        section.drawn.append(Configuration(row.rank, printable(row.configuration), runs, style))
-    drawn = [c for c in section.drawn if c.tasks <= MOST_TASKS]
-    if len(drawn) < len(there):
+    learners = [row for row in there if reference_of(row.record) is None]
+    references = [row for row in there if reference_of(row.record) is not None]
+
+    def made(rows: Sequence[Row], styles: Sequence[Style]) -> list[Configuration]:
+        """What can be drawn of these rows, each in its style."""
+        return [
+            Configuration(
+                row.rank, printable(row.configuration), tuple(records[it] for it in row.run_ids.values()), style
+            )
+            for row, style in zip(rows, styles, strict=True)
+        ]
+
+    section.drawn = made(learners, styles_of([row.record.strategy for row in learners]))
+    section.references = made(references, reference_styles(len(references)))
+    drawn, beside = ([c for c in them if 0 < c.tasks <= MOST_TASKS] for them in (section.drawn, section.references))
+    if any(c.tasks > MOST_TASKS for c in (*section.drawn, *section.references)):
         section.notes.append(f"streams of more than {MOST_TASKS} tasks are not drawn")
     if missing := len(rows) - len(there):
         section.notes.append(f"{missing} configurations are not drawn: their records went while this was made")
-    if len(board.rows) > len(rows):
+    competing = sum(reference_of(row.record) is None for row in board.rows)
+    if competing > sum(reference_of(row.record) is None for row in rows):
         section.notes.append(
-            f"{len(drawn)} of {len(board.rows)} configurations are drawn: the best of each strategy, the paper's "
+            f"{len(drawn)} of {competing} configurations are drawn: the best of each strategy, the paper's "
             "strategies first, then the next best (--top changes how many)"
         )
-    if drawn := [c for c in drawn if c.tasks]:
+    if drawn:
         section.comparing = [
-            draw_comparing.average_curve(drawn),
-            draw_comparing.accuracy_against_size(drawn, paper.published_points(section.place)),
+            draw_comparing.average_curve(drawn, beside),
+            accuracy_against_size(drawn, paper.published_points(section.place), beside),
             draw_comparing.accuracy_curves(drawn),
             draw_comparing.original_against_retained(drawn),
             draw_comparing.heat_maps(drawn),

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from seu_bench.results.record import Record
+from seu_bench.results.reference_rows import reference_of
 from seu_bench.results.report.canvas import Style
 from seu_bench.utils.text import printable
 
@@ -78,8 +79,9 @@ class Configuration:
 
     @property
     def title(self) -> str:
-        """Rank and label: a label that a figure cuts short is still found in the leaderboard."""
-        return f"{self.rank} {self.label}"
+        """Rank and label, or that it is a reference: a label that a figure cuts short is still found in the
+        leaderboard."""
+        return f"{self.rank} {self.label}" if reference_of(self.example) is None else f"reference: {self.label}"
 
     @property
     def example(self) -> Record:

@@ -1,0 +1,100 @@
+"""The figure of accuracy against size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+from seu_bench.metrics import mixed_score
+from seu_bench.results.report import canvas
+from seu_bench.results.report.canvas import Picture, legend_label, panels, percent_scale, with_legend
+from seu_bench.results.report.references import hollow, reference_lines, what_references_are
+from seu_bench.results.report.summary import Configuration, Published, sentences
+
+#: Mixed scores that have a line.
+_LEVELS = tuple(level / 20 for level in range(2, 18))
+
+
+def accuracy_against_size(
+    configurations: Sequence[Configuration],
+    published: Sequence[Published] = (),
+    references: Sequence[Configuration] = (),
+) -> Picture:
+    """Final accuracy over the number of parameters, with lines of equal mixed score; references are hollow."""
+    both = (*configurations, *references)
+    points = [(each, each.metric("acc", 100), each.metric("params_total")) for each in both]
+    drawn = [(c, a, n) for c, a, n in points if math.isfinite(float(a.mean)) and float(n.mean) > 0]
+
+    def draw() -> Figure:
+        labels = "parameters stored after the last task", "average accuracy after the last task (%)"
+        figure, (axes,) = panels([""], 1, (7.5, 4.4), *labels)
+        axes.set_xscale("log")
+        handles = []
+        for each, accuracy, size in drawn:
+            x, y = float(size.mean), float(accuracy.mean)
+            up, across = (None if math.isnan(s.std) else float(s.std) for s in (accuracy, size))
+            axes.errorbar(x, y, up, across, fmt="none", ecolor=each.style.color, elinewidth=1, capsize=3)
+            if each in references:
+                axes.plot([x], [y], **hollow(each))
+                continue
+            look = each.style.plotted() | {"linestyle": "none", "markersize": 9}
+            handles += axes.plot([x], [y], label=legend_label(each.title), **look)
+        handles += reference_lines(axes, references)
+        for known in published:
+            look = known.style.plotted() | {"linestyle": "none", "markerfacecolor": "none", "markersize": 9}
+            look |= {"markeredgecolor": known.style.color, "markeredgewidth": 1.6}
+            handles += axes.plot([known.parameters], [known.accuracy], label=f"the paper's {known.label}", **look)
+        _scale(axes, [float(n.mean) for _, _, n in drawn] + [known.parameters for known in published])
+        values = [float(a.low) for _, a, _ in drawn] + [known.accuracy for known in published]
+        percent_scale(axes, min(values, default=100.0))
+        _levels(axes)
+        return with_legend(figure, handles, 2) if handles else figure
+
+    texts = [f"{c.title} ({c.seeds}): {a.text()} with {n.text(' parameters', 0)}" for c, a, n in points]
+    texts += [f"the paper's {p.label}: {p.accuracy:.2f} % with {p.parameters:,.0f} parameters" for p in published]
+    rows = [(c.title, a.text("", 2, "-"), n.text("", 0, "-")) for c, a, n in points]
+    papers = " Hollow markers in colours are the paper's own results." if published else ""
+    return Picture(
+        "accuracy-parameters",
+        "Accuracy against parameters",
+        "Further left and higher is better. Means over seeds with one standard deviation; thin lines join equal mixed "
+        f"scores, which they are named by.{papers}{what_references_are(references)}",
+        "Average accuracy after the last task against the number of parameters, on a logarithmic scale. "
+        + sentences(texts),
+        draw,
+        [("configuration", "accuracy (%)", "parameters"), *rows],
+    )
+
+
+def _scale(axes: Axes, sizes: Sequence[float]) -> None:
+    low, high = math.log10(min(sizes, default=1e5)), math.log10(max(sizes, default=1e6))
+    margin = max(0.25, (high - low) / 12)
+    axes.set_xlim(10 ** (low - margin), 10 ** (high + margin))
+    steps = (1.0,) if high - low > 2 else (1.0, 2.0, 5.0)
+    axes.xaxis.set_major_locator(LogLocator(subs=steps, numticks=12))
+    axes.xaxis.set_major_formatter(EngFormatter())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _levels(axes: Axes) -> None:
+    """Draw thin lines of equal mixed score, labelled where they begin."""
+    (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
+    sizes = np.geomspace(left, right, 200)
+    smallness = np.array([mixed_score(100, round(size)) for size in sizes])
+    for level in _LEVELS:
+        accuracy = 100 * (level / smallness) ** 2  # the score is sqrt(a) / 10 times what depends on the size
+        inside = np.flatnonzero((accuracy >= max(bottom, 0)) & (accuracy <= 100))
+        if len(inside) < 4:
+            continue
+        axes.plot(sizes[inside], accuracy[inside], color=canvas.MUTED, linewidth=0.7, linestyle=(0, (4, 3)), zorder=0.5)
+        begins = inside[0]  # at the left or at the bottom, where models are few
+        offset, ha, va = ((4, -2), "left", "top") if begins == 0 else ((-4, 2), "right", "bottom")
+        place = (float(sizes[begins]), float(accuracy[begins]))
+        axes.annotate(
+            f"{level:.2f}", place, offset, textcoords="offset points", ha=ha, va=va, fontsize=7, color=canvas.MUTED
+        )
