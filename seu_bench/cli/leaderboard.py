@@ -30,10 +30,16 @@ from seu_bench.results.record_files import require_records
     "--pareto",
     "axes",
     is_flag=False,
-    flag_value="acc,params_total",
+    flag_value="",
     default=None,
     metavar="[AXES]",
-    help="Only the Pareto front in these metrics, by default acc,params_total.",
+    help="Only the Pareto front in these metrics, by default accuracy and memory (parameters where a row has none).",
+)
+@click.option(
+    "--sort",
+    default=None,
+    metavar="METRIC",
+    help="Sort by a metric, the best first [default: the front of accuracy against memory, then by accuracy].",
 )
 @click.option(
     "--rows",
@@ -51,23 +57,34 @@ from seu_bench.results.record_files import require_records
     help="Output format.",
 )
 def leaderboard(
-    benchmark: str | None, budgets: tuple[str, ...], axes: str | None, rows: int, form: str, results: Path
+    benchmark: str | None,
+    budgets: tuple[str, ...],
+    axes: str | None,
+    sort: str | None,
+    rows: int,
+    form: str,
+    results: Path,
 ) -> None:
     """Build leaderboards from records.
 
-    Their files hold every row; --budget, --pareto and --rows select what is shown. Save a view with --format and
-    redirection.
+    Their files hold every row; --budget, --pareto, --sort and --rows choose what is shown. Save a view with --format
+    and redirection.
     """
-    from seu_bench.results.leaderboard.views import pareto_front, parse_axes, parse_budgets, within_budget
+    from seu_bench.results.leaderboard import views
 
     metrics = known_metrics()
-    limits = parse_budgets(budgets, metrics)
-    dimensions = parse_axes(axes, metrics) if axes is not None else ()
+    limits = views.parse_budgets(budgets, metrics)
+    dimensions = views.parse_axes(axes, metrics) if axes else ()
+    sorted_by = views.parse_sort(sort, metrics) if sort is not None else None
     require_records(results)
     made = make_leaderboards(results, metrics)
-    boards = [within_budget(board, limits, metrics) for board in made.boards if benchmark in (None, board.benchmark)]
-    if dimensions:
-        boards = [pareto_front(board, dimensions, metrics) for board in boards]
+    boards = [
+        views.within_budget(board, limits, metrics) for board in made.boards if benchmark in (None, board.benchmark)
+    ]
+    if axes is not None:
+        boards = [views.pareto_front(board, dimensions, metrics) for board in boards]
+    if sorted_by:
+        boards = [views.in_order_of(board, sorted_by, metrics) for board in boards]
     if form != "table":
         click.echo(_text(boards, form), nl=False)
         return

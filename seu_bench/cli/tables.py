@@ -18,8 +18,7 @@ from rich.text import Text
 from seu_bench.config.options import format_option
 from seu_bench.results.comparison import Comparison, Pair, difference
 from seu_bench.results.labels import why_not_ranked
-from seu_bench.results.leaderboard.boards import COMPARED
-from seu_bench.results.leaderboard.markdown import LEGEND, cells, intervals
+from seu_bench.results.leaderboard.markdown import cells, intervals, notes
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, in_order, known_metric, measured_rows
 from seu_bench.utils.text import format_seconds, printable
@@ -84,15 +83,17 @@ def metrics_table(record: Record, metrics: Mapping[str, Metric] = METRICS) -> Ta
 
 
 def leaderboard_table(board: Leaderboard, most: int | None = None) -> RenderableType:
-    """The ``most`` best rows: rank, configuration, seeds, mean ± standard deviation of what decides; files have more.
+    """The first ``most`` rows: number, configuration, seeds, and accuracy, forgetting, memory and compute side by side.
 
-    Below are the intervals of what decides and what it cost, and, where they were measured, the relative metrics and
-    those of plugins: beside the first table's columns those would not hold in the width.
+    Below are the interval of the accuracy, the mixed score and further costs, and, where they were measured, the
+    relative metrics and those of plugins: beside the first table's columns those would not hold in the width.
     """
-    notes = [LEGEND, *board.views, f"data {board.data_fingerprint}", f"records: {board.records}"]
+    lines = [*notes(board), f"data {board.data_fingerprint}", f"records: {board.records}"]
     if most is not None and len(board.rows) > most:
-        notes.insert(0, f"the best {most:,} of {len(board.rows):,} rows; the leaderboard's files and --format have all")
-    caption = Text("\n").join(literal(line) for line in [*notes, *board.excluded])
+        lines.insert(
+            0, f"the first {most:,} of {len(board.rows):,} rows; the leaderboard's files and --format have all"
+        )
+    caption = Text("\n").join(literal(line) for line in [*lines, *board.excluded])
     if not board.rows:
         return Group(literal(board.title), "no row is left", caption)
 
@@ -102,17 +103,17 @@ def leaderboard_table(board: Leaderboard, most: int | None = None) -> Renderable
         headings = [">#", "configuration", *([">seeds"] if rows is None else []), *numbers]
         return new_table(title, headings, cells(board, names, most) if rows is None else rows, pad=0)
 
-    first = [name for name in ("mixed_score", "acc", "forgetting", "params_total") if name in board.columns]
-    cost = [name for name in ("macs", "train_seconds") if name in board.columns]
-    told_apart = [name for name in COMPARED if name in board.columns]
-    both = zip(intervals(board, told_apart, most), cells(board, cost, most), strict=True)
+    first = [name for name in ("acc", "forgetting", board.size, "train_flops") if name in board.columns]
+    further = [name for name in ("mixed_score", "macs", "train_seconds") if name in board.columns]
+    accuracy = [name for name in ("acc",) if name in board.columns]
+    both = zip(intervals(board, accuracy, most), cells(board, further, most), strict=True)
     measured = {name for name in board.columns if any(row.mean(name) is not None for row in board.rows)}
     relative = {name for name, metric in board.columns.items() if metric.relative} & measured
     tables = [
         table(board.title, first),
         table(
-            "95 % confidence intervals of the means, and cost",
-            [*told_apart, *cost],
+            "95 % confidence interval of the mean accuracy, mixed score, and further costs",
+            [*accuracy, *further],
             [[*interval, *row[3:]] for interval, row in both],
         ),
     ]

@@ -77,14 +77,14 @@ class TestMarks:
         assert "paired t-test over the seeds that both have" in page
 
     def test_each_column_has_a_best_of_its_own(self, tmp_path: Path, put: Put) -> None:
-        """The largest accuracy need not be the best score."""
+        """The largest accuracy need not be the best score: each is on the front, and rows are ordered by accuracy."""
         for seed, acc in enumerate((0.80, 0.83, 0.81)):
             put(seed, acc, strategy="small")
             put(seed, acc + 0.05, strategy="large", parameters=900_000_000)
         (board,) = leaderboards(tmp_path)
-        assert [row.record.strategy for row in board.rows] == ["small", "large"]
-        assert board.standings("mixed_score") == ["best", "significant"]
-        assert board.standings("acc") == ["significant", "best"]
+        assert [(row.record.strategy, row.on_front) for row in board.rows] == [("large", True), ("small", True)]
+        assert board.standings("mixed_score") == ["significant", "best"]
+        assert board.standings("acc") == ["best", "significant"]
 
     def test_more_rows_ask_for_clearer_differences(self, tmp_path: Path, put: Put) -> None:
         """Holm's correction over the rows shown: beside four more rows a difference is significant no longer."""
@@ -162,8 +162,8 @@ class TestBudget:
     def test_several(self, crowd: Leaderboard) -> None:
         view = within_budget(crowd, {"params_total": 4e6, "train_seconds": 50.0})
         assert len(view.views) == 2
-        assert [row.rank for row in view.rows] == [
-            row.rank
+        assert [row.number for row in view.rows] == [
+            row.number
             for row in crowd.rows
             if (row.mean("params_total") or 1e9) <= 4e6 and (row.mean("train_seconds") or 1e9) <= 50
         ]
@@ -176,7 +176,7 @@ class TestPareto:
     def test_by_brute_force(self, crowd: Leaderboard, axes: str) -> None:
         metrics = parse_axes(axes)
         points = {
-            row.rank: [
+            row.number: [
                 (1 if COLUMNS[metric].higher_is_better else -1) * (row.mean(metric) or 0.0) for metric in metrics
             ]
             for row in crowd.rows
@@ -191,7 +191,7 @@ class TestPareto:
             )
         }
         view = pareto_front(crowd, metrics)
-        assert [row.rank for row in view.rows] == sorted(front)
+        assert [row.number for row in view.rows] == sorted(front)
         (told,) = view.views
         assert f": {len(points) - len(front)} dominated row" in told
         assert ("; 6 rows excluded, not measured" in told) == (len(points) == 54)
@@ -264,7 +264,7 @@ class TestShown:
         pages = [path.read_text() for path in sorted((results / "leaderboards").glob("*.md"))]
         assert answer.out == "\n".join(pages)
         rows = list(csv.DictReader(io.StringIO(command("leaderboard", "--results", results, "--format", "csv").out)))
-        assert [(row["benchmark"], row["rank"]) for row in rows] == [
+        assert [(row["benchmark"], row["row"]) for row in rows] == [
             ("cifar10", "1"),
             ("cifar10", "2"),
             ("cifar10", "3"),
@@ -279,9 +279,9 @@ class TestShown:
 
     def test_rows_at_the_most(self, command: Command, results: Path) -> None:
         answer = command("leaderboard", "--results", results, "--rows", "1", "--benchmark", "cifar10")
-        assert "the best 1 of 3 rows" in answer.out
-        assert "large" in answer.out and "small" not in answer.out
-        assert "the best" not in command("leaderboard", "--results", results, "--rows", "0").out
+        assert "the first 1 of 3 rows" in answer.out
+        assert " large " in answer.out and " small " not in answer.out.partition("95 %")[0]
+        assert "the first 1" not in command("leaderboard", "--results", results, "--rows", "0").out
 
     @pytest.mark.parametrize("words", [("--budget", "size=3"), ("--pareto", "acc,size"), ("--pareto=acc",)])
     def test_refused_before_anything_is_read_or_written(

@@ -6,6 +6,7 @@ import math
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +20,13 @@ from seu_bench.metrics import (
     learning_acc,
     mixed_score,
     percent_of_joint,
+    points_for_size,
 )
 from seu_bench.results.record import Record, StageRecord
 from seu_bench.results.record_metrics import METRICS, compute_metrics, known_metric
 from seu_bench.utils.text import format_seconds
+
+METRICS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
 
 # Three tasks; the entries above the diagonal are what the model answers for tasks that it has not learned.
 MATRIX = ((0.9, 0.3, 0.2), (0.8, 0.7, 0.4), (0.6, 0.75, 0.5))
@@ -70,6 +74,23 @@ class TestMixedScore:
         assert mixed_score(0, 5) == 0.0
         assert mixed_score(50, 10**300) < 1e-6
         assert mixed_score(60, 1000) > mixed_score(50, 1000) > mixed_score(50, 1001)
+
+    @pytest.mark.parametrize(("accuracy", "parameters", "factor"), [(50, 1000, 10), (60, 2**20, 2), (3, 7, 100)])
+    def test_what_size_is_worth(self, accuracy: float, parameters: int, factor: float) -> None:
+        """So much more accurate, the larger model has the same score."""
+        better = accuracy + points_for_size(accuracy, parameters, factor)
+        assert mixed_score(better, round(factor * parameters)) == pytest.approx(mixed_score(accuracy, parameters))
+
+    def test_table_of_the_documentation(self) -> None:
+        """Each number of it is the formula's."""
+        lines = METRICS_PAGE.read_text(encoding="utf-8").splitlines()
+        start = next(place for place, line in enumerate(lines) if line.startswith("| parameters | score at 100 %"))
+        rows = [line.strip("| ").split(" | ") for line in lines[start + 2 : start + 7]]
+        for size, *told in rows:
+            number = int(size.replace(",", ""))
+            points = [f"+{points_for_size(accuracy, number):.1f} points" for accuracy in (50, 80)]
+            assert told == [f"{mixed_score(100, number):.3f}", f"{1 + points_for_size(1, number):.2f}", *points]
+        assert len(rows) == 5 and mixed_score(61, 10**4) > mixed_score(78, 10**5)
 
     @pytest.mark.parametrize(("accuracy", "parameters"), [(-0.1, 1), (100.1, 1), (math.nan, 1), (50, -1)])
     def test_refuses_what_is_no_accuracy_or_size(self, accuracy: float, parameters: int) -> None:

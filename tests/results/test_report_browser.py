@@ -162,7 +162,7 @@ def test_every_figure_is_seen(driver: Any, page: Path) -> None:
 
 def test_sorts(driver: Any) -> None:
     """By the numbers and not by their text, in both directions; what was not measured is last in both."""
-    assert column(driver, 0) == sorted(column(driver, 0), key=int)
+    assert column(driver, 0) == sorted(column(driver, 0), key=lambda text: int(text.removeprefix("● ")))
     for text in ("acc", "parameters", "seeds"):
         number = place(driver, text)
         for direction in ("descending", "ascending"):

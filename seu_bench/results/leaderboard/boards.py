@@ -1,4 +1,4 @@
-"""A leaderboard: its rows, and the standing of each one beside the best."""
+"""A leaderboard: its rows, and the standing of each one beside the best of a column."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import Any, Final, Literal, TypeAlias
 
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
+from seu_bench.results.reference_rows import reference_of
 from seu_bench.results.statistics.differences import Verdict, compare_paired
 from seu_bench.results.statistics.samples import SampleSummary, summarize
 
-#: Rows are ordered by the mean of this metric, the highest first.
-RANKED_BY: Final = "mixed_score"
 #: Columns in which each row is compared with the best one, by its seeds; in both a higher value is better.
-COMPARED: Final = (RANKED_BY, "acc")
+COMPARED: Final = ("acc", "mixed_score")
 #: Keys of a record that distinguish configurations of one strategy, searcher and creator.
 CHOICES: Final = ("options", "searcher_options", "creator_options", "benchmark_overrides")
 
@@ -31,20 +30,28 @@ class Row:
     """A configuration.
 
     Attributes:
-        rank: from 1, in the whole leaderboard.
+        number: from 1, of the row in the whole leaderboard: a name for it, and no rank.
         configuration: the label, unique among the rows.
         runs: the records by seed, in the order of seeds.
+        on_front: whether no other row of the whole leaderboard is as accurate with less memory, or more accurate with
+            as much.
     """
 
-    rank: int
+    number: int
     configuration: str
     runs: Mapping[int, Record]
+    on_front: bool = False
     _summaries: dict[str, SampleSummary | None] = field(default_factory=dict, repr=False)
 
     @property
     def record(self) -> Record:
         """The record of the lowest seed: what was chosen is the same in all."""
         return next(iter(self.runs.values()))
+
+    @property
+    def reference(self) -> str | None:
+        """What the row is a reference of; ``None`` for a learner."""
+        return reference_of(self.record)
 
     @property
     def seeds(self) -> int:
@@ -82,8 +89,9 @@ class Leaderboard:
         fingerprints: number of leaderboards that differ from this one in nothing but the data fingerprint, and it.
         records: number of records that were counted.
         excluded: which records were not counted and why, one line for each reason.
-        rows: best first, by mean mixed score.
+        rows: those on the front of accuracy against size first, then the others, each by accuracy; references last.
         columns: the metrics shown, by id.
+        size: the metric of size of that front: ``memory_bytes``, or ``params_total`` where a record has no memory.
         views: if only some of the rows are here, why, one line for each reason.
     """
 
@@ -97,6 +105,7 @@ class Leaderboard:
     excluded: tuple[str, ...]
     rows: tuple[Row, ...]
     columns: Mapping[str, Metric]
+    size: str
     views: tuple[str, ...] = ()
 
     @property
@@ -109,11 +118,12 @@ class Leaderboard:
         return self.columns[metric].column or metric
 
     def standings(self, metric: str) -> list[Standing | None]:
-        """Standing of each row in a column of :data:`COMPARED`; ``None`` where it has no mean.
+        """Standing of each row in a column of :data:`COMPARED`; ``None`` where it has no mean, or is a reference.
 
-        The best row has the highest mean; of several, the first. The other rows are one family of comparisons.
+        The best row has the highest mean of those that are no references, which have no standing; of several, the
+        first. The other rows are one family of comparisons.
         """
-        means = [row.mean(metric) for row in self.rows]
+        means = [row.mean(metric) if row.reference is None else None for row in self.rows]
         best = max((mean for mean in means if mean is not None), default=None)
         leader = None if best is None else self.rows[means.index(best)]
         if leader is None:
@@ -124,13 +134,17 @@ class Leaderboard:
         return ["best" if row is leader else said.get(row) for row in self.rows]
 
     def narrowed(self, rows: Sequence[Row], reason: str) -> Leaderboard:
-        """Select rows for a ``reason`` among :attr:`views`; ranks stay, and the best of these rows is compared with."""
+        """Select rows for a ``reason`` among :attr:`views`.
+
+        Numbers and front stay those of the whole leaderboard; the best of these rows is what the others are compared
+        with.
+        """
         return replace(self, rows=tuple(rows), views=(*self.views, reason))
 
     def table(self) -> list[dict[str, Any]]:
         """One dictionary per row, in the units of the record, e.g. for ``pandas.DataFrame``.
 
-        Its keys: ``benchmark``, ``benchmark_version``, ``protocol``, ``data_fingerprint``, ``rank``,
+        Its keys: ``benchmark``, ``benchmark_version``, ``protocol``, ``data_fingerprint``, ``row``, ``on_front``,
         ``configuration``, ``strategy``, ``searcher``, ``creator``, ``seeds`` (how many); for each of :attr:`columns`
         ``<metric>_mean`` (``None``: not measured for every seed), ``<metric>_std``, ``<metric>_low`` and
         ``<metric>_high`` (95 % confidence interval of the mean; ``None`` for one seed); for each of :data:`COMPARED`
@@ -140,7 +154,7 @@ class Leaderboard:
         return [
             {
                 **place,
-                **{key: row[key] for key in ("rank", "configuration", "strategy", "searcher", "creator")},
+                **{key: row[key] for key in ("row", "on_front", "configuration", "strategy", "searcher", "creator")},
                 "seeds": len(row["run_ids"]),
                 **{f"{name}_{part}": value for name, found in row["metrics"].items() for part, value in found.items()},
                 **{f"{name}_against_best": standing for name, standing in row["against_best"].items()},
@@ -152,11 +166,21 @@ class Leaderboard:
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        names = ("benchmark", "benchmark_version", "protocol", "data_fingerprint", "records", "views", "excluded")
+        names = (
+            "benchmark",
+            "benchmark_version",
+            "protocol",
+            "data_fingerprint",
+            "records",
+            "size",
+            "views",
+            "excluded",
+        )
         standings = {name: self.standings(name) for name in COMPARED}
         rows = [
             {
-                "rank": row.rank,
+                "row": row.number,
+                "on_front": row.on_front,
                 "configuration": row.configuration,
                 **{key: getattr(row.record, key) for key in ("strategy", "searcher", "creator", *CHOICES)},
                 "run_ids": {str(seed): run_id for seed, run_id in row.run_ids.items()},

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.labels import CanonicalTexts, configuration_labels, protocol_settings, why_not_ranked
-from seu_bench.results.leaderboard.boards import CHOICES, RANKED_BY, Leaderboard, Row, to_csv
+from seu_bench.results.leaderboard.boards import CHOICES, Leaderboard, Row, to_csv
 from seu_bench.results.leaderboard.markdown import exclusions, to_markdown
+from seu_bench.results.leaderboard.ordering import ordered, size_axis
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import RECORD_NAME, Environment, Record
 from seu_bench.results.record_files import read_records
@@ -216,7 +217,8 @@ def _boards(
             measured = {metric for row in rows for run in row.runs.values() for metric in run.metrics}
             columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
             counted = sum(row.seeds for row in rows)
-            yield Leaderboard(*place, fingerprint, name, len(by_data), counted, (*lines, *excluded), rows, columns)
+            why = (*lines, *excluded)
+            yield Leaderboard(*place, fingerprint, name, len(by_data), counted, why, rows, columns, size_axis(rows))
 
 
 def _free_name(place: _Place, fingerprint: str, taken: set[str]) -> str:
@@ -231,7 +233,7 @@ def _free_name(place: _Place, fingerprint: str, taken: set[str]) -> str:
 
 
 def _rows(records: Sequence[Record]) -> tuple[tuple[Row, ...], list[str]]:
-    """Rows of one leaderboard, best first, and the runs that do not count: of one seed the latest does."""
+    """Rows of one leaderboard in their order, and the runs that do not count: of one seed the latest does."""
     text = CanonicalTexts()
     latest: dict[tuple[str, int], Record] = {}
     for record in sorted(records, key=lambda record: (record.started, record.run_id)):
@@ -241,11 +243,9 @@ def _rows(records: Sequence[Record]) -> tuple[tuple[Row, ...], list[str]]:
         chosen[choice][seed] = latest[choice, seed]
     labels = configuration_labels([next(iter(runs.values())) for runs in chosen.values()])
     rows = [Row(0, label, runs) for label, runs in zip(labels, chosen.values(), strict=True)]
-    # A score is never negative, so that what was not measured comes last.
-    rows.sort(key=lambda row: (-(row.mean(RANKED_BY) or 0), row.configuration))
     counted = set(map(id, latest.values()))
     repeated = [record.run_id for record in records if id(record) not in counted]
-    return tuple(replace(row, rank=rank) for rank, row in enumerate(rows, start=1)), repeated
+    return ordered(rows), repeated
 
 
 def _choice(record: Record) -> list[Any]:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Standing
+from seu_bench.metrics import points_for_size
+from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Row, Standing
+from seu_bench.results.leaderboard.ordering import SIZES
 from seu_bench.results.metric import Metric
 from seu_bench.results.statistics.differences import FEWEST_PAIRS
 from seu_bench.results.statistics.power import LEVEL
 from seu_bench.results.statistics.samples import SampleSummary
 from seu_bench.utils.text import escape_markdown, printable
 
+#: Before the number of a row on the front.
+FRONT: Final = "● "
 #: Marks before the values of compared columns.
 MARKS: Final[Mapping[Standing | None, str]] = {"best": "* ", "not significant": "≈ ", "too few seeds": "? "}
 LEGEND: Final = (
     f"{MARKS['best']}the highest mean of its column; {MARKS['not significant']}not significantly different from that "
     f"one: paired t-test over the seeds that both have, Holm's correction over the rows of the column, p >= {LEVEL}; "
-    f"{MARKS['too few seeds']}too few seeds: fewer than {FEWEST_PAIRS} in common; no mark: significantly different"
+    f"{MARKS['too few seeds']}too few seeds: fewer than {FEWEST_PAIRS} in common; no mark: significantly different, or "
+    "a reference"
 )
 
 
 def cells(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | None = None) -> list[list[str]]:
-    """Rows of text: rank, configuration, seeds, mean ± standard deviation of the metrics; not escaped."""
+    """Rows of text: number, configuration, seeds, mean ± standard deviation of the metrics; not escaped."""
     shown = [
-        [str(row.rank), row.configuration, str(row.seeds)]
+        [_number(row), row.configuration, str(row.seeds)]
         + [_mean_and_deviation(board.columns[name], row.summary(name)) for name in metrics or board.columns]
         for row in board.rows[:most]
     ]
@@ -35,12 +40,26 @@ def cells(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | 
 
 
 def intervals(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | None = None) -> list[list[str]]:
-    """Rows of text: rank, configuration, 95 % confidence intervals of the means; not escaped."""
+    """Rows of text: number, configuration, 95 % confidence intervals of the means; not escaped."""
     return [
-        [str(row.rank), row.configuration]
+        [_number(row), row.configuration]
         + [_interval(board.columns[name], row.summary(name)) for name in metrics or board.columns]
         for row in board.rows[:most]
     ]
+
+
+def notes(board: Leaderboard) -> list[str]:
+    """What the order of rows means, what the mixed score favours, what marks are, and which rows a view has."""
+    size, memory = SIZES[board.size], next(iter(SIZES))
+    order = (
+        f"first the rows on the front of accuracy against {size} ({FRONT.strip()}), than which no other is as accurate "
+        "and smaller, or as small and more accurate; then the others; each by accuracy. Numbers name rows and are no "
+        "ranks"
+    )
+    if board.size != memory:
+        unknown = sum(row.mean(memory) is None for row in board.rows)
+        order += f". Memory was not measured for {count(unknown, 'row')}: {size} stand for it"
+    return [order, *_favours(board), LEGEND, *board.views]
 
 
 def exclusions(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
@@ -68,9 +87,8 @@ def to_markdown(board: Leaderboard) -> str:
     lines = [
         escape_markdown(f"data fingerprint: {board.data_fingerprint}"),
         f"{count(board.records, 'record')}, {count(len(board.rows), 'configuration')}",
-        *map(escape_markdown, board.views),
+        *map(escape_markdown, notes(board)),
         "mean ± standard deviation (n - 1) over seeds; `-` where it was not measured for every seed",
-        escape_markdown(LEGEND),
     ]
     if board.fingerprints > 1:
         lines.append(
@@ -95,6 +113,24 @@ def to_markdown(board: Leaderboard) -> str:
         _items(escape_markdown(line) for line in board.excluded or ("nothing",)),
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def _number(row: Row) -> str:
+    return (FRONT if row.on_front else "") + str(row.number)
+
+
+def _favours(board: Leaderboard) -> Iterator[str]:
+    """What ten times the parameters must bring for the same mixed score, at the first row that has both."""
+    for row in board.rows if "mixed_score" in board.columns else ():
+        accuracy, size = row.mean("acc"), row.mean("params_total")
+        if accuracy is not None and size is not None and 0 <= accuracy <= 1 and size > 0:
+            points = points_for_size(100 * accuracy, size)
+            yield (
+                f"the mixed score favours small models: one with ten times the {size:,.0f} parameters of row "
+                f"{row.number} must be {points:.1f} points more accurate than its {100 * accuracy:.1f} % for the same "
+                "score"
+            )
+            return
 
 
 def _items(lines: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Views of a leaderboard: the rows that keep to a budget, and those that no other row dominates.
+"""Views of a leaderboard: rows that keep to a budget, those that no other row dominates, and rows in another order.
 
 A view is made of means over seeds; it is shown and never written over a leaderboard's own files.
 """
@@ -9,17 +9,14 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-import numpy as np
-
 from seu_bench.config.options import did_you_mean
 from seu_bench.errors import OptionError
 from seu_bench.results.leaderboard.boards import Leaderboard, Row
 from seu_bench.results.leaderboard.markdown import count, named
+from seu_bench.results.leaderboard.ordering import ACCURACY, by_metric, not_dominated, size_axis
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS
 
-#: Axes of a Pareto front unless others are asked for.
-AXES: Final = ("acc", "params_total")
 #: Shorter names of metrics.
 _SHORT: Final = {"params": "params_total", "seconds": "train_seconds"}
 
@@ -62,7 +59,7 @@ def parse_axes(text: str, metrics: Mapping[str, Metric] = METRICS) -> tuple[str,
                 remedy="give some of " + ", ".join(known),
             )
     if len(axes) < 2 or len(set(axes)) < len(axes):
-        raise OptionError(f"--pareto {text!r}: it takes two different axes or more", remedy=f"give {','.join(AXES)}")
+        raise OptionError(f"--pareto {text!r}: it takes two different axes or more", remedy="give acc,params_total")
     return axes
 
 
@@ -79,22 +76,43 @@ def within_budget(
     return board
 
 
-def pareto_front(
-    board: Leaderboard, axes: Sequence[str] = AXES, metrics: Mapping[str, Metric] = METRICS
-) -> Leaderboard:
-    """Rows that no other dominates in the means of ``axes``; those with one not measured are excluded."""
+def pareto_front(board: Leaderboard, axes: Sequence[str] = (), metrics: Mapping[str, Metric] = METRICS) -> Leaderboard:
+    """Rows that no other dominates in the means of ``axes``; those with one not measured are excluded.
+
+    References stay and dominate none. Without ``axes`` they are accuracy and memory, or parameters where a row has no
+    memory.
+    """
+    axes = axes or (ACCURACY, size_axis(board.rows))
     rows = [row for row in board.rows if all(row.mean(axis) is not None for axis in axes)]
-    signs = [-1 if metrics[axis].higher_is_better else 1 for axis in axes]
-    points = np.array([[row.mean(axis) for axis in axes] for row in rows], dtype=float).reshape(-1, len(axes)) * signs
-    # Less is better now: a row is dominated where another one is as low in all axes, and not the same.
-    dominated = [bool(((points <= point).all(1) & (points < point).any(1)).any()) for point in points]
+    learners = [row for row in rows if row.reference is None]
+    front = not_dominated(learners, axes, metrics)
     directions = [
         f"{metrics[axis].column or axis} ({'higher' if metrics[axis].higher_is_better else 'lower'} is better)"
         for axis in axes
     ]
-    reason = f"Pareto front of {' and '.join(directions)}: {count(sum(dominated), 'dominated row')} excluded"
-    front = [row for row, is_dominated in zip(rows, dominated, strict=True) if not is_dominated]
-    return _narrowed(board, front, reason, rows)
+    reason = (
+        f"Pareto front of {' and '.join(directions)}: {count(len(learners) - len(front), 'dominated row')} excluded"
+    )
+    references = [row for row in rows if row.reference is not None]
+    return _narrowed(board, [*front, *references], reason, rows)
+
+
+def in_order_of(board: Leaderboard, name: str, metrics: Mapping[str, Metric] = METRICS) -> Leaderboard:
+    """The rows by their means of a metric, the best first; those for which it was not measured come last."""
+    metric = metrics[name]
+    best = {True: "the highest", False: "the lowest", None: "the lowest"}[metric.higher_is_better]
+    return board.narrowed(by_metric(board.rows, name, metric), f"sorted by {metric.column or name}, {best} first")
+
+
+def parse_sort(text: str, metrics: Mapping[str, Metric] = METRICS) -> str:
+    """Parse the name of a metric to sort by to its id."""
+    name = _SHORT.get(text.strip(), text.strip())
+    if name not in metrics:
+        raise OptionError(
+            f"--sort {text!r}: there is no such metric{did_you_mean(name, list(metrics))}",
+            remedy="give one of " + ", ".join(metrics),
+        )
+    return name
 
 
 def _narrowed(board: Leaderboard, kept: Sequence[Row], reason: str, measured: Collection[Row]) -> Leaderboard:

@@ -84,7 +84,7 @@ def learning_curves(configuration: Configuration) -> Picture | None:
         texts.append(f"{kind}: {', '.join(ends)}")
     some = "" if len(shown) == len(tasks) else f" The first {len(shown)} of {len(tasks)} tasks are drawn."
     return Picture(
-        f"learning-curves-{configuration.rank}",
+        f"learning-curves-{configuration.number}",
         f"Learning curves: {configuration.label}",
         f"Each epoch of each stage, on the images that it learns from, never on test images; means over "
         f"{configuration.seeds}, bands one standard deviation.{some}",
@@ -162,7 +162,7 @@ def paths(configuration: Configuration) -> Picture | None:
     reused = sum(use != "new" for of_task in uses[1:] for use in of_task)
     steps_after = sum(len(path) for path in found[1:])
     return Picture(
-        f"paths-{configuration.rank}",
+        f"paths-{configuration.number}",
         f"Paths: {configuration.label}",
         f"Seed {run.seed}. A column for each layer and a square for each unit in it; the number is the task that the "
         "unit was made for. The line joins the units that the task uses.",
@@ -187,7 +187,7 @@ def _unit(configuration: Configuration, task: int, genotype: Genotype) -> Pictur
 
     texts = [f"{kind} cell: {_in_words(genotype.edges(kind))}" for kind in kinds]
     return Picture(
-        f"unit-{configuration.rank}-task{task}",
+        f"unit-{configuration.number}-task{task}",
         f"Unit found for {name}: {configuration.label}",
         f"Seed {run.seed}. Nodes 0 and 1 are the outputs of the two layers before; each other node is the sum of its "
         "arcs, and the output joins nodes 2 to 5.",

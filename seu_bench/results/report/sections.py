@@ -78,8 +78,8 @@ class Section:
 
     @property
     def runs(self) -> list[tuple[int, Record]]:
-        """Records behind the figures, each with the rank of its configuration."""
-        return [(each.rank, run) for each in self.drawn for run in each.runs]
+        """Records behind the figures, each with the number of its configuration's row."""
+        return [(each.number, run) for each in self.drawn for run in each.runs]
 
 
 def read_sections(
@@ -166,7 +166,7 @@ def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, 
         """What can be drawn of these rows, each in its style."""
         return [
             Configuration(
-                row.rank, printable(row.configuration), tuple(records[it] for it in row.run_ids.values()), style
+                row.number, printable(row.configuration), tuple(records[it] for it in row.run_ids.values()), style
             )
             for row, style in zip(rows, styles, strict=True)
         ]

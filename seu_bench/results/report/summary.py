@@ -70,18 +70,18 @@ def over_seeds(values: Values) -> SeedSummary:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A row of a leaderboard with its rank and label there, not escaped, and the records behind it, by seed."""
+    """A row of a leaderboard with its number and label there, not escaped, and the records behind it, by seed."""
 
-    rank: int
+    number: int
     label: str
     runs: tuple[Record, ...]
     style: Style
 
     @property
     def title(self) -> str:
-        """Rank and label, or that it is a reference: a label that a figure cuts short is still found in the
+        """Number and label, or that it is a reference: a label that a figure cuts short is still found in the
         leaderboard."""
-        return f"{self.rank} {self.label}" if reference_of(self.example) is None else f"reference: {self.label}"
+        return f"{self.number} {self.label}" if reference_of(self.example) is None else f"reference: {self.label}"
 
     @property
     def example(self) -> Record:

@@ -17,7 +17,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from seu_bench._version import __version__
-from seu_bench.results.leaderboard.markdown import LEGEND, cells
+from seu_bench.results.leaderboard.markdown import cells, notes
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS
@@ -126,9 +126,9 @@ def _page(
         images=images,
         outside=outside,
         limits=limits,
-        legend=LEGEND,
         # What the template calls for each section.
         cells=cells,
+        notes_on=notes,
         paper=paper,
         run_cells=_run_cells,
         zip=zip,
@@ -142,8 +142,8 @@ def _hash(text: str) -> str:
 def _run_cells(runs: Sequence[tuple[int, Record]]) -> list[list[str]]:
     shown = ("acc", "forgetting", "params_total", "train_seconds")
     return [
-        [str(rank), run.run_id, str(run.seed)]
+        [str(number), run.run_id, str(run.seed)]
         + [METRICS[name].format(run.metrics.get(name)) for name in shown]
         + [printable(run.environment.device), printable(run.started)]
-        for rank, run in runs
+        for number, run in runs
     ]

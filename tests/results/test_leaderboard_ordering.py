@@ -1,0 +1,149 @@
+"""The order of rows: the front first, each by accuracy, references last; what stands for memory; sorting."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.board_records import Put, leaderboards, writer
+from support.commands import Command
+
+from seu_bench.errors import OptionError
+from seu_bench.metrics import mixed_score
+from seu_bench.results.leaderboard.boards import Leaderboard
+from seu_bench.results.leaderboard.markdown import cells, notes, to_markdown
+from seu_bench.results.leaderboard.ordering import not_dominated, size_axis
+from seu_bench.results.leaderboard.views import in_order_of, pareto_front, parse_sort
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Put:
+    """Write a record with plausible metrics; keywords change fields."""
+    return writer(tmp_path)
+
+
+def sized(acc: float, parameters: int | None, memory: int | None) -> dict[str, Any]:
+    """Metrics of a record; ``None``: not measured."""
+    score = None if parameters is None else mixed_score(100 * acc, parameters)
+    return {"acc": acc, "params_total": parameters, "memory_bytes": memory, "mixed_score": score}
+
+
+def strategies(board: Leaderboard) -> list[str]:
+    return [row.record.strategy for row in board.rows]
+
+
+def test_front_first_then_by_accuracy(tmp_path: Path, put: Put) -> None:
+    """Not by mixed score: the smallest has the highest, and is the last of the front."""
+    for strategy, acc, parameters in (
+        ("dominated_most", 0.8, 9_000_000),
+        ("small", 0.6, 1_000),
+        ("middle", 0.7, 100_000),
+        ("large", 0.9, 5_000_000),
+        ("dominated_least", 0.5, 2_000),
+        ("as_middle", 0.7, 100_000),
+    ):
+        put(0, acc, strategy=strategy, parameters=parameters)
+    (board,) = leaderboards(tmp_path)
+    assert strategies(board) == ["large", "as_middle", "middle", "small", "dominated_most", "dominated_least"]
+    assert [row.number for row in board.rows] == [1, 2, 3, 4, 5, 6]
+    assert [row.on_front for row in board.rows] == [True] * 4 + [False] * 2
+    assert [row[0] for row in cells(board)] == ["● 1", "● 2", "● 3", "● 4", "5", "6"]
+    assert [row["on_front"] for row in board.table()] == [True] * 4 + [False] * 2
+    scores = [row.mean("mixed_score") or 0 for row in board.rows]
+    assert max(scores) == scores[3]
+
+
+def test_memory_counts_where_it_was_measured(tmp_path: Path, put: Put) -> None:
+    """A buffer of images is no parameter: by memory another row is on the front than by parameters."""
+    put(0, strategy="replay", metrics=sized(0.8, 10_000, 4_000_000))
+    put(0, strategy="network", metrics=sized(0.7, 20_000, 80_000))
+    (board,) = leaderboards(tmp_path)
+    assert (board.size, [row.on_front for row in board.rows]) == ("memory_bytes", [True, True])
+    assert "against memory (●)" in notes(board)[0] and "not measured" not in notes(board)[0]
+
+
+def test_parameters_stand_for_memory_in_old_records(tmp_path: Path, put: Put) -> None:
+    """One row without memory suffices: the others are compared with it by what all have."""
+    put(0, strategy="replay", metrics=sized(0.8, 10_000, 4_000_000))
+    put(0, strategy="old", metrics=sized(0.7, 20_000, None))
+    put(0, strategy="sizeless", metrics=sized(0.9, None, None))
+    (board,) = leaderboards(tmp_path)
+    assert board.size == "params_total"
+    assert strategies(board) == ["replay", "sizeless", "old"]
+    assert [row.on_front for row in board.rows] == [True, False, False]
+    assert "Memory was not measured for 2 rows: parameters stand for it" in to_markdown(board)
+
+
+def test_references_are_no_part_of_the_contest(tmp_path: Path, put: Put) -> None:
+    """However good they are, and whatever they lack: they come last, and take no learner off the front."""
+    for seed, acc in enumerate((0.70, 0.71, 0.73)):
+        put(seed, strategy="joint", metrics=sized(acc + 0.2, 1_000, None))
+        put(seed, strategy="mine", reference="a control", metrics=sized(acc + 0.1, 10, 40))
+        put(seed, strategy="best", metrics=sized(acc, 50_000, 200_000))
+        put(seed, strategy="other", metrics=sized(acc - 0.1, 60_000, 240_000))
+    (board,) = leaderboards(tmp_path)
+    assert strategies(board) == ["best", "other", "joint", "mine"]
+    assert [row.on_front for row in board.rows] == [True, False, False, False]
+    assert board.size == size_axis(board.rows) == "memory_bytes"
+    assert board.standings("acc") == ["best", "significant", None, None]
+    assert strategies(pareto_front(board, ("acc", "params_total"))) == ["best", "joint", "mine"]
+
+
+@pytest.mark.parametrize("axes", [("acc", "params_total"), ("acc", "macs", "forgetting")])
+def test_front_by_brute_force(tmp_path: Path, put: Put, axes: tuple[str, ...]) -> None:
+    """Many rows with equal values among them."""
+    generator = random.Random(1)
+    for index in range(40):
+        acc, parameters = generator.randrange(1, 7) / 10, generator.randrange(1, 7)
+        metrics = sized(acc, parameters, None) | {"macs": generator.randrange(5), "forgetting": generator.random()}
+        put(0, strategy=f"s{index:02d}", metrics=metrics)
+    (board,) = leaderboards(tmp_path)
+    points = {row: [(row.mean(axis) or 0) * (1 if axis == "acc" else -1) for axis in axes] for row in board.rows}
+    expected = [
+        row
+        for row, mine in points.items()
+        if not any(its != mine and all(a >= b for a, b in zip(its, mine, strict=True)) for its in points.values())
+    ]
+    assert 0 < len(expected) < 40
+    assert not_dominated(board.rows, axes) == expected
+
+
+def test_what_the_mixed_score_favours(tmp_path: Path, put: Put) -> None:
+    """The note's number is that of the first row: a model ten times as large with so much more has the same score."""
+    put(0, 0.6, parameters=100_000)
+    (board,) = leaderboards(tmp_path)
+    (note,) = (line for line in notes(board) if "mixed score favours" in line)
+    points = float(note.partition("must be ")[2].split()[0])
+    assert "ten times the 100,000 parameters of row 1" in note and "its 60.0 %" in note
+    assert mixed_score(60 + points, 1_000_000) == pytest.approx(mixed_score(60, 100_000), abs=5e-4)
+
+
+class TestSort:
+    def test_by_a_metric(self, tmp_path: Path, put: Put) -> None:
+        """The best first by the metric's direction; numbers and marks of the front stay; the unmeasured are last."""
+        put(0, 0.9, strategy="large", parameters=9_000_000)
+        put(0, 0.5, strategy="small", parameters=1_000)
+        put(0, strategy="nothing", metrics={"acc": 0.4})
+        (board,) = leaderboards(tmp_path)
+        by_size = in_order_of(board, "params_total")
+        assert strategies(by_size) == ["small", "large", "nothing"]
+        assert [row.number for row in by_size.rows] == [2, 1, 3]
+        assert by_size.views == ("sorted by parameters (M), the lowest first",)
+        assert strategies(in_order_of(board, "mixed_score")) == ["small", "large", "nothing"]
+        assert in_order_of(board, "acc").views == ("sorted by acc (%), the highest first",)
+
+    def test_from_the_command_line(self, command: Command, tmp_path: Path, put: Put) -> None:
+        put(0, 0.9, strategy="large", parameters=9_000_000)
+        put(0, 0.5, strategy="small", parameters=1_000)
+        answer = command("leaderboard", "--results", tmp_path, "--sort", "params", "--format", "csv")
+        assert [line.split(",")[4:7] for line in answer.out.splitlines()[1:]] == [
+            ["2", "True", "small"],
+            ["1", "True", "large"],
+        ]
+
+    def test_unknown(self) -> None:
+        with pytest.raises(OptionError, match="did you mean 'mixed_score'") as caught:
+            parse_sort("mixed_scor")
+        assert "acc" in str(caught.value.remedy)
