@@ -8,12 +8,12 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import NetworkOptions, SearchSchedule
+from seu_bench.config import NetworkOptions, ScoringOptions, SearchSchedule
 from seu_bench.plugin.registration import deferred
-from seu_bench.training import SearcherFactory, SearchTask, half_passes
+from seu_bench.training import SearcherFactory, SearchTask, half_passes, recalibration_passes, schedule_passes
 
 
-class BlockwiseOptions(NetworkOptions):
+class BlockwiseOptions(ScoringOptions, NetworkOptions):
     """The learning rule's options; the schedule's are those of the proxy in the mode ``shared``."""
 
     budget: Literal["shared", "scratch"] = Field(
@@ -42,6 +42,7 @@ class BlockwiseOptions(NetworkOptions):
     choose: Literal["best_reward", "greedy"] = Field(
         "best_reward", description="the architecture taken: that of the best reward, or the best by the Q-values"
     )
+    tie_break: Literal["first", "random"] = Field("random", description="which of equal decisions is taken")
 
 
 def build_search(options: BlockwiseOptions, task: SearchTask) -> Any:
@@ -51,12 +52,15 @@ def build_search(options: BlockwiseOptions, task: SearchTask) -> Any:
 
 
 def estimate_passes(options: BlockwiseOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
-    """Half of the images train in every epoch; the other half is scored once per architecture."""
-    epochs = options.applied_to(schedule).epochs
+    """Half of the images train in every epoch; statistics are recalibrated and the other half is scored once per
+    architecture."""
     if options.budget == "shared":
-        return half_passes(epochs, train_images)
-    train, score = half_passes(options.samples or epochs, train_images)
-    return train * options.scratch_epochs, score
+        return schedule_passes(options, schedule, train_images)
+    applied = options.applied_to(schedule)
+    samples = options.samples or applied.epochs
+    train, score = half_passes(samples, train_images)
+    recalibrate = recalibration_passes(options.recalibration_images, train_images // 2, applied.batch_size)
+    return train * options.scratch_epochs, score + samples * recalibrate
 
 
 @hookimpl

@@ -30,6 +30,7 @@ class Agent:
             rate=options.q_learning_rate,
             discount=options.discount,
             initial=options.initial_value,
+            tie_break=options.tie_break,
         )
 
     def decide(self, progress: float) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,14 +42,23 @@ class QLearner:
     Args:
         sizes: number of choices of each decision.
         rate, discount, initial: of the Q-values.
+        tie_break: which of equal decisions, and of sequences of equal rewards, is taken: the first, or one drawn from
+            Python's global generator.
     """
 
     def __init__(
-        self, sizes: Sequence[int], *, rate: float = 0.01, discount: float = 1.0, initial: float = 0.5
+        self,
+        sizes: Sequence[int],
+        *,
+        rate: float = 0.01,
+        discount: float = 1.0,
+        initial: float = 0.5,
+        tie_break: Literal["first", "random"] = "random",
     ) -> None:
         self.sizes = tuple(sizes)
         self.rate = rate
         self.discount = discount
+        self.tie_break = tie_break
         before = (1, *self.sizes[:-1])
         #: Per position ``[choices before, choices]``.
         self.values: list[NDArray[np.float64]] = [
@@ -58,13 +67,13 @@ class QLearner:
         self.memory: list[tuple[tuple[int, ...], float]] = []
 
     def decide(self, epsilon: float) -> tuple[int, ...]:
-        """A sequence: each decision at random with probability ``epsilon``, else the best known (of equal ones the
-        first). Draws from Python's global generator."""
+        """A sequence: each decision at random with probability ``epsilon``, else the best known. Draws from Python's
+        global generator."""
         decisions: list[int] = []
         before = 0
         for values in self.values:
-            known = int(values[before].argmax())
-            choice = random.randrange(values.shape[1]) if random.random() < epsilon else known
+            is_random = random.random() < epsilon
+            choice = random.randrange(values.shape[1]) if is_random else self._best_of(values[before].tolist())
             decisions.append(choice)
             before = choice
         return tuple(decisions)
@@ -92,8 +101,8 @@ class QLearner:
 
     @property
     def best(self) -> tuple[int, ...]:
-        """The remembered sequence of the highest reward; of equal ones the first."""
-        return max(self.memory, key=lambda pair: pair[1])[0]
+        """The remembered sequence of the highest reward."""
+        return self.memory[self._best_of([reward for _, reward in self.memory])][0]
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values only."""
@@ -106,3 +115,9 @@ class QLearner:
         """Restore what :meth:`state_dict` returned."""
         self.values = [np.array(values) for values in state["values"]]
         self.memory = [(tuple(decisions), reward) for decisions, reward in state["memory"]]
+
+    def _best_of(self, values: Sequence[float]) -> int:
+        """Place of the largest value."""
+        largest = max(values)
+        places = [place for place, value in enumerate(values) if value == largest]
+        return places[0] if self.tie_break == "first" else random.choice(places)

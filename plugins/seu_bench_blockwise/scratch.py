@@ -9,7 +9,16 @@ from typing import Any
 import torch
 
 from seu_bench.search_space import Genotype
-from seu_bench.training import EpochReport, SearchTask, Stage, evaluate, genotype_network, set_rate, train_epoch
+from seu_bench.training import (
+    EpochReport,
+    SearchTask,
+    Stage,
+    evaluate,
+    genotype_network,
+    recalibrate,
+    set_rate,
+    train_epoch,
+)
 from seu_bench.utils import RandomState
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.agent import Agent
@@ -49,7 +58,9 @@ class ScratchSearch(Stage[Genotype]):
         if place < self.options.scratch_epochs - 1:
             return EpochReport(loss)
         self.network.eval()
-        accuracy, _ = evaluate(self.network, self.score_images, self.schedule.batch_size, self.passed)
+        limit, batch_size = self.options.recalibration_images, self.schedule.batch_size
+        recalibrate(self.network, self.network, self.train_images, limit, batch_size, self.passed)
+        accuracy, _ = evaluate(self.network, self.score_images, batch_size, self.passed)
         self.agent.learn(self.decisions, accuracy)
         return EpochReport(loss, accuracy)
 

@@ -18,7 +18,9 @@ class SharedSearch(SampledStage[tuple[int, ...], Genotype]):
 
     def __init__(self, options: BlockwiseOptions, task: SearchTask) -> None:
         schedule = options.applied_to(task.schedule)
-        super().__init__("search", task.task, schedule, task.images, task.seed, task.device)
+        super().__init__(
+            "search", task.task, schedule, task.images, task.seed, task.device, options.recalibration_images
+        )
         self.agent = Agent(options, task, schedule)
         with self.randomness.active():
             self.network = proxy_network(task, schedule)

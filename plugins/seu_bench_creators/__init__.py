@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, NonNegativeInt
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import Options, ScheduleOptions
+from seu_bench.config import Options, ScoringOptions
 from seu_bench.training import CreatorFactory, schedule_passes
 
 
@@ -13,7 +13,7 @@ class AllNewOptions(Options):
     """None: there is nothing to choose."""
 
 
-class ReuseFirstOptions(ScheduleOptions):
+class ReuseFirstOptions(ScoringOptions):
     """The budget is the schedule's: part of its epochs goes to old units, the rest to new ones."""
 
     old_share: float = Field(
@@ -24,7 +24,7 @@ class ReuseFirstOptions(ScheduleOptions):
     )
 
 
-class FrugalOptions(ScheduleOptions):
+class FrugalOptions(ScoringOptions):
     """Options of the probe of candidates for reuse."""
 
     probe_images: NonNegativeInt = Field(

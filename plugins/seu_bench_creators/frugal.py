@@ -11,7 +11,18 @@ from torch import Tensor
 
 from seu_bench.data import TaskImages
 from seu_bench.metrics import mixed_score
-from seu_bench.training import CreationTask, EpochReport, Stage, cosine_rate, evaluate, make_sgd, set_rate, train_epoch
+from seu_bench.training import (
+    CreationTask,
+    EpochReport,
+    Stage,
+    cosine_rate,
+    evaluate,
+    make_sgd,
+    recalibrate,
+    recalibration_passes,
+    set_rate,
+    train_epoch,
+)
 from seu_bench_creators import FrugalOptions
 from seu_bench_creators.paths import Path, earlier_paths, newest_path
 from seu_bench_creators.probe import probe_accuracy
@@ -37,7 +48,9 @@ class FrugalCreation(Stage[Path]):
     accuracy and of the parameters that the super model would have. For tasks learned before, whose accuracies a creator
     must not know, the best accuracy among the paths stands in; of equal ones the smaller path is taken.
 
-    Half of the images that MDL would score are there for the probes, half for the comparison, at most.
+    Half of the images that MDL would score are there for the probes, half for the comparison, at most; and as many as
+    MDL would recalibrate BatchNorm's statistics on are shared among the paths that have new units, whose statistics are
+    estimated anew before each is measured: they train by turns, and share the new units.
     """
 
     def __init__(self, options: FrugalOptions, task: CreationTask) -> None:
@@ -140,16 +153,19 @@ class FrugalCreation(Stage[Path]):
         shares = len(growing) + 2 * has_old  # a probe looks at twice as many images
         count = min(len(self.train_images), len(self.score_images), max(1, self._evaluations // 2 // shares))
         images = self.score_images.part(0, count)
+        batch_size, options = self.schedule.batch_size, self.options
+        budget = self.epochs * recalibration_passes(options.recalibration_images, len(self.train_images), batch_size)
+        limit = min(options.recalibration_images, budget // len(growing))
+
+        def forward(x: Tensor) -> Tensor:
+            return self.model.forward_single_task(x, self.task)
+
         self.model.eval()
         accuracies = []
         for path in growing:
             self.model.set_path(self.task, path)
-            accuracy, _ = evaluate(
-                lambda x: self.model.forward_single_task(x, self.task),
-                images,
-                self.schedule.batch_size,
-                self.passed,
-            )
+            recalibrate(self.trained, forward, self.train_images, limit, batch_size, self.passed)
+            accuracy, _ = evaluate(forward, images, batch_size, self.passed)
             accuracies.append(accuracy)
         return [*accuracies, self._probe(self.contenders[-1], count)] if has_old else accuracies
 

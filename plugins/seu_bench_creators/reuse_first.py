@@ -30,7 +30,9 @@ class ReuseFirstCreation(SampledStage[Path, Path]):
 
     def __init__(self, options: ReuseFirstOptions, task: CreationTask) -> None:
         schedule = options.applied_to(task.schedule)
-        super().__init__("creation", task.task, schedule, task.images, task.seed, task.device)
+        super().__init__(
+            "creation", task.task, schedule, task.images, task.seed, task.device, options.recalibration_images
+        )
         self.options = options
         self.model = task.model
         self.prepare(self.model.new_units(task.task))

@@ -7,11 +7,11 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import NetworkOptions, SearchSchedule
+from seu_bench.config import NetworkOptions, ScoringOptions, SearchSchedule
 from seu_bench.training import SearcherFactory, schedule_passes
 
 
-class DartsOptions(NetworkOptions):
+class DartsOptions(ScoringOptions, NetworkOptions):
     """The weights' schedule is the protocol's; the architecture has an Adam of its own (DARTS, section 3.1)."""
 
     order: Literal[1, 2] = Field(
@@ -26,7 +26,8 @@ class DartsOptions(NetworkOptions):
 
 def estimate_passes(options: DartsOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
     """Per image of the first half one pass for the weights and, for the architecture, one of as many images of the
-    second half (order 1), or that and three of the first half (order 2); the second half is scored per epoch."""
+    second half (order 1), or that and three of the first half (order 2); per epoch statistics are recalibrated and
+    the second half is scored."""
     train, score = schedule_passes(options, schedule, train_images)
     return train * (2 if options.order == 1 else 5), score
 

@@ -22,6 +22,7 @@ from seu_bench.training import (
     evaluate,
     make_sgd,
     proxy_network,
+    recalibrate,
     set_rate,
 )
 from seu_bench_darts import DartsOptions
@@ -66,7 +67,7 @@ class DartsSearch(Stage[Genotype]):
         self.best = [table.detach().clone() for table in self.architecture]
 
     def run_epoch(self) -> EpochReport:
-        """Both steps for every batch of the first half, then the loss on the second."""
+        """Both steps for every batch of the first half, then statistics anew and the loss on the second."""
         set_rate(self.optimizer, cosine_rate(self.schedule, self.epoch))
         self.network.train()
         total = torch.zeros((), device=self.device)
@@ -79,7 +80,9 @@ class DartsSearch(Stage[Genotype]):
             self._step_architecture(train, self.valid_images.gather(drawn))
             total += self._step_weights(*train) * (stop - start)
         self.network.eval()
-        accuracy, loss = evaluate(self._forward, self.valid_images, self.schedule.batch_size, self.passed)
+        limit, batch_size = self.options.recalibration_images, self.schedule.batch_size
+        recalibrate(self.network, self._forward, self.train_images, limit, batch_size, self.passed)
+        accuracy, loss = evaluate(self._forward, self.valid_images, batch_size, self.passed)
         if not math.isfinite(loss):
             return EpochReport(loss, accuracy)  # it diverged, and the stage ends here
         if self.options.restore == "last" or loss < self.best_loss:

@@ -35,7 +35,7 @@ class MultinomialStage(SampledStage[list[int], Result]):
         seed: int,
         device: torch.device,
     ) -> None:
-        super().__init__(name, task, schedule, images, seed, device)
+        super().__init__(name, task, schedule, images, seed, device, options.recalibration_images)
         self.options = options
         self.unsampled = options.unsampled
 

@@ -6,14 +6,14 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from seu_bench.config import NetworkOptions, ScheduleOptions, SelectingOptions
+from seu_bench.config import NetworkOptions, ScoringOptions, SelectingOptions
 from seu_bench.config.common_options import Cells
 
 #: With which running statistics a task computes the units that it reuses.
 Statistics: TypeAlias = Literal["frozen", "per_task"]
 
 
-class MdlOptions(ScheduleOptions):
+class MdlOptions(ScoringOptions):
     """Options shared by the MDL searcher and the MDL creator."""
 
     alpha: PositiveFloat = Field(0.01, description="step of the probabilities per reward or penalty")
@@ -26,7 +26,7 @@ class MdlOptions(ScheduleOptions):
     unsampled: Literal["still", "drift"] = Field(
         "still", description="whether momentum continues to move parameters that an epoch does not use"
     )
-    tie_break: Literal["first", "random"] = Field("first", description="which of equal candidates is chosen")
+    tie_break: Literal["first", "random"] = Field("random", description="which of equal candidates is chosen")
 
 
 class SearchOptions(MdlOptions, NetworkOptions):
@@ -73,10 +73,19 @@ class SeuOptions(SelectingOptions):
     )
 
 
+#: What a literal preset sets for searcher and creator alike: samples are scored with the statistics that training left,
+#: and of equal candidates the first is taken.
+_LITERAL: dict[str, object] = {
+    f"{part}.{option}": value
+    for part in ("searcher", "creator")
+    for option, value in (("recalibration_images", 0), ("tie_break", "first"))
+}
+
 #: What each preset sets; ``searcher.`` and ``creator.`` keys go to the components where these have such an option.
 PRESETS: dict[str, dict[str, object]] = {
     "default": {},
     "paper_literal": {
+        **_LITERAL,
         "edges": "all14",
         "cell_types": 1,
         "tie_weight_decay": True,
@@ -85,6 +94,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "creator.old_unit_epochs": 0,
     },
     "code": {
+        **_LITERAL,
         "factorized_reduce_norm": False,
         "lr_schedule": "constant",
         "searcher.normalisation": "softmax",

@@ -38,5 +38,5 @@ class MdlSearch(MultinomialStage[Genotype]):
     def result(self) -> Genotype:
         """The genotype of the last probabilities."""
         rows = self.tables.probabilities
-        tables = [np.stack(rows[: len(EDGES)]), np.stack(rows[-len(EDGES) :])]
+        tables = [np.stack(rows[start : start + len(EDGES)]) for start in range(0, len(rows), len(EDGES))]
         return self.space.derive(tables, self.tie_order)

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-_Norm: TypeAlias = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+from seu_bench.training.recalibration import normalising_by_batch, running_norms
 
 
 class UnitStatistics(nn.Module):
@@ -26,7 +25,7 @@ class UnitStatistics(nn.Module):
     def __init__(self, unit: nn.Module) -> None:
         super().__init__()
         self._names: dict[str, str] = {}
-        for place, norm in _norms(unit):
+        for place, norm in running_norms(unit):
             for name, buffer in norm.named_buffers():
                 fresh = torch.ones_like(buffer) if name == "running_var" else torch.zeros_like(buffer)
                 own = f"{place}.{name}".replace(".", "__")  # torch wants names without dots
@@ -44,16 +43,11 @@ class UnitStatistics(nn.Module):
     def estimated_by(self, unit: nn.Module) -> Iterator[None]:
         """While this lasts :meth:`forward` normalises by the batch it is given, and these become the means of what
         each batch had: its mean and its unbiased variance per channel, every batch with the same weight."""
-        norms = [norm for _, norm in _norms(unit)]
-        before = [(norm.training, norm.momentum) for norm in norms]
-        for norm in norms:
-            # Each by itself, for a frozen unit refuses to train.
-            norm.training, norm.momentum = True, None
-        try:
+        norms = [norm for _, norm in running_norms(unit)]
+        with normalising_by_batch(norms):
+            for norm in norms:
+                norm.momentum = None
             yield
-        finally:
-            for norm, (training, momentum) in zip(norms, before, strict=True):
-                norm.training, norm.momentum = training, momentum
 
 
 class TaskStatistics(nn.Module):
@@ -80,9 +74,3 @@ class TaskStatistics(nn.Module):
     def layers(self) -> dict[str, list[int]]:
         """Of which layers each task has some, as plain values."""
         return {task: list(self.of(int(task))) for task in self.tasks}
-
-
-def _norms(unit: nn.Module) -> Iterator[tuple[str, _Norm]]:
-    for place, module in unit.named_modules():
-        if isinstance(module, _Norm) and module.track_running_stats:
-            yield place, module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seu_bench.config.options import TuningGrid
 from seu_bench.config.protocol import ScheduleOptions
@@ -39,6 +39,16 @@ class BackboneOptions(WidthOptions):
     """Options of a strategy that takes any backbone."""
 
     backbone: str = Field("alexnet", description="network below the heads (seu-bench list backbones)")
+
+
+class ScoringOptions(ScheduleOptions):
+    """Options of a searcher or creator that trains networks a little and compares them by their accuracy."""
+
+    recalibration_images: NonNegativeInt = Field(
+        1024,
+        description="training images, at most, from which a network's running statistics of BatchNorm are estimated "
+        "anew before it is scored; 0: it is scored with those that training left",
+    )
 
 
 #: Fewer than three cells have no place for two reductions.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         fixed_size_cost,
         half_passes,
         on_meta,
+        recalibration_passes,
         schedule_passes,
         task_macs,
         training_passes,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         train_epoch,
     )
     from .phases import Phase, TaskData
+    from .recalibration import recalibrate
     from .sampling import SampledStage, genotype_network, proxy_network
     from .stage import EpochlessStage, EpochReport, ProgressCallback, Stage, StageProgress
     from .state import fitting
@@ -107,6 +109,8 @@ __all__ = [
     "make_sgd",
     "on_meta",
     "proxy_network",
+    "recalibrate",
+    "recalibration_passes",
     "schedule_passes",
     "set_rate",
     "task_macs",

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from seu_bench.config.common_options import SelectingOptions, TrainingOptions
+from seu_bench.config.common_options import ScoringOptions, SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule, ScheduleOptions
 from seu_bench.errors import PluginError
 from seu_bench.training.components import Component
@@ -51,18 +51,37 @@ def half_passes(epochs: int, images: int) -> tuple[int, int]:
     return epochs * (images // 2), epochs * (images - images // 2)
 
 
+def recalibration_passes(limit: int, images: int, batch_size: int) -> int:
+    """Image passes that estimate a network's BatchNorm statistics anew before it is scored.
+
+    Args:
+        limit: images at most.
+        images: that there are.
+        batch_size: images per batch; only whole batches count, or all images where there are fewer.
+
+    Returns:
+        Images passed forward.
+    """
+    count = min(limit, images)
+    return count - count % batch_size if count > batch_size else count
+
+
 def schedule_passes(options: ScheduleOptions, schedule: Schedule, train_images: int) -> tuple[int, int]:
     """Image passes of most searchers and creators, whose epochs train on one half and score the other.
 
     Args:
-        options: the component's, which are applied to ``schedule``.
+        options: the component's, which are applied to ``schedule``; with :class:`~seu_bench.config.ScoringOptions`
+            each epoch recalibrates statistics on the first half before it scores.
         schedule: the protocol's.
         train_images: training images of the task.
 
     Returns:
-        Images that train and images that are scored.
+        Images that train, and images that are scored or passed forward to recalibrate.
     """
-    return half_passes(options.applied_to(schedule).epochs, train_images)
+    applied = options.applied_to(schedule)
+    train, score = half_passes(applied.epochs, train_images)
+    limit = options.recalibration_images if isinstance(options, ScoringOptions) else 0
+    return train, score + applied.epochs * recalibration_passes(limit, train_images // 2, applied.batch_size)
 
 
 def component_passes(component: Component, schedule: Schedule, train_images: int) -> tuple[int, int]:

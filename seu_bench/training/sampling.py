@@ -20,6 +20,7 @@ from seu_bench.models.cells import GenotypeNetwork, ProxyNetwork
 from seu_bench.search_space import Genotype
 from seu_bench.training.components import SearchTask
 from seu_bench.training.loops import Forward, Unsampled, cosine_rate, evaluate, make_sgd, set_rate, train_epoch
+from seu_bench.training.recalibration import recalibrate
 from seu_bench.training.stage import EpochReport, Result, Stage
 
 Sampled = TypeVar("Sampled")
@@ -66,16 +67,28 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         images: the task's training images.
         seed: of the stage's random state.
         device: of the computation.
+        recalibration_images: images of the first half, at most, on which BatchNorm's statistics are estimated anew
+            before a sample is scored; 0: samples are scored with the statistics that training left, by which they may
+            answer by chance. Subclasses hand on :class:`~seu_bench.config.ScoringOptions`, whose passes
+            :func:`~seu_bench.training.schedule_passes` counts.
     """
 
     #: What happens to parameters that an epoch's sample does not use.
     unsampled: Unsampled = "still"
 
     def __init__(
-        self, name: str, task: int, schedule: Schedule, images: TaskImages, seed: int, device: torch.device
+        self,
+        name: str,
+        task: int,
+        schedule: Schedule,
+        images: TaskImages,
+        seed: int,
+        device: torch.device,
+        recalibration_images: int = 0,
     ) -> None:
         super().__init__(name, task, schedule.epochs, seed, device)
         self.schedule = schedule
+        self.recalibration_images = recalibration_images
         self.train_images, self.score_images = images.halves()
 
     def prepare(self, trained: nn.Module) -> None:
@@ -101,7 +114,7 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         """Update from the accuracy in [0, 1] and the mean loss on the second half."""
 
     def run_epoch(self) -> EpochReport:
-        """Sample, train one epoch, measure, learn."""
+        """Sample, train one epoch, recalibrate, measure, learn."""
         sampled = self.sample()
         forward = self.forward_of(sampled)
         set_rate(self.optimizer, cosine_rate(self.schedule, self.epoch))
@@ -110,7 +123,9 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
             forward, self.parameters, self.optimizer, self.train_images, self.schedule, self.passed, self.unsampled
         )
         self.set_mode(training=False)
-        accuracy, score_loss = evaluate(forward, self.score_images, self.schedule.batch_size, self.passed)
+        limit, batch_size = self.recalibration_images, self.schedule.batch_size
+        recalibrate(self.trained, forward, self.train_images, limit, batch_size, self.passed)
+        accuracy, score_loss = evaluate(forward, self.score_images, batch_size, self.passed)
         if not math.isfinite(score_loss):
             return EpochReport(score_loss, accuracy)  # it diverged, and the stage ends here
         self.learn(sampled, accuracy, score_loss)

@@ -119,23 +119,27 @@ def test_replay() -> None:
 
 
 def test_best_of_the_memory() -> None:
-    """The remembered sequence of the highest reward, of equal ones the first."""
-    learner = QLearner((2, 3))
-    for decisions, value in (((0, 0), -0.5), ((1, 1), 0.3), ((0, 2), 0.3), ((1, 0), 0.1)):
-        learner.remember(decisions, value)
-    assert learner.best == (1, 1)
+    """The remembered sequence of the highest reward; of equal ones one by lot, or the first."""
+    for tie_break, expected in (("first", {(1, 1)}), ("random", {(1, 1), (0, 2)})):
+        learner = QLearner((2, 3), tie_break=tie_break)
+        for decisions, value in (((0, 0), -0.5), ((1, 1), 0.3), ((0, 2), 0.3), ((1, 0), 0.1)):
+            learner.remember(decisions, value)
+        assert {learner.best for _ in range(50)} == expected
 
 
 def test_decisions() -> None:
-    """With epsilon 0 the best known is taken, of equal ones the first; with 1 every sequence is alike."""
-    learner = QLearner((2, 3))
+    """With epsilon 0 the best known is taken, of equal ones the first or one by lot; with 1 every sequence is alike."""
+    random.seed(0)
+    counts = Counter(QLearner((2, 3)).decide(0.0) for _ in range(6000))
+    # Each within five standard deviations of a binomial: 5 * sqrt(6000 * 1/6 * 5/6) = 144.
+    assert len(counts) == 6 and all(abs(count - 1000) < 145 for count in counts.values())
+    learner = QLearner((2, 3), tie_break="first")
     assert learner.decide(0.0) == (0, 0)
     learner.values[0][0] = [0.1, 0.2]
     learner.values[1][1] = [0.3, 0.7, 0.7]
     assert {learner.decide(0.0) for _ in range(50)} == {(1, 1)}
     random.seed(0)
     counts = Counter(learner.decide(1.0) for _ in range(6000))
-    # Each within five standard deviations of a binomial: 5 * sqrt(6000 * 1/6 * 5/6) = 144.
     assert len(counts) == 6 and all(abs(count - 1000) < 145 for count in counts.values())
     counts = Counter(learner.decide(0.4) for _ in range(6000))
     # Best with 0.6, and by chance with 0.4 / 2 and 0.4 / 3: 0.8 * 0.7333; 5 * sqrt(6000 * 0.587 * 0.413) = 191.

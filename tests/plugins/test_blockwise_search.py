@@ -45,12 +45,13 @@ def scratch(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> 
 
 @pytest.mark.parametrize("epochs", [None, 2])
 def test_shared_costs_what_mdl_costs(epochs: int | None) -> None:
-    """The passes are exactly the factory's, and those of the paper's searcher with as many epochs."""
+    """The passes are exactly the factory's, and those of the paper's searcher with as many epochs: 8 images train, and
+    recalibrate; 9 are scored."""
     count = len(IMAGES)
     assert count == 17
     options = BlockwiseOptions(epochs=epochs)
     predicted = estimate_passes(options, SCHEDULE, count)
-    assert predicted == ((epochs or 3) * 8, (epochs or 3) * 9)
+    assert predicted == ((epochs or 3) * 8, (epochs or 3) * (8 + 9))
     assert predicted == registry().searchers.find("mdl").factory.estimate_passes(
         SearchOptions(epochs=epochs), SCHEDULE, count
     )
@@ -104,7 +105,10 @@ def test_shared_follows_the_cosine_and_epsilon() -> None:
     # At a half the first of nine steps down, at three quarters the fifth.
     assert asked == pytest.approx([1, 1, 8 / 9, 4 / 9])
     stage.agent.epsilon = EpsilonSchedule(1.0, 0.0, 0.0)
-    assert stage.agent.decide(0.99) == decide(0.0)
+    random.seed(0)
+    found = stage.agent.decide(0.99)
+    random.seed(0)
+    assert found == decide(0.0)
 
 
 # --- the budget of trainings from scratch -----------------------------------------------------------------------------
@@ -142,7 +146,7 @@ def test_scratch_trains_a_fresh_network_for_each() -> None:
 
 def test_scratch_starts_from_fresh_weights() -> None:
     """An architecture begins as a network whose weights are drawn then; nothing is kept from the one before."""
-    stage = scratch(samples=2, scratch_epochs=1, epsilon_first=0.0)
+    stage = scratch(samples=2, scratch_epochs=1, epsilon_first=0.0, tie_break="first")
     begun: list[dict[str, Tensor]] = []
     begin: Callable[[tuple[int, ...]], None] = stage._begin
 
@@ -165,10 +169,11 @@ def test_scratch_starts_from_fresh_weights() -> None:
 
 @pytest.mark.parametrize(("samples", "epochs", "expected"), [(2, None, 2), (None, None, 3), (None, 1, 1), (2, 1, 2)])
 def test_scratch_passes(samples: int | None, epochs: int | None, expected: int) -> None:
-    """As many architectures as asked for, or as the schedule has epochs; the second half is scored once for each."""
+    """As many architectures as asked for, or as the schedule has epochs; the second half is scored once for each,
+    after a batch of seven of the first that recalibrates."""
     options = BlockwiseOptions(budget="scratch", samples=samples, epochs=epochs, scratch_epochs=2, batch_size=7)
     train, evaluate = estimate_passes(options, SCHEDULE, len(IMAGES))
-    assert (train, evaluate) == (expected * 2 * 8, expected * 9)
+    assert (train, evaluate) == (expected * 2 * 8, expected * (7 + 9))
     stage = scratch(samples=samples, epochs=epochs, batch_size=7)
     stage.run()
     assert stage.epochs == 2 * expected and len(stage.agent.learner.memory) == expected

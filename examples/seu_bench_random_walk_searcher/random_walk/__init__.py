@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import NetworkOptions
+from seu_bench.config import NetworkOptions, ScoringOptions
 from seu_bench.training import SearcherFactory, schedule_passes
 
 
-class RandomWalkOptions(NetworkOptions):
+class RandomWalkOptions(ScoringOptions, NetworkOptions):
     """The schedule's options (epochs, batch_size, ...), the proxy's size, and one of our own."""
 
     edges: int = Field(1, ge=1, description="edges that a step of the walk may change in each form")

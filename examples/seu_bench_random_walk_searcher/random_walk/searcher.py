@@ -20,7 +20,9 @@ class RandomWalk(SampledStage[Genotype, Genotype]):
 
     def __init__(self, options: RandomWalkOptions, task: SearchTask) -> None:
         schedule = options.applied_to(task.schedule)
-        super().__init__("search", task.task, schedule, task.images, task.seed, task.device)
+        super().__init__(
+            "search", task.task, schedule, task.images, task.seed, task.device, options.recalibration_images
+        )
         self.options = options
         self.space = task.space
         with self.randomness.active():  # what is drawn here hangs on the seed, too

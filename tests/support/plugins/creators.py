@@ -65,10 +65,11 @@ def creation(
     return factory.build(options or factory.options(), task_of(model or grown(task), task, **more))
 
 
-def announced(name: str, *, epochs: int, images: int) -> int:
+def announced(name: str, *, epochs: int, images: int, batch: int = 8) -> int:
     """Image passes that the factory says the stage takes, at most."""
     factory = registry().creators.find(name).factory
-    return sum(factory.estimate_passes(factory.options(), CreationSchedule(epochs=epochs), images))
+    schedule = CreationSchedule(epochs=epochs, batch_size=batch)
+    return sum(factory.estimate_passes(factory.options(), schedule, images))
 
 
 def all_of(images: TaskImages) -> tuple[Tensor, Tensor]:
