@@ -8,6 +8,7 @@
 :mod:`.reference`        metrics relative to a run that was trained jointly
 :mod:`.reference_rows`   rows that leaderboards show and never rank
 :mod:`.comparison`       two runs task by task
+:mod:`.over_seeds`       configurations compared over their seeds
 :mod:`.statistics`       over seeds and over benchmarks; what is called significant
 :mod:`.labels`           configurations and reasons in words
 :mod:`.leaderboard`      leaderboards

@@ -134,7 +134,7 @@ class TestCommand:
     def test_published_runs(self, command: Command) -> None:
         naive, seu = (f"split_digits-quick-{name}-seed0" for name in ("naive", "seu"))
         answer = command("compare", naive, seu, "--results", BASELINES, "--format", "json")
-        (found,) = json.loads(answer.out)
+        (found,) = json.loads(answer.out)["runs"]
         assert [run.rpartition("-")[0] for run in found["runs"]] == [naive, seu]
         assert found["same_order"]
         records = {record.run_id: record for record in read_records(BASELINES) if isinstance(record, Record)}

@@ -67,7 +67,7 @@ class TestPairedTest:
         above = {seed: value + 0.125 for seed, value in one.items()}
         found = alone(above, one)
         assert (found.p_value, found.verdict, found.effect) == (0.0, "significant", None)
-        assert (found.bootstrap, found.detectable) == ((0.125, 0.125), 0.0)
+        assert (found.bootstrap, found.detectable) == ((0.125, 0.125), None)
         rounded = {seed: float(np.nextafter(value, 1)) for seed, value in one.items()}
         assert alone(one, rounded).verdict == "not significant"
         assert set(alone(one, rounded).by_seed.values()) == {0.0}

@@ -107,10 +107,10 @@ class PairedDifference:
         """The least difference that so many pairs find with 80 % power, in the metric's unit.
 
         It is :func:`~seu_bench.results.statistics.power.detectable_effect` times the deviation that was measured, which
-        with few pairs is itself uncertain. ``None`` with fewer than :data:`FEWEST_PAIRS` pairs.
+        with few pairs is itself uncertain. ``None`` with fewer than :data:`FEWEST_PAIRS` pairs, or no deviation.
         """
         found, effect = self.summary, detectable_effect(self.pairs, max(1, self.comparisons))
-        if self.pairs < FEWEST_PAIRS or found is None or found.std is None or effect is None:
+        if self.pairs < FEWEST_PAIRS or found is None or not found.std or effect is None:
             return None
         return effect * found.std
 
