@@ -13,13 +13,20 @@ from scripts.evidence.runs import CONTROL, PAPER, SEU, kind
 from scripts.evidence.tables import front
 
 Status: TypeAlias = Literal["stands", "stands in part", "does not stand", "not told", "not measured"]
-#: In the order of the page.
+#: Headings, in the order of the page.
 STATUSES: Final[dict[Status, str]] = {
     "stands": "What stands",
     "stands in part": "What stands in part",
     "does not stand": "What does not stand",
     "not told": "What the seeds do not tell",
-    "not measured": "What was not measured",
+}
+#: The same in a sentence, of one claim and of several.
+_COUNTED: Final[dict[Status, tuple[str, str]]] = {
+    "stands": ("stands", "stand"),
+    "stands in part": ("stands in part", "stand in part"),
+    "does not stand": ("does not stand", "do not stand"),
+    "not told": ("is not told by the seeds", "are not told by the seeds"),
+    "not measured": ("was not measured", "were not measured"),
 }
 #: A row that a claim is about: by name, or all learners but SEU and the paper's.
 OTHERS: Final = "*"
@@ -114,6 +121,13 @@ def findings(evidence: Evidence) -> list[Finding]:
     return [*[check(evidence) for check in own], *[judged(evidence, claim) for claim in CLAIMS]]
 
 
+def counted(found: Sequence[Finding]) -> str:
+    """Say how many claims there are and how many of each status."""
+    numbers = {name: sum(each.status == name for each in found) for name in _COUNTED}
+    told = [f"{number} {_COUNTED[name][number > 1]}" for name, number in numbers.items() if number]
+    return f"Of {len(found)} claims " + ", ".join(told)
+
+
 def judged(evidence: Evidence, claim: Claim) -> Finding:
     """Judge a claim by the set that it names, and say what the longer protocol says of it."""
     found = chosen(evidence, claim, claim.where)
@@ -204,7 +218,7 @@ def on_the_front(evidence: Evidence) -> Finding:
     """No other learner has a higher mean accuracy in less memory."""
     fronts = {group.benchmark: front(group.learners) for group in evidence.sets[PROTOCOLS[0]]}
     told = {benchmark: SEU in found for benchmark, found in fronts.items() if found}
-    text = "No other learner is both more accurate and smaller than SEU, by the means of accuracy and memory"
+    text = "No other learner is both more accurate and smaller than SEU, in the means"
     held = sum(told.values())
     found: Status = (
         "not measured"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -12,9 +11,10 @@ import jinja2
 from scripts.evidence import beside_paper, claims, tables
 from scripts.evidence.components import components_table
 from scripts.evidence.corrections import corrections
-from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS, Evidence, read_evidence
+from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, Evidence, read_evidence
 from scripts.evidence.formatting import bullets, names, table
-from scripts.evidence.runs import EVIDENCE, ROOT, SWEEPS, Group, sweep_files
+from scripts.evidence.runs import EVIDENCE, ROOT, Group
+from scripts.evidence.sweeps import FOLDER, pending
 from seu_bench.results.record_metrics import known_metric
 
 PAGE: Final = ROOT / "docs" / "evidence" / "reproduction.md"
@@ -26,18 +26,6 @@ KINDS: Final = {
 }
 #: As many configurations as a figure can draw.
 CONFIGURATIONS: Final = 24
-#: What sweeps of a prefix make: the set, and what it is for.
-PARTS: Final = {
-    "quick_1": ("quick", "the paper's strategies, `linear` and `independent`, by `quick`"),
-    "quick_2": ("quick", "SEU's control, by `quick`"),
-    "quick_3": ("quick", "Avalanche's strategies, by `quick`"),
-    "quick_4": (PARAMETERS, "strategies with as many parameters as SEU"),
-    "quick_5": (COMPONENTS, "searchers and creators"),
-    "quick_6": (COMPONENTS, "the searcher `darts`"),
-    "half_day_1": ("half_day", "the paper's strategies, `linear` and `independent`, by `half_day`"),
-    "half_day_2": ("half_day", "SEU's control, by `half_day`"),
-    "half_day_3": ("half_day", "Avalanche's strategies, by `half_day`"),
-}
 
 
 def rendered(folder: Path = EVIDENCE) -> str:
@@ -53,13 +41,14 @@ def rendered(folder: Path = EVIDENCE) -> str:
         lstrip_blocks=True,
     )
     return environment.get_template("reproduction.md.jinja").render(
-        statuses={
-            title: [each for each in found if each.status == status] for status, title in claims.STATUSES.items()
-        },
+        claims=found,
+        counted=claims.counted(found),
+        statuses=claims.STATUSES,
         corrections=corrections(evidence),
         protocols={name: evidence.sets[name] for name in PROTOCOLS if evidence.sets[name]},
         contest=tables.contest,
         front=lambda group: names(tables.front(group.learners)),
+        size=tables.size_in_words,
         comparisons=lambda name, group: tables.comparisons(evidence, name, group.benchmark),
         beside_paper=beside_paper.beside_paper,
         order=beside_paper.order,
@@ -73,7 +62,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
         probes=probes(evidence),
         pending=pending(evidence),
         minutes=_minutes(evidence),
-        sweeps=SWEEPS,
+        sweeps=FOLDER,
     )
 
 
@@ -85,25 +74,6 @@ def figures(name: str, group: Group) -> list[tuple[str, str]]:
         if path.is_file():
             found.append((title, f"../../{path.relative_to(ROOT).as_posix()}"))
     return found
-
-
-def pending(evidence: Evidence) -> list[tuple[str, str]]:
-    """What has no record yet, and the command that makes it: sets, and sweeps of a set that left no row."""
-    return [
-        (title, f"seu-bench sweep {file}")
-        for prefix, (name, title) in PARTS.items()
-        for file in sweep_files(prefix)
-        if not _begun(evidence.sets[name], prefix)
-    ]
-
-
-#: A row by which the sweeps of a set are told apart.
-_TOLD: Final = {"_2": "seu: random, all_new", "_3": "replay", "_6": "seu: darts, mdl"}
-
-
-def _begun(there: Sequence[Group], prefix: str) -> bool:
-    row = next((row for end, row in _TOLD.items() if prefix.endswith(end)), None)
-    return any(row is None or row in group.rows for group in there)
 
 
 def _search(evidence: Evidence) -> list[str]:

@@ -11,11 +11,9 @@ from seu_bench.results.leaderboard.boards import Leaderboard, Row
 from seu_bench.results.leaderboard.building import read_leaderboards
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import read_records
-from seu_bench.results.reference_rows import reference_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EVIDENCE: Final = ROOT / "results" / "published" / "evidence"
-SWEEPS: Final = "scripts/evidence/sweeps"
 
 #: SEU with the paper's searcher and creator, and its control: cells drawn at random, nothing reused.
 SEU: Final = "seu"
@@ -23,7 +21,7 @@ CONTROL: Final = "seu: random, all_new"
 #: The paper's other strategies, in the order of its tables.
 PAPER: Final = ("naive", "ewc", "ltg", "pnn")
 #: Rows that are no competitors, in the order of tables: a classifier and a network of its own for each task, SEU's
-#: control, and those that see earlier images again. What is one is said by :func:`reference_of`.
+#: control, and those that see earlier images again. What is one is said by its row.
 REFERENCES: Final = ("linear", "independent", CONTROL, "joint", "cumulative")
 
 
@@ -42,7 +40,7 @@ class Group:
     @property
     def learners(self) -> dict[str, Row]:
         """The competitors."""
-        return {name: row for name, row in self.rows.items() if reference_of(row.record) is None}
+        return {name: row for name, row in self.rows.items() if row.reference is None}
 
     @property
     def references(self) -> dict[str, Row]:
@@ -54,7 +52,7 @@ class Group:
 
 def kind(name: str, row: Row) -> str:
     """Say with which rows a row is compared: SEU's comparisons with rows of one kind are corrected for one another."""
-    return "reference" if reference_of(row.record) else "paper" if name in PAPER else "other"
+    return "reference" if row.reference else "paper" if name in PAPER else "other"
 
 
 def groups(folder: Path) -> list[Group]:
@@ -80,11 +78,6 @@ def short_name(record: Record) -> str:
     """The strategy; of SEU also searcher and creator, unless they are the paper's."""
     components = record.searcher or "mdl", record.creator or "mdl"
     return record.strategy if components == ("mdl", "mdl") else f"{record.strategy}: {', '.join(components)}"
-
-
-def sweep_files(prefix: str) -> list[str]:
-    """The sweeps that make a set, as paths from the repository's root."""
-    return [f"{SWEEPS}/{path.name}" for path in sorted((ROOT / SWEEPS).glob(f"{prefix}*.toml"))]
 
 
 def _rows(board: Leaderboard) -> dict[str, Row]:

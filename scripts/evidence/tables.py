@@ -10,6 +10,7 @@ from scripts.evidence.evidence import PARAMETERS, PROTOCOLS, Evidence
 from scripts.evidence.formatting import NOTHING, change, heading, mean, table
 from scripts.evidence.runs import SEU, Group
 from seu_bench.results.leaderboard.boards import Row
+from seu_bench.results.leaderboard.ordering import SIZES, not_dominated, size_axis
 from seu_bench.results.record_metrics import known_metric
 from seu_bench.results.statistics.ranks import RankComparison, compare_ranks
 
@@ -19,20 +20,18 @@ COLUMNS: Final = (
 )  # fmt: skip
 #: SEU is compared with the others in these; the first with interval and effect size.
 COMPARED: Final = ("acc", "mixed_score", "mixed_score_memory")
-#: The axes of the front.
-SIZE: Final = "memory_bytes"
 
 
-def front(rows: Mapping[str, Row], cost: str = SIZE) -> list[str]:
-    """Rows that no other one beats in both mean accuracy and cost, the cheapest first; empty: not measured."""
-    points = {name: (row.mean(cost), row.mean("acc")) for name, row in rows.items()}
-    known = {name: (least, best) for name, (least, best) in points.items() if least is not None and best is not None}
-    found = [
-        name
-        for name, (least, best) in known.items()
-        if not any(c <= least and a >= best and (c, a) != (least, best) for c, a in known.values())
-    ]
-    return sorted(found, key=lambda name: known[name])
+def front(rows: Mapping[str, Row], cost: str | None = None) -> list[str]:
+    """Rows that no other one beats in both mean accuracy and cost, the cheapest first; by default the cost is size."""
+    axis = cost or size_axis([*rows.values()])
+    found = set(not_dominated([*rows.values()], ("acc", axis)))
+    return sorted((name for name, row in rows.items() if row in found), key=lambda name: rows[name].mean(axis) or 0)
+
+
+def size_in_words(group: Group) -> str:
+    """The size of a group's front: memory, or parameters where a record has no memory."""
+    return SIZES[size_axis([*group.rows.values()])]
 
 
 def contest(group: Group) -> str:

@@ -10,12 +10,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
-from scripts.evidence import beside_paper, corrections
+from scripts.evidence import beside_paper, corrections, sweeps
 from scripts.evidence.evidence import BEFORE, PROTOCOLS, SETS, Evidence, read_evidence
-from scripts.evidence.page import PAGE, PARTS, rendered
-from scripts.evidence.runs import PAPER, ROOT, SEU, SWEEPS, sweep_files
+from scripts.evidence.page import PAGE, rendered
+from scripts.evidence.runs import PAPER, ROOT, SEU
 from seu_bench.plugin.registry import Registry
-from seu_bench.sweeps.spec import make_spec
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +83,15 @@ def test_what_differs_is_said(evidence: Evidence, benchmark: str, images: str) -
 
 def test_sweeps_can_be_read() -> None:
     """Every file is one that the page knows, of strategies and components that there are, into its set."""
-    files = {file for prefix in PARTS for file in sweep_files(prefix)}
-    assert {f"{SWEEPS}/{path.name}" for path in (ROOT / SWEEPS).glob("*.toml")} == {*files, f"{SWEEPS}/probes.toml"}
+    assert {path.stem for path in (ROOT / sweeps.FOLDER).glob("*.toml")} == {*sweeps.FILES, "probes"}
     registry = Registry()
-    for prefix, (name, _) in PARTS.items():
-        for file in sweep_files(prefix):
-            spec = make_spec({}, ROOT / file)
-            assert spec.results.resolve() == ROOT / "results" / "evidence" / name
-            assert spec.protocol in PROTOCOLS and prefix.startswith(spec.protocol)
-            kinds = {"strategy": registry.strategies, "searcher": registry.searchers, "creator": registry.creators}
-            for key, kind in kinds.items():
-                assert [name for name in getattr(spec, key) if name not in kind] == [], file
+    kinds = {"strategy": registry.strategies, "searcher": registry.searchers, "creator": registry.creators}
+    for file, (name, _) in sweeps.FILES.items():
+        spec = sweeps.sweep(file)
+        assert spec.results.resolve() == ROOT / "results" / "evidence" / name
+        assert spec.protocol in PROTOCOLS and file.startswith(spec.protocol)
+        for key, kind in kinds.items():
+            assert [name for name in getattr(spec, key) if name not in kind] == [], file
 
 
 def test_readme_claims_are_linked() -> None:

@@ -11,12 +11,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
-from scripts.evidence import claims, components, corrections, tables
+from scripts.evidence import claims, components, corrections, sweeps, tables
 from scripts.evidence.claims import Claim, Finding
 from scripts.evidence.evidence import Evidence, read_evidence
-from scripts.evidence.page import PARTS, rendered
+from scripts.evidence.page import rendered
 from scripts.evidence.publish import publish as publish_runs
-from scripts.evidence.runs import CONTROL, PAPER, sweep_files
+from scripts.evidence.runs import CONTROL, PAPER
 from seu_bench.results.record import Record, StageRecord, write_record
 
 #: What noise adds to the values of three seeds: equal for all rows but for a little.
@@ -204,9 +204,7 @@ def test_page_of_nothing(tmp_path: Path) -> None:
     """Every claim is unmeasured, and every set has the command that makes it."""
     text = rendered(tmp_path)
     assert "## What was not measured" in text and "## What stands\n" not in text and "## Equal protocol" not in text
-    assert text.count(": `seu-bench sweep scripts/evidence/sweeps/") == sum(
-        len(sweep_files(prefix)) for prefix in PARTS
-    )
+    assert text.count(": `seu-bench sweep scripts/evidence/sweeps/") == len(sweeps.FILES)
 
 
 def test_finished_runs_are_published(tmp_path: Path) -> None:
@@ -221,11 +219,25 @@ def test_finished_runs_are_published(tmp_path: Path) -> None:
 
 
 def test_page_of_a_part(publish: Publish, tmp_path: Path) -> None:
-    """What is there is shown, what is not is in the list of what was not run."""
+    """What is there is shown, what is not is in the list of what was not run, with how much of it there is."""
     publish(quick={"seu": {"acc": 0.8, "mixed_score": 0.5}, "ewc": {"acc": 0.5, "mixed_score": 0.4}})
     text = rendered(tmp_path)
     assert "## Equal protocol: quick" in text and "## Equal protocol: half_day" not in text
-    assert "quick_1_paper.toml" not in text and "quick_2_control.toml" in text and "half_day_1_paper.toml" in text
+    assert "half_day_1_paper.toml" in text
+
+
+def test_what_was_not_run_is_counted(tmp_path: Path) -> None:
+    """A sweep is pending until each of its runs has a record; then it is not named."""
+    (tmp_path / "components").mkdir()
+    wanted = list(sweeps.runs_of(sweeps.sweep("quick_6_darts")))
+    assert ("split_fashion", "seu: darts, frugal", 2) in wanted and len(wanted) == 6
+    lines = [a_run(name, seed, {"acc": 0.5}, benchmark=place).model_dump_json() + "\n" for place, name, seed in wanted]
+    file = tmp_path / "components" / "records.jsonl"
+    file.write_text("".join(lines[:4]), encoding="utf-8")
+    told = {title: counts for title, *counts, _ in sweeps.pending(read_evidence(tmp_path))}
+    assert told["the searcher `darts`"] == [4, 6] and len(told) == len(sweeps.FILES)
+    file.write_text("".join(lines), encoding="utf-8")
+    assert "the searcher `darts`" not in {title for title, *_ in sweeps.pending(read_evidence(tmp_path))}
 
 
 # --- corrections ----------------------------------------------------------------------------------------------------
