@@ -2,20 +2,21 @@
 
     python scripts/searchers_table.py results/published/searchers > results/published/searchers.md
 
-A difference between two rows *exceeds the spread over seeds* where the worse row's best seed is below the better row's
-worst seed: the two ranges do not overlap. With three seeds that happens to two equal rows once in ten times.
+Which differences are significant is decided as everywhere (docs/reference/leaderboards.md#significance); the
+comparisons of one metric, on one benchmark, of searchers or of creators, are a family.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas
 
 import seu_bench
+from seu_bench.results import PairedDifference, compare_paired, detectable_effect
 
 SEARCHERS = ("random", "mdl", "darts", "blockwise", "zero_cost")
 CREATORS = ("mdl", "all_new", "reuse_first", "frugal")
@@ -32,8 +33,10 @@ COLUMNS = (
 
 INTRODUCTION = """\
 Made by `scripts/searchers_table.py` from the records beside it; [README.md](README.md) says how they were made. Mean
-over the seeds and, in brackets, lowest to highest. `-`: not measured. A difference *exceeds the spread over seeds*
-where the ranges of two rows do not overlap; with three seeds that happens to equal rows once in ten times."""
+over the seeds and, in brackets, lowest to highest. `-`: not measured. Differences are *significant* as everywhere:
+paired t-test over the seeds, Holm's correction over the comparisons of one list
+([statistics](../../docs/reference/leaderboards.md#significance)). What the seeds would find is the least difference,
+in standard deviations of the pairs, that is significant in four of five experiments."""
 
 
 def table(runs: pandas.DataFrame) -> Iterator[str]:
@@ -49,32 +52,41 @@ def table(runs: pandas.DataFrame) -> Iterator[str]:
 
 
 def comparisons(runs: pandas.DataFrame, column: str) -> Iterator[str]:
-    """List the differences that exceed the spread: searchers against the control, creators against the paper's."""
+    """List the significant differences: searchers against the control, creators against the paper's."""
     sides = [
-        ("searcher", [(CONTROL, creator, searcher, creator) for searcher in SEARCHERS for creator in CREATORS]),
-        ("creator", [(searcher, PAPERS, searcher, creator) for creator in CREATORS for searcher in SEARCHERS]),
+        ("searcher", CONTROL, [((CONTROL, creator), (name, creator)) for name in SEARCHERS for creator in CREATORS]),
+        ("creator", PAPERS, [((searcher, PAPERS), (searcher, name)) for name in CREATORS for searcher in SEARCHERS]),
     ]
-    for kind, pairs in sides:
-        compared, lines = 0, []
-        for *one, searcher, creator in pairs:
-            two = chosen(runs, one[0], one[1]), chosen(runs, searcher, creator)
-            if [searcher, creator] == one or len(two[0]) < 2 or set(two[0]["seed"]) != set(two[1]["seed"]):
-                continue
-            base, other = (found[column] for found in two)
-            compared += 1
-            name, against = (searcher, one[0]) if kind == "searcher" else (creator, one[1])
-            place = f"creator `{creator}`" if kind == "searcher" else f"searcher `{searcher}`"
-            if other.min() > base.max():
-                lines.append(f"`{name}` is above `{against}` with {place}")
-            elif other.max() < base.min():
-                lines.append(f"`{name}` is below `{against}` with {place}")
-        against = CONTROL if kind == "searcher" else PAPERS
-        counts = f"{len(lines)} of {compared} differences exceed the spread" if compared else "not measured"
-        yield f"{kind.capitalize()}s against `{against}`: {counts}."
+    for kind, against, pairs in sides:
+        both = [(base, other) for base, other in pairs if base != other]
+        found = compare_paired([(by_seed(runs, *other, column), by_seed(runs, *base, column)) for base, other in both])
+        tested = [(other, each) for (_, other), each in zip(both, found, strict=True) if each.corrected is not None]
+        lines = [_sentence(kind, other, against, each) for other, each in tested if each.verdict == "significant"]
+        yield f"{kind.capitalize()}s against `{against}`: {_counted(len(lines), [each for _, each in tested])}."
         yield ""
         yield from (f"- {line}" for line in lines)
         if lines:
             yield ""
+
+
+def _counted(significant: int, tested: Sequence[PairedDifference]) -> str:
+    if not tested:
+        return "not measured"
+    pairs = min(found.pairs for found in tested)
+    effect = detectable_effect(pairs, len(tested))
+    return f"{significant} of {len(tested)} differences significant; {pairs} seeds would find {effect:.1f} deviations"
+
+
+def _sentence(kind: str, pair: tuple[str, str], against: str, found: PairedDifference) -> str:
+    (name, place), beside = (pair, "creator") if kind == "searcher" else (pair[::-1], "searcher")
+    direction = "above" if found.summary and found.summary.mean > 0 else "below"
+    return f"`{name}` is {direction} `{against}` with {beside} `{place}` (p = {found.corrected:.3f})"
+
+
+def by_seed(runs: pandas.DataFrame, searcher: str, creator: str, column: str) -> dict[int, float]:
+    """A column of a searcher and a creator by seed."""
+    found = chosen(runs, searcher, creator)
+    return {int(seed): float(value) for seed, value in zip(found["seed"], found[column], strict=True)}
 
 
 def chosen(runs: pandas.DataFrame, searcher: str, creator: str) -> pandas.DataFrame:
