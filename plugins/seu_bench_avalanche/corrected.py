@@ -40,16 +40,24 @@ class EvaluatingRwalk(RWalkPlugin):
     before each batch, and never back: it trains without dropout, and batch normalisation never learns its statistics.
     """
 
+    penalty_strength = "ewc_lambda"
+
     def before_training_iteration(self, strategy: Any, *args: Any, **kwargs: Any) -> None:
         """Measure the gradient, Fisher information and loss, in evaluation mode."""
         with modes_kept(strategy.model):
             super().before_training_iteration(strategy, *args, **kwargs)  # type: ignore[no-untyped-call]
+
+    def penalty_curvature(self) -> float | None:
+        """Of ``ewc_lambda * sum_i p_i (theta_i - theta*_i)^2``."""
+        return _largest(2 * self.ewc_lambda, self.exp_penalties)
 
 
 class EvaluatingMas(stock.MASPlugin):
     """MAS that measures importances in evaluation mode: the sensitivity of the function that was learned (Aljundi et
     al. 2018, section 4.1). Avalanche's measures with dropout, and moves batch normalisation's statistics after
     training ended."""
+
+    penalty_strength = "lambda_reg"
 
     def _get_importance(self, strategy: Any) -> dict[str, Any]:
         """Mean over batches of the absolute gradient of the outputs' mean squared norm, by parameter."""
@@ -68,6 +76,10 @@ class EvaluatingMas(stock.MASPlugin):
         for entry in importances.values():
             entry.data /= len(batches)
         return importances
+
+    def penalty_curvature(self) -> float | None:
+        """Of ``lambda_reg * sum_i O_i (theta_i - theta*_i)^2``."""
+        return _largest(2 * self._lambda, self.importance)
 
 
 class EvaluatingMir(stock.MIRPlugin):
@@ -117,6 +129,8 @@ class CopyingSi(stock.SynapticIntelligencePlugin):
     """SI that keeps copies of weights. On a CPU Avalanche's keeps views of the weights themselves: no path is ever
     seen, every importance is 0, and nothing is protected."""
 
+    penalty_strength = "si_lambda"
+
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Keep the weights that the task begins with."""
         super().before_training_exp(strategy, **kwargs)
@@ -126,6 +140,11 @@ class CopyingSi(stock.SynapticIntelligencePlugin):
         """Keep the weights that the batch begins with."""
         super().before_training_iteration(strategy, **kwargs)
         _copy(self.syn_data["old_theta"])
+
+    def penalty_curvature(self) -> float | None:
+        """Of ``si_lambda / 2 * sum_i O_i (theta_i - theta*_i)^2``."""
+        strength: Any = self.si_lambda
+        return _largest(strength[-1], self.ewc_data[1])
 
 
 class WholeReset(stock.FromScratchTrainingPlugin):
@@ -150,6 +169,12 @@ class HeadOfTheTask(stock.SupervisedPlugin):  # type: ignore[type-arg]
         self.cwr.cwr_layer_name = f"heads.{strategy.experience.current_experience}"
         self.cwr.model.saved_weights.clear()
         self.cwr.model.past_j.clear()
+
+
+def _largest(strength: float, importances: Mapping[str, Any] | None) -> float | None:
+    """The largest of the importances times ``strength``; ``None`` where none is above 0: nothing is held yet."""
+    found = strength * max((float(entry.data.max()) for entry in (importances or {}).values()), default=0.0)
+    return found if found > 0 else None
 
 
 def _copy(kept: Mapping[str, Any]) -> None:

@@ -77,6 +77,8 @@ class AvalancheStrategy(StagedStrategy):
     ) -> None:
         super().__init__(model=model, plugins=list(methods), **options)
         self.methods = list(methods)
+        for method in self.methods:
+            self.penalty_strength = getattr(method, "penalty_strength", self.penalty_strength)
         self.passes = PassCounter(model.backbone)
         self.randomness = RandomState(derive_seed(self.seed, "avalanche"), self.device)
         self.memory = None if memory is None else memory(self)
@@ -138,6 +140,14 @@ class AvalancheStrategy(StagedStrategy):
     def trained_module(self, task: TaskData) -> nn.Module:
         """All of the model: distillation, replay and penalties reach every head."""
         return self.model
+
+    def penalty_curvature(self) -> float | None:
+        """That of the plugin that makes the strategy, if it has a quadratic penalty."""
+        found: float | None = None
+        for method in self.methods:
+            if hasattr(method, "penalty_curvature"):
+                found = method.penalty_curvature()
+        return found
 
     def make_train_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
         """Whole batches, also of data sets that a strategy put together from several tasks."""

@@ -37,6 +37,8 @@ class Ewc(StagedStrategy):
         options: those of :class:`~seu_bench.training.strategy.StagedStrategy`.
     """
 
+    penalty_strength = "ewc_lambda"
+
     def __init__(self, *, ewc_lambda: float = 20_000.0, fisher: Estimator = "batch", **options: Any) -> None:
         super().__init__(**options)
         self.ewc_lambda = ewc_lambda
@@ -67,6 +69,11 @@ class Ewc(StagedStrategy):
             return None
         distance = self.consolidation.distance(self.model)
         return None if distance is None else self.ewc_lambda / 2 * distance
+
+    def penalty_curvature(self) -> float | None:
+        """``ewc_lambda`` times the largest Fisher information; nothing before the second task."""
+        fishers = self.consolidation.fisher.values()
+        return self.ewc_lambda * max(float(fisher.max()) for fisher in fishers) if self.ewc_lambda and fishers else None
 
 
 def build_ewc(context: StrategyContext) -> Ewc:

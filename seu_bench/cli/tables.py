@@ -179,11 +179,27 @@ def _stages_table(record: Record) -> Table:
     def spent(stages: Sequence[StageRecord]) -> tuple[str, str]:
         return format_seconds(sum(stage.seconds for stage in stages)), f"{sum(it.image_passes for it in stages):,}"
 
-    rows = [(stage.task, stage.name, stage.epochs, *spent([stage])) for stage in record.stages]
-    table = new_table("stages", (">task", "stage", ">epochs", ">time", ">image passes"), rows)
+    counted = any(stage.clipped_share is not None for stage in record.stages)
+    headings = (">task", "stage", ">epochs", ">time", ">image passes", *[">clipped steps"] * counted)
+    rows = [
+        (stage.task, stage.name, stage.epochs, *spent([stage]), *[_share(stage.clipped_share)] * counted)
+        for stage in record.stages
+    ]
+    table = new_table("stages", headings, rows)
     table.add_section()
     table.add_row("all", "", "", *spent(record.stages))
+    steepest = max((it.stability for it in record.stages if it.stability), key=lambda it: it.value, default=None)
+    if steepest is not None:
+        verdict = "stable" if steepest.value < steepest.bound else "unstable"
+        table.caption = (
+            f"learning rate x largest curvature of the penalty: {steepest.value:.3g} at most, {verdict} "
+            f"(SGD is stable below {steepest.bound:.3g})"
+        )
     return table
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
 
 
 def _listed(title: str, of: str, entries: Iterable[Any] | None, shown: Callable[[Any], str]) -> list[RenderableType]:

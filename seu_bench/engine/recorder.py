@@ -20,7 +20,7 @@ from seu_bench.engine.environment import describe_environment
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, StageRecord, write_record
+from seu_bench.results.record import Record, StabilityRecord, StageRecord, write_record
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
 from seu_bench.training.stage import StageProgress
@@ -33,6 +33,7 @@ class RunRecorder:
     Attributes:
         record: what is known before training, then as it was written last.
         on_progress: called with the progress of every stage.
+        notice: called with a message for the user.
         feature_bytes: peak memory of cached features; ``None``: the strategy caches none.
         matrix, sizes: the evaluators that measure for it.
     """
@@ -42,6 +43,7 @@ class RunRecorder:
     registry: Registry
     device: torch.device
     on_progress: Callable[[StageProgress], None]
+    notice: Callable[[str], None]
     feature_bytes: int | None = None
 
     def __post_init__(self) -> None:
@@ -49,6 +51,7 @@ class RunRecorder:
         self.sizes = ModelSizes()
         self._before = self.record
         self._stages: list[StageRecord] = []
+        self._unstable = False
         self._began = time.perf_counter()
         if self.device.type == "cuda":
             # The most that this run holds, not an earlier one of the same process.
@@ -61,6 +64,7 @@ class RunRecorder:
 
     def watch(self, progress: StageProgress) -> None:
         """Note a stage when it is done, and pass its progress on."""
+        self._warn_if_unstable(progress)
         if progress.done:
             self._stages.append(
                 StageRecord(
@@ -70,11 +74,21 @@ class RunRecorder:
                     seconds=progress.seconds,
                     image_passes=progress.image_passes,
                     cpu_seconds=progress.cpu_seconds,
+                    clipped_share=progress.clipped_share,
+                    stability=_stability(progress),
                     losses=_curve(report.loss for report in progress.curve),
                     accuracies=_curve(report.accuracy for report in progress.curve),
                 )
             )
         self.on_progress(progress)
+
+    def _warn_if_unstable(self, progress: StageProgress) -> None:
+        """Say so once per run, before the first stage that it is true of."""
+        found = progress.stability
+        if found is None or found.holds or self._unstable:
+            return
+        self._unstable = True
+        self.notice(f"warning: task {progress.task + 1} is trained with unstable settings: {found.advice}")
 
     def mean_accuracy(self, task: int) -> float | None:
         """Over the tasks that were evaluated after ``task``."""
@@ -125,6 +139,7 @@ class RunRecorder:
         for name, values in self.sizes.result().items():
             values[:] = getattr(before, name)
         self._stages = list(before.stages)
+        self._unstable = any(it.stability and it.stability.value >= it.stability.bound for it in before.stages)
         self._before = before
         self.record = now.model_copy(update={"started": before.started, "earlier_environments": tuple(earlier)})
 
@@ -144,6 +159,12 @@ class RunRecorder:
             if now is not None:
                 metrics[name] = max(int(self._before.metrics.get(name) or 0), now)
         return record.model_copy(update={"metrics": metrics})
+
+
+def _stability(progress: StageProgress) -> StabilityRecord | None:
+    """What the record has of it: nothing where the penalty itself is not finite any more."""
+    found = progress.stability
+    return StabilityRecord(value=found.value, bound=found.bound) if found and math.isfinite(found.value) else None
 
 
 def _curve(values: Iterable[float | None]) -> tuple[float | None, ...]:

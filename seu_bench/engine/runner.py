@@ -100,7 +100,8 @@ class _Run:
         device = torch.device(self.device)
         self.stream = build_stream(spec.benchmark, self.run.load, self.run.limits, spec.seed, device)
         record = initial_record(self.run, self.stream, self.device)
-        self.recorder = RunRecorder(request.results, record, self.registry, device, self.hook_caller.on_progress)
+        hooks = self.hook_caller
+        self.recorder = RunRecorder(request.results, record, self.registry, device, hooks.on_progress, hooks.notice)
         try:
             self.strategy = self._build()
             cost = self.run.strategy.cost(self._context())

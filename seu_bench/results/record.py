@@ -41,6 +41,18 @@ class Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+class StabilityRecord(Document):
+    """Stability of SGD on a quadratic penalty.
+
+    Attributes:
+        value: learning rate of the first epoch times the largest second derivative of the penalty.
+        bound: ``2 (1 + momentum)``; beyond it SGD diverges along that direction.
+    """
+
+    value: Measurement
+    bound: Measurement
+
+
 class StageRecord(Document):
     """Costs and curves of one stage of one task.
 
@@ -49,6 +61,9 @@ class StageRecord(Document):
         seconds: wall clock.
         image_passes: images passed forward, whether to train or to evaluate.
         cpu_seconds: of all threads of the process; ``None``: not measured, as in older records.
+        clipped_share: of the optimiser's steps, those whose gradient's norm was above ``clip_norm``, in [0, 1];
+            ``None``: nothing clips, or it was not counted, as in older records.
+        stability: of the penalty that the stage trained with; ``None``: there was none, or it is not quadratic.
         losses, accuracies: of each epoch, mean loss per image and accuracy in [0, 1]; ``None`` where it did
             not, and empty where no epoch did.
     """
@@ -59,6 +74,8 @@ class StageRecord(Document):
     seconds: Seconds
     image_passes: Integer
     cpu_seconds: Seconds | None = None
+    clipped_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    stability: StabilityRecord | None = None
     losses: tuple[Measurement | None, ...] = ()
     accuracies: tuple[Measurement | None, ...] = ()
 

@@ -8,6 +8,8 @@
 :mod:`.phases`      the phases of a task, their resuming, precision and compilation
 :mod:`.strategy`    base class of strategies, and the stage that trains a task's path
 :mod:`.loops`       an epoch, an evaluation, optimiser, learning rates, best weights
+:mod:`.clipping`    how often gradients are clipped
+:mod:`.stability`   whether SGD can follow a penalty
 :mod:`.sampling`    stages that sample a network, train it and learn from its score
 :mod:`.costing`     estimates of image passes and sizes
 :mod:`.guard`       supervision of the stages of searchers and creators

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
+from seu_bench.training.clipping import count_step
 from seu_bench.training.stage import EpochReport
 
 Forward: TypeAlias = Callable[[Tensor], Tensor]
@@ -155,16 +156,21 @@ def make_sgd(parameters: list[nn.Parameter], schedule: Schedule) -> torch.optim.
 def clip_gradients(parameters: list[nn.Parameter], limit: float) -> None:
     """Clip gradients in place, bit for bit as ``nn.utils.clip_grad_norm_``, which multiplies by 1 below the limit.
 
+    Inside a stage it counts: the record has the share of steps that were clipped.
+
     Args:
         parameters: whose gradients are scaled; those without one are skipped.
         limit: largest norm over all gradients together.
     """
     if not parameters or parameters[0].device.type != "cpu":
-        nn.utils.clip_grad_norm_(parameters, limit)  # asking for the norm would wait for the accelerator
+        # Asking whether the norm is larger would wait for the accelerator.
+        count_step(~(limit / (nn.utils.clip_grad_norm_(parameters, limit) + 1e-6) >= 1))
         return
     norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-    if not limit / (norm + 1e-6) >= 1:
+    clips = not limit / (norm + 1e-6) >= 1
+    if clips:
         nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+    count_step(clips)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

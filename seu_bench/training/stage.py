@@ -17,6 +17,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import torch
 
 from seu_bench.errors import RunError
+from seu_bench.training.clipping import ClippedSteps
+from seu_bench.training.stability import Stability
 from seu_bench.utils.seeding import RandomState
 
 Result = TypeVar("Result")
@@ -50,6 +52,8 @@ class StageProgress:
         done: whether this is the stage's last progress.
         curve: measurements of every epoch, with the last progress; empty before.
         cpu_seconds: CPU seconds of all threads in this stage, with the last progress; ``None``: not measured.
+        clipped_share: steps whose gradient was clipped, of all, with the last progress; ``None``: nothing clips.
+        stability: of SGD on the penalty that this stage trains with; ``None``: there is none.
     """
 
     stage: str
@@ -62,6 +66,8 @@ class StageProgress:
     done: bool = False
     curve: tuple[EpochReport, ...] = ()
     cpu_seconds: float | None = None
+    clipped_share: float | None = None
+    stability: Stability | None = None
 
 
 ProgressCallback: TypeAlias = Callable[[StageProgress], None]
@@ -110,6 +116,8 @@ class Stage(ABC, Generic[Result]):
         self.image_passes = 0
         self.seconds = 0.0
         self.cpu_seconds: float | None = 0.0
+        self.clipped = ClippedSteps()
+        self.stability: Stability | None = None
         self.report = EpochReport()
         self.curve: list[EpochReport] = []
         self.randomness = RandomState(seed, device)
@@ -156,7 +164,7 @@ class Stage(ABC, Generic[Result]):
         Raises:
             RunError: the loss is not finite any more.
         """
-        with self._timed(), self.randomness.active():
+        with self._timed(), self.randomness.active(), self.clipped.counting():
             self.report = self.run_epoch()
         self.epoch += 1
         loss = self.report.loss
@@ -197,6 +205,7 @@ class Stage(ABC, Generic[Result]):
             "stage": self.name,
             "task": self.task,
             **{name: getattr(self, name) for name in _COUNTS},
+            "clipped": self.clipped.state_dict(),
             "report": [self.report.loss, self.report.accuracy],
             "curve": [[report.loss, report.accuracy] for report in self.curve],
             "randomness": self.randomness.state_dict(),
@@ -216,6 +225,7 @@ class Stage(ABC, Generic[Result]):
             )
         for name in _COUNTS:
             setattr(self, name, state[name])
+        self.clipped.load_state_dict(state.get("clipped"))
         self.report = EpochReport(*state["report"])
         self.curve = [EpochReport(*measured) for measured in state["curve"]]
         self.randomness.load_state_dict(state["randomness"])
@@ -235,10 +245,23 @@ class Stage(ABC, Generic[Result]):
         if self._on_progress is not None:
             seconds = self.seconds + running
             progress = StageProgress(
-                self.name, self.task, self.epoch, self.epochs, self.report, self.image_passes, seconds, done
+                self.name,
+                self.task,
+                self.epoch,
+                self.epochs,
+                self.report,
+                self.image_passes,
+                seconds,
+                done,
+                stability=self.stability,
             )
             if done:
-                progress = replace(progress, curve=tuple(self.curve), cpu_seconds=self.cpu_seconds)
+                progress = replace(
+                    progress,
+                    curve=tuple(self.curve),
+                    cpu_seconds=self.cpu_seconds,
+                    clipped_share=self.clipped.share,
+                )
             self._on_progress(progress)
 
 

@@ -23,6 +23,7 @@ from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.training.interfaces import StrategyContext, checked_options
 from seu_bench.training.loops import BestWeights, EpochMeter, clip_gradients, cosine_rate, evaluate, make_sgd, set_rate
 from seu_bench.training.phases import Phase, PhasedStrategy, TaskData
+from seu_bench.training.stability import Stability
 from seu_bench.training.stage import EpochReport, ProgressCallback, Stage
 from seu_bench.training.template import SilentLogger
 from seu_bench.utils.seeding import derive_seed
@@ -58,6 +59,9 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
 
     #: Whether it is trained once on the whole stream: a reference, and no lifelong learner.
     whole_stream = False
+
+    #: Name of the option that is the strength of the penalty, for whoever should lower it.
+    penalty_strength = "the penalty's strength"
 
     def __init__(
         self,
@@ -159,6 +163,14 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         """Return a scalar to add to the loss of every batch and to the validation loss; ``None`` adds nothing."""
         return None
 
+    def penalty_curvature(self) -> float | None:
+        """Return the largest second derivative of a quadratic penalty, by which unstable settings are noticed.
+
+        Returns:
+            It, as of the present weights and options; ``None`` where there is no such penalty.
+        """
+        return None
+
     def trained_module(self, task: TaskData) -> nn.Module:
         """Return the module that the training stage trains; by default the trainable part of the task's path."""
         return self.model.trainable_module(task.index)
@@ -226,6 +238,10 @@ class TrainingStage(Stage[None]):
         self.data = task
         self.module = strategy.trained_module(task)
         self.best = BestWeights(self.module)
+        curvature = strategy.penalty_curvature()
+        self.stability = (
+            None if curvature is None else Stability.of(strategy.schedule, curvature, strategy.penalty_strength)
+        )
         strategy.begin_training(self.module)
 
     def run_epoch(self) -> EpochReport:

@@ -13,7 +13,7 @@ from support.shown import ODD, a_record, rendered
 from seu_bench.cli.tables import accuracy_summary, leaderboard_table, matrix_table, metrics_table, record_summary
 from seu_bench.config.options import format_option
 from seu_bench.results.labels import configuration_labels, why_not_ranked
-from seu_bench.results.record import Record, StageRecord, write_record
+from seu_bench.results.record import Record, StabilityRecord, StageRecord, write_record
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.utils.text import escape_markdown, printable
 
@@ -205,6 +205,19 @@ class TestSummary:
         text = rendered(record_summary(record), width=400, **console)
         assert text.count(ODD) >= 7
         assert '{"[bold]": "[/bold]"}' in text
+
+    def test_clipped_steps_and_stability_are_shown_where_they_were_measured(self) -> None:
+        def stage(share: float | None, value: float | None) -> StageRecord:
+            stability = None if value is None else StabilityRecord(value=value, bound=3.8)
+            return StageRecord(
+                name="s", task=0, epochs=1, seconds=1.0, image_passes=1, clipped_share=share, stability=stability
+            )
+
+        text = rendered(record_summary(a_record(stages=(stage(0.925, 2.0), stage(None, 61.04), stage(0.0, None)))))
+        assert "clipped steps" in text and " 92%" in text and " 0%" in text
+        assert "61 at most, unstable (SGD is stable below 3.8)" in " ".join(text.split())
+        text = rendered(record_summary(a_record(stages=(stage(None, None),))))
+        assert "clipped" not in text and "stable" not in text
 
     def test_control_characters_do_not_reach_the_terminal(self) -> None:
         record = a_record(searcher="a\x1b[2Jb", strategy="c\rd\x07", task_names=("e\nf", "g\u202eh", "i"))

@@ -1,0 +1,103 @@
+"""The bound of stability is where SGD begins to diverge, and strategies know how steep their penalties are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from support.tiny import all_threads, class_stream, context, one_thread, registry
+from torch import nn
+
+from seu_bench.config.protocol import Schedule
+from seu_bench.training.loops import make_sgd
+from seu_bench.training.stability import Stability
+
+setup_module, teardown_module = one_thread, all_threads
+
+
+def distance_after(steps: int, curvature: float, schedule: Schedule) -> float:
+    """From the minimum of ``curvature / 2 * x^2``, beginning at 1, by the optimiser that stages use."""
+    x = nn.Parameter(torch.ones(1, dtype=torch.float64))
+    optimizer = make_sgd([x], schedule)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (curvature / 2 * x.square()).sum().backward()
+        optimizer.step()
+    return abs(x.item())
+
+
+@pytest.mark.parametrize(("momentum", "rate"), [(0.0, 0.1), (0.5, 0.025), (0.9, 0.025)])
+def test_sgd_diverges_just_beyond_the_bound(momentum: float, rate: float) -> None:
+    """Closed form: on a quadratic it converges five percent below and diverges five percent above."""
+    schedule = Schedule(learning_rate=rate, momentum=momentum, weight_decay=0)
+    critical = Stability.of(schedule, 1.0, "strength").bound / rate
+    for share, stable in ((0.95, True), (1.05, False)):
+        assert Stability.of(schedule, share * critical, "strength").holds == stable
+        # The slowest mode changes by a factor of 1 -+ 0.1 (1 + m) / (1 - m) or sqrt(m) in each step.
+        distance = distance_after(200, share * critical, schedule)
+        assert distance < 1e-3 if stable else distance > 1e3
+
+
+#: A strategy's option, a value of it, and the sum over weights that its penalty is made of.
+PENALTIES: dict[str, tuple[str, float]] = {
+    "ewc": ("ewc_lambda", 37.0),
+    "si": ("si_lambda", 1e4),
+    "mas": ("lambda_reg", 3.0),
+    "rwalk": ("ewc_lambda", 2.0),
+}
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_curvature_is_the_penaltys_own(name: str) -> None:
+    """It is the largest second derivative, by differentiating twice, of what is added to the loss."""
+    option, strength = PENALTIES[name]
+    source = class_stream([[0, 1], [2, 3]], images=16)
+    options = {"backbone": "mlp", "width": 0.02, "epochs": 1, "batch_size": 8, option: strength}
+    seen: list[Any] = []
+    made = context(source.plan, name, options, on_progress=seen.append)
+    strategy: Any = registry().strategies.find(name).factory.build(made)
+    scenario = source.avalanche()
+    assert strategy.penalty_curvature() is None
+    strategy.train(scenario.train_stream[0], eval_streams=[])
+    found = strategy.penalty_curvature()
+
+    weights = list(strategy.model.parameters())
+    strategy.loss = torch.zeros(())
+    strategy.clock.train_exp_counter = 1
+    if name == "ewc":
+        loss = strategy.penalty()
+    else:
+        # MAS refuses a loss of 0.
+        strategy.loss = strategy.loss + 1.0
+        strategy.methods[0].before_backward(strategy)
+        loss = strategy.loss
+    first = torch.autograd.grad(loss, weights, create_graph=True, materialize_grads=True)
+    second = [
+        torch.autograd.grad(gradient.sum(), weight, materialize_grads=True, allow_unused=True)[0]
+        for gradient, weight in zip(first, weights, strict=True)
+    ]
+    assert found == pytest.approx(max(float(diagonal.max()) for diagonal in second), rel=1e-5)
+    assert strategy.penalty_strength == option
+
+    strategy.train(scenario.train_stream[1], eval_streams=[])
+    stabilities = {stage.task: stage.stability for stage in seen if stage.stage == "training"}
+    assert stabilities[0] is None
+    assert stabilities[1].value == pytest.approx(found * strategy.schedule.learning_rate)
+    assert stabilities[1].bound == 2 * (1 + strategy.schedule.momentum)
+
+
+@pytest.mark.parametrize("name", ["naive", "lwf", "replay"])
+def test_without_a_quadratic_penalty_nothing_is_claimed(name: str) -> None:
+    """Distillation and replay have no bound of this kind."""
+    source = class_stream([[0, 1], [2, 3]], images=8)
+    made = context(source.plan, name, {"backbone": "linear"})
+    assert registry().strategies.find(name).factory.build(made).penalty_curvature() is None
+
+
+def test_advice() -> None:
+    """It has the value, the bound, and what to lower."""
+    advice = Stability.of(Schedule(), 2440.0, "ewc_lambda").advice
+    assert "is 61," in advice and "below 3.8;" in advice and "lower ewc_lambda or learning_rate" in advice
+    assert not Stability.of(Schedule(), math.inf, "ewc_lambda").holds
