@@ -21,6 +21,7 @@ from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.markdown import cells, intervals, notes
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, in_order, known_metric, measured_rows
+from seu_bench.results.reference_rows import reference_of
 from seu_bench.utils.text import format_seconds, printable
 
 if TYPE_CHECKING:
@@ -83,16 +84,15 @@ def metrics_table(record: Record, metrics: Mapping[str, Metric] = METRICS) -> Ta
 
 
 def leaderboard_table(board: Leaderboard, most: int | None = None) -> RenderableType:
-    """The first ``most`` rows: number, configuration, seeds, and accuracy, forgetting, memory and compute side by side.
+    """The first ``most`` rows, and references: number, configuration, seeds; accuracy, forgetting, memory and compute.
 
     Below are the interval of the accuracy, the mixed score and further costs, and, where they were measured, the
     relative metrics and those of plugins: beside the first table's columns those would not hold in the width.
     """
     lines = [*notes(board), f"data {board.data_fingerprint}", f"records: {board.records}"]
-    if most is not None and len(board.rows) > most:
-        lines.insert(
-            0, f"the first {most:,} of {len(board.rows):,} rows; the leaderboard's files and --format have all"
-        )
+    shown = board.first(most)
+    if len(shown) < len(board.rows):
+        lines.insert(0, f"{len(shown):,} of {len(board.rows):,} rows; the leaderboard's files and --format have all")
     caption = Text("\n").join(literal(line) for line in [*lines, *board.excluded])
     if not board.rows:
         return Group(literal(board.title), "no row is left", caption)
@@ -101,7 +101,10 @@ def leaderboard_table(board: Leaderboard, most: int | None = None) -> Renderable
         # Numbers are never cut: it is the configuration that is folded where the space is short.
         numbers = [f">{board.heading(name)}".replace(" (", "\n(") for name in names]
         headings = [">#", "configuration", *([">seeds"] if rows is None else []), *numbers]
-        return new_table(title, headings, cells(board, names, most) if rows is None else rows, pad=0)
+        made = new_table(title, headings, cells(board, names, most) if rows is None else rows, pad=0)
+        if 0 < len(board.references) < len(shown):
+            made.rows[len(shown) - len(board.references) - 1].end_section = True
+        return made
 
     first = [name for name in ("acc", "forgetting", board.size, "train_flops") if name in board.columns]
     further = [name for name in ("mixed_score", "macs", "train_seconds") if name in board.columns]
@@ -146,6 +149,7 @@ def _header(record: Record) -> Table:
         "run": record.run_id,
         "status": f"{record.status}: {record.error}" if record.error else record.status,
         "ranked": f"no: {reason}" if (reason := why_not_ranked(record)) else "yes",
+        "reference": reference_of(record),
         "benchmark": f"{record.benchmark}, version {record.benchmark_version}, protocol {record.protocol}"
         + _options(record.benchmark_overrides),
         "strategy": record.strategy + _options(record.options),
@@ -218,7 +222,8 @@ def _spaced(numbers: Iterable[int]) -> str:
 
 def comparison_tables(comparison: Comparison, metrics: Mapping[str, Metric] = METRICS) -> RenderableType:
     """Both runs named, accuracies and costs of each task, metrics, and the settings that are not the same."""
-    parts: list[RenderableType] = [literal(f"1: {comparison.one.run_id}"), literal(f"2: {comparison.other.run_id}")]
+    runs = zip(_SIDES, (comparison.one, comparison.other), strict=False)
+    parts: list[RenderableType] = [literal(f"{side}: {_named(run)}") for side, run in runs]
     if not comparison.same_order:
         parts.append("They learned the tasks in another order; rows are in that of the first.")
     shares, costs = ("final", "learned", "forgetting"), ("parameters", "seconds")
@@ -229,6 +234,12 @@ def comparison_tables(comparison: Comparison, metrics: Mapping[str, Metric] = ME
     settings = [(name, *["-" if it is None else it for it in pair]) for name, pair in comparison.settings.items()]
     different = new_table("settings that differ (-: not set)", ("setting", *_SIDES[:2]), settings)
     return Group(*parts, different if settings else "settings: all the same")
+
+
+def _named(record: Record) -> str:
+    """Its run id, and what it is a reference of."""
+    what = reference_of(record)
+    return record.run_id + (f" (a reference: {what})" if what else "")
 
 
 def _task_table(title: str, comparison: Comparison, measures: Sequence[str], *, is_share: bool) -> Table:

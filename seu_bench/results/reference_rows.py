@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
@@ -36,14 +36,18 @@ def reference_of(record: Record) -> str | None:
     return REFERENCE_ROWS.get("linear" if record.options.get("backbone") == "linear" else name)
 
 
-def command_for_missing(records: Iterable[Record]) -> tuple[tuple[str, ...], str] | None:
-    """Return which of :data:`REQUIRED` the records of one leaderboard lack, and the command that makes them.
+class MissingReferences(NamedTuple):
+    """Which of :data:`REQUIRED` a leaderboard lacks, and the command that makes them."""
+
+    names: tuple[str, ...]
+    command: str
+
+
+def missing_references(records: Iterable[Record]) -> MissingReferences | None:
+    """Look for :data:`REQUIRED` among records; ``None`` where all are there, or no record is.
 
     Args:
         records: all of one benchmark, protocol and data.
-
-    Returns:
-        Names and command; ``None`` where all are there, or no record is.
     """
     found = list(records)
     there = {reference_of(record) for record in found}
@@ -52,7 +56,7 @@ def command_for_missing(records: Iterable[Record]) -> tuple[tuple[str, ...], str
         return None
     seeds = _ranges({record.seed for record in found})
     place = f"--benchmark {found[0].benchmark} --protocol {found[0].protocol}"
-    return missing, f"seu-bench sweep --strategy {','.join(missing)} {place} --seeds {seeds}"
+    return MissingReferences(missing, f"seu-bench sweep --strategy {','.join(missing)} {place} --seeds {seeds}")
 
 
 def _ranges(seeds: Iterable[int]) -> str:

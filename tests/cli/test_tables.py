@@ -117,7 +117,7 @@ class TestLeaderboard:
         assert max(map(len, narrow.splitlines())) <= 80
         assert "14.30 ± 0.00" in narrow
         assert "…" not in narrow
-        assert "joint" not in text
+        assert "% of joint" not in text
 
     def test_beside_joint(self, tmp_path: Path) -> None:
         """Only where there are runs of joint; both tables hold in the width."""

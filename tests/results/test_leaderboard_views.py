@@ -279,9 +279,9 @@ class TestShown:
 
     def test_rows_at_the_most(self, command: Command, results: Path) -> None:
         answer = command("leaderboard", "--results", results, "--rows", "1", "--benchmark", "cifar10")
-        assert "the first 1 of 3 rows" in answer.out
+        assert "1 of 3 rows; the leaderboard's files" in answer.out
         assert " large " in answer.out and " small " not in answer.out.partition("95 %")[0]
-        assert "the first 1" not in command("leaderboard", "--results", results, "--rows", "0").out
+        assert "1 of 3 rows;" not in command("leaderboard", "--results", results, "--rows", "0").out
 
     @pytest.mark.parametrize("words", [("--budget", "size=3"), ("--pareto", "acc,size"), ("--pareto=acc",)])
     def test_refused_before_anything_is_read_or_written(

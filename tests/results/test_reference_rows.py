@@ -10,7 +10,7 @@ from support.tiny import registry
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.results.record import Record
-from seu_bench.results.reference_rows import REFERENCE_ROWS, REQUIRED, command_for_missing, reference_of
+from seu_bench.results.reference_rows import REFERENCE_ROWS, REQUIRED, missing_references, reference_of
 
 
 def record(strategy: str, seed: int = 0, **fields: Any) -> Record:
@@ -63,9 +63,9 @@ def test_the_control_declares_itself(searcher: str | None, creator: str | None, 
 def test_missing_ones_have_a_command() -> None:
     """On the benchmark, the protocol and the seeds of the others."""
     learners = [record("naive", seed) for seed in (0, 1, 2, 7)]
-    assert command_for_missing([*learners, record("joint"), record("independent")]) == (
+    assert missing_references([*learners, record("joint"), record("independent")]) == (
         ("linear", "cumulative"),
         "seu-bench sweep --strategy linear,cumulative --benchmark pmnist --protocol quick --seeds 0-2,7",
     )
-    assert command_for_missing([record(name) for name in REQUIRED]) is None
-    assert command_for_missing([]) is None
+    assert missing_references([record(name) for name in REQUIRED]) is None
+    assert missing_references([]) is None

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
-from seu_bench.results.reference_rows import reference_of
+from seu_bench.results.reference_rows import MissingReferences, reference_of
 from seu_bench.results.statistics.differences import Verdict, compare_paired
 from seu_bench.results.statistics.samples import SampleSummary, summarize
 
@@ -92,6 +92,7 @@ class Leaderboard:
         rows: those on the front of accuracy against size first, then the others, each by accuracy; references last.
         columns: the metrics shown, by id.
         size: the metric of size of that front: ``memory_bytes``, or ``params_total`` where a record has no memory.
+        missing: references that the whole leaderboard lacks, and the command that makes them.
         views: if only some of the rows are here, why, one line for each reason.
     """
 
@@ -106,12 +107,23 @@ class Leaderboard:
     rows: tuple[Row, ...]
     columns: Mapping[str, Metric]
     size: str
+    missing: MissingReferences | None = None
     views: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
         """Benchmark, version and protocol, for a heading; not escaped."""
         return f"{self.benchmark}, version {self.benchmark_version}, protocol {self.protocol}"
+
+    @property
+    def references(self) -> tuple[Row, ...]:
+        """Rows that compete with nobody; they come last."""
+        return tuple(row for row in self.rows if row.reference is not None)
+
+    def first(self, most: int | None) -> tuple[Row, ...]:
+        """The first ``most`` rows, ``None`` for all, and every reference."""
+        learners = [row for row in self.rows if row.reference is None]
+        return (*learners[:most], *self.references)
 
     def heading(self, metric: str) -> str:
         """Heading of a metric's column, with its unit."""
@@ -145,7 +157,8 @@ class Leaderboard:
         """One dictionary per row, in the units of the record, e.g. for ``pandas.DataFrame``.
 
         Its keys: ``benchmark``, ``benchmark_version``, ``protocol``, ``data_fingerprint``, ``row``, ``on_front``,
-        ``configuration``, ``strategy``, ``searcher``, ``creator``, ``seeds`` (how many); for each of :attr:`columns`
+        ``configuration``, ``strategy``, ``searcher``, ``creator``, ``seeds`` (how many), ``reference`` (what the row is
+        one of; ``None`` for a learner); for each of :attr:`columns`
         ``<metric>_mean`` (``None``: not measured for every seed), ``<metric>_std``, ``<metric>_low`` and
         ``<metric>_high`` (95 % confidence interval of the mean; ``None`` for one seed); for each of :data:`COMPARED`
         ``<metric>_against_best``; the options as JSON; ``run_ids``.
@@ -156,6 +169,7 @@ class Leaderboard:
                 **place,
                 **{key: row[key] for key in ("row", "on_front", "configuration", "strategy", "searcher", "creator")},
                 "seeds": len(row["run_ids"]),
+                "reference": row["reference"],
                 **{f"{name}_{part}": value for name, found in row["metrics"].items() for part, value in found.items()},
                 **{f"{name}_against_best": standing for name, standing in row["against_best"].items()},
                 **{part: json.dumps(row[part], sort_keys=True) for part in CHOICES},
@@ -181,6 +195,7 @@ class Leaderboard:
             {
                 "row": row.number,
                 "on_front": row.on_front,
+                "reference": row.reference,
                 "configuration": row.configuration,
                 **{key: getattr(row.record, key) for key in ("strategy", "searcher", "creator", *CHOICES)},
                 "run_ids": {str(seed): run_id for seed, run_id in row.run_ids.items()},
@@ -192,7 +207,8 @@ class Leaderboard:
             }
             for index, row in enumerate(self.rows)
         ]
-        return {**{name: getattr(self, name) for name in names}, "rows": rows}
+        missing = self.missing and self.missing._asdict()
+        return {**{name: getattr(self, name) for name in names}, "missing_references": missing, "rows": rows}
 
 
 def to_csv(boards: Iterable[Leaderboard]) -> str:

@@ -22,6 +22,7 @@ from seu_bench.results.record import RECORD_NAME, Environment, Record
 from seu_bench.results.record_files import read_records
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.reference import compare_with_reference
+from seu_bench.results.reference_rows import missing_references, reference_of
 from seu_bench.utils.files import refuse_link, write_atomic
 
 if TYPE_CHECKING:
@@ -218,7 +219,8 @@ def _boards(
             columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
             counted = sum(row.seeds for row in rows)
             why = (*lines, *excluded)
-            yield Leaderboard(*place, fingerprint, name, len(by_data), counted, why, rows, columns, size_axis(rows))
+            size, missing = size_axis(rows), missing_references(runs)
+            yield Leaderboard(*place, fingerprint, name, len(by_data), counted, why, rows, columns, size, missing)
 
 
 def _free_name(place: _Place, fingerprint: str, taken: set[str]) -> str:
@@ -258,6 +260,7 @@ def _choice(record: Record) -> list[Any]:
 
 def _flat(record: Record) -> dict[str, Any]:
     document = record.model_dump(mode="python") | {"may_be_ranked": record.may_be_ranked}
+    document["reference"] = reference_of(record)
     parts = {key: document.pop(key) for key in CHOICES}
     parts["environment.versions"] = document["environment"].pop("versions")
     parts["environment"] = document.pop("environment")

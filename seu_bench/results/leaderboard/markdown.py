@@ -16,6 +16,8 @@ from seu_bench.utils.text import escape_markdown, printable
 
 #: Before the number of a row on the front.
 FRONT: Final = "● "
+#: Before the number of a reference.
+REFERENCE: Final = "○ "
 #: Marks before the values of compared columns.
 MARKS: Final[Mapping[Standing | None, str]] = {"best": "* ", "not significant": "≈ ", "too few seeds": "? "}
 LEGEND: Final = (
@@ -31,11 +33,12 @@ def cells(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | 
     shown = [
         [_number(row), row.configuration, str(row.seeds)]
         + [_mean_and_deviation(board.columns[name], row.summary(name)) for name in metrics or board.columns]
-        for row in board.rows[:most]
+        for row in board.first(most)
     ]
     for place, name in enumerate(metrics or board.columns, start=3):
-        for row, standing in zip(shown, board.standings(name) if name in COMPARED else (), strict=False):
-            row[place] = MARKS.get(standing, "") + row[place]
+        standings = dict(zip(board.rows, board.standings(name), strict=True)) if name in COMPARED else {}
+        for row, texts in zip(board.first(most), shown, strict=True):
+            texts[place] = MARKS.get(standings.get(row), "") + texts[place]
     return shown
 
 
@@ -44,7 +47,7 @@ def intervals(board: Leaderboard, metrics: Sequence[str] | None = None, most: in
     return [
         [_number(row), row.configuration]
         + [_interval(board.columns[name], row.summary(name)) for name in metrics or board.columns]
-        for row in board.rows[:most]
+        for row in board.first(most)
     ]
 
 
@@ -59,7 +62,7 @@ def notes(board: Leaderboard) -> list[str]:
     if board.size != memory:
         unknown = sum(row.mean(memory) is None for row in board.rows)
         order += f". Memory was not measured for {count(unknown, 'row')}: {size} stand for it"
-    return [order, *_favours(board), LEGEND, *board.views]
+    return [order, *_references(board), *_favours(board), LEGEND, *board.views]
 
 
 def exclusions(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
@@ -97,10 +100,13 @@ def to_markdown(board: Leaderboard) -> str:
             "records has the plain file name, the others have the beginning of the fingerprint appended"
         )
     headings = [escape_markdown(board.heading(name)) for name in board.columns]
+    rows, learners = cells(board), len(board.rows) - len(board.references)
+    columns = ["#", "configuration", "seeds", *headings]
     sections = [
         f"# {escape_markdown(board.title)}",
         _items(lines),
-        _table(["#", "configuration", "seeds", *headings], cells(board)),
+        _table(columns, rows[:learners]),
+        *(["## References", _table(columns, rows[learners:])] if board.references else []),
         "## Confidence intervals",
         "95 % confidence interval of the mean by Student's t with n - 1 degrees of freedom; `-` for one seed.",
         _table(["#", "configuration", *headings], intervals(board)),
@@ -116,7 +122,17 @@ def to_markdown(board: Leaderboard) -> str:
 
 
 def _number(row: Row) -> str:
-    return (FRONT if row.on_front else "") + str(row.number)
+    mark = FRONT if row.on_front else REFERENCE if row.reference is not None else ""
+    return mark + str(row.number)
+
+
+def _references(board: Leaderboard) -> Iterator[str]:
+    """What each reference is, and which are missing."""
+    if board.references:
+        names = "; ".join(f"{row.configuration}: {row.reference}" for row in board.references)
+        yield f"{REFERENCE}references, which come last and compete with nobody: {names}"
+    if board.missing is not None:
+        yield f"references that are missing here: {', '.join(board.missing.names)}; make them: {board.missing.command}"
 
 
 def _favours(board: Leaderboard) -> Iterator[str]:

@@ -66,11 +66,12 @@ def ordered(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def by_metric(rows: Sequence[Row], name: str, metric: Metric) -> list[Row]:
-    """Order rows by their means of a metric, the best first, or the lowest if neither direction is better."""
+    """Order rows by their means of a metric, the best first, or the lowest if neither direction is better; references
+    last."""
     sign = -1 if metric.higher_is_better else 1
 
-    def place(row: Row) -> tuple[bool, float]:
+    def place(row: Row) -> tuple[bool, bool, float]:
         mean = row.mean(name)
-        return mean is None, sign * (mean or 0.0)
+        return row.reference is not None, mean is None, sign * (mean or 0.0)
 
     return sorted(rows, key=place)
