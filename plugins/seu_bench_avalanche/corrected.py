@@ -4,7 +4,7 @@ trains is in training mode."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -47,9 +47,9 @@ class EvaluatingRwalk(RWalkPlugin):
         with modes_kept(strategy.model):
             super().before_training_iteration(strategy, *args, **kwargs)  # type: ignore[no-untyped-call]
 
-    def penalty_curvature(self) -> float | None:
+    def penalty_curvature(self, trained: Collection[str]) -> float | None:
         """Of ``ewc_lambda * sum_i p_i (theta_i - theta*_i)^2``."""
-        return _largest(2 * self.ewc_lambda, self.exp_penalties)
+        return _largest(2 * self.ewc_lambda, self.exp_penalties, trained)
 
 
 class EvaluatingMas(stock.MASPlugin):
@@ -77,9 +77,9 @@ class EvaluatingMas(stock.MASPlugin):
             entry.data /= len(batches)
         return importances
 
-    def penalty_curvature(self) -> float | None:
+    def penalty_curvature(self, trained: Collection[str]) -> float | None:
         """Of ``lambda_reg * sum_i O_i (theta_i - theta*_i)^2``."""
-        return _largest(2 * self._lambda, self.importance)
+        return _largest(2 * self._lambda, self.importance, trained)
 
 
 class EvaluatingMir(stock.MIRPlugin):
@@ -141,10 +141,10 @@ class CopyingSi(stock.SynapticIntelligencePlugin):
         super().before_training_iteration(strategy, **kwargs)
         _copy(self.syn_data["old_theta"])
 
-    def penalty_curvature(self) -> float | None:
+    def penalty_curvature(self, trained: Collection[str]) -> float | None:
         """Of ``si_lambda / 2 * sum_i O_i (theta_i - theta*_i)^2``."""
         strength: Any = self.si_lambda
-        return _largest(strength[-1], self.ewc_data[1])
+        return _largest(strength[-1], self.ewc_data[1], trained)
 
 
 class WholeReset(stock.FromScratchTrainingPlugin):
@@ -171,10 +171,11 @@ class HeadOfTheTask(stock.SupervisedPlugin):  # type: ignore[type-arg]
         self.cwr.model.past_j.clear()
 
 
-def _largest(strength: float, importances: Mapping[str, Any] | None) -> float | None:
-    """The largest of the importances times ``strength``; ``None`` where none is above 0: nothing is held yet."""
-    found = strength * max((float(entry.data.max()) for entry in (importances or {}).values()), default=0.0)
-    return found if found > 0 else None
+def _largest(strength: float, importances: Mapping[str, Any] | None, among: Collection[str]) -> float | None:
+    """The largest importance times ``strength``; ``None`` where none is above 0: nothing is held yet."""
+    found = [float(entry.data.max()) for name, entry in (importances or {}).items() if name in among]
+    largest = strength * max(found, default=0.0)
+    return largest if largest > 0 else None
 
 
 def _copy(kept: Mapping[str, Any]) -> None:

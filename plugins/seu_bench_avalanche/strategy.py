@@ -9,7 +9,7 @@ trains, and the last weights are used.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -141,12 +141,12 @@ class AvalancheStrategy(StagedStrategy):
         """All of the model: distillation, replay and penalties reach every head."""
         return self.model
 
-    def penalty_curvature(self) -> float | None:
+    def penalty_curvature(self, trained: Collection[str]) -> float | None:
         """That of the plugin that makes the strategy, if it has a quadratic penalty."""
         found: float | None = None
         for method in self.methods:
             if hasattr(method, "penalty_curvature"):
-                found = method.penalty_curvature()
+                found = method.penalty_curvature(trained)
         return found
 
     def make_train_dataloader(self, *arguments: Any, **kwargs: Any) -> None:

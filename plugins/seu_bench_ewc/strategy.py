@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -70,9 +70,9 @@ class Ewc(StagedStrategy):
         distance = self.consolidation.distance(self.model)
         return None if distance is None else self.ewc_lambda / 2 * distance
 
-    def penalty_curvature(self) -> float | None:
+    def penalty_curvature(self, trained: Collection[str]) -> float | None:
         """``ewc_lambda`` times the largest Fisher information; nothing before the second task."""
-        fishers = self.consolidation.fisher.values()
+        fishers = [fisher for name, fisher in self.consolidation.fisher.items() if name in trained]
         return self.ewc_lambda * max(float(fisher.max()) for fisher in fishers) if self.ewc_lambda and fishers else None
 
 

@@ -7,7 +7,7 @@ weights restored, and no optimiser state or copy of frozen weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -163,8 +163,11 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         """Return a scalar to add to the loss of every batch and to the validation loss; ``None`` adds nothing."""
         return None
 
-    def penalty_curvature(self) -> float | None:
+    def penalty_curvature(self, trained: Collection[str]) -> float | None:
         """Return the largest second derivative of a quadratic penalty, by which unstable settings are noticed.
+
+        Args:
+            trained: names of the model's parameters that train; others cannot become unstable.
 
         Returns:
             It, as of the present weights and options; ``None`` where there is no such penalty.
@@ -238,7 +241,9 @@ class TrainingStage(Stage[None]):
         self.data = task
         self.module = strategy.trained_module(task)
         self.best = BestWeights(self.module)
-        curvature = strategy.penalty_curvature()
+        moving = {*self.module.parameters()}
+        names = {name for name, parameter in strategy.model.named_parameters() if parameter in moving}
+        curvature = strategy.penalty_curvature(names)
         self.stability = (
             None if curvature is None else Stability.of(strategy.schedule, curvature, strategy.penalty_strength)
         )

@@ -33,10 +33,10 @@ class Notices:
 
 
 def run_ewc(results: Path, **options: Any) -> tuple[Record, list[str]]:
-    """A run of EWC on logistic regression, its heads apart; its record, and what was said."""
+    """A run of EWC on a small perceptron; its record, and what was said."""
     registry, notices = Registry(), Notices()
     registry.manager.register(notices)
-    small = {"backbone": "linear", "epochs": 2, "batch_size": 4}
+    small = {"backbone": "mlp", "width": 0.05, "epochs": 2, "batch_size": 4}
     asked: dict[str, Any] = {"strategy": "ewc", "protocol": "smoke", "limit": 8, "results": results, "device": "cpu"}
     record = execute(registry, resolve(registry, Request(options=small | options, **asked))).record
     return record, notices.messages

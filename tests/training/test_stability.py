@@ -59,11 +59,12 @@ def test_curvature_is_the_penaltys_own(name: str) -> None:
     made = context(source.plan, name, options, on_progress=seen.append)
     strategy: Any = registry().strategies.find(name).factory.build(made)
     scenario = source.avalanche()
-    assert strategy.penalty_curvature() is None
+    named = dict(strategy.model.named_parameters())
+    backbone = {name for name in named if name.startswith("backbone.")}
+    assert strategy.penalty_curvature(named) is None
     strategy.train(scenario.train_stream[0], eval_streams=[])
-    found = strategy.penalty_curvature()
 
-    weights = list(strategy.model.parameters())
+    weights = list(named.values())
     strategy.loss = torch.zeros(())
     strategy.clock.train_exp_counter = 1
     if name == "ewc":
@@ -74,17 +75,21 @@ def test_curvature_is_the_penaltys_own(name: str) -> None:
         strategy.methods[0].before_backward(strategy)
         loss = strategy.loss
     first = torch.autograd.grad(loss, weights, create_graph=True, materialize_grads=True)
-    second = [
-        torch.autograd.grad(gradient.sum(), weight, materialize_grads=True, allow_unused=True)[0]
-        for gradient, weight in zip(first, weights, strict=True)
-    ]
-    assert found == pytest.approx(max(float(diagonal.max()) for diagonal in second), rel=1e-5)
+    second = {
+        name: float(torch.autograd.grad(slope.sum(), weight, materialize_grads=True, allow_unused=True)[0].max())
+        for (name, weight), slope in zip(named.items(), first, strict=True)
+    }
+    for trained in (named, backbone, {"heads.0.bias"}):
+        expected = pytest.approx(max(second[name] for name in trained), rel=1e-5)
+        assert strategy.penalty_curvature(trained) == expected
     assert strategy.penalty_strength == option
 
     strategy.train(scenario.train_stream[1], eval_streams=[])
     stabilities = {stage.task: stage.stability for stage in seen if stage.stage == "training"}
     assert stabilities[0] is None
-    assert stabilities[1].value == pytest.approx(found * strategy.schedule.learning_rate)
+    # EWC trains the task's own head, the others all heads.
+    steepest = max(second[name] for name in (backbone if name == "ewc" else named))
+    assert stabilities[1].value == pytest.approx(steepest * strategy.schedule.learning_rate, rel=1e-5)
     assert stabilities[1].bound == 2 * (1 + strategy.schedule.momentum)
 
 
@@ -93,7 +98,7 @@ def test_without_a_quadratic_penalty_nothing_is_claimed(name: str) -> None:
     """Distillation and replay have no bound of this kind."""
     source = class_stream([[0, 1], [2, 3]], images=8)
     made = context(source.plan, name, {"backbone": "linear"})
-    assert registry().strategies.find(name).factory.build(made).penalty_curvature() is None
+    assert registry().strategies.find(name).factory.build(made).penalty_curvature(["heads.0.bias"]) is None
 
 
 def test_advice() -> None:
