@@ -113,7 +113,7 @@ def percent_of_joint(accuracy: float | None, joint: float | None) -> float | Non
     return accuracy / joint if joint else None
 
 
-def mixed_score(accuracy_percent: float, parameters: int) -> float:
+def mixed_score(accuracy_percent: float, parameters: float) -> float:
     """Accuracy and model size in one number (SEU paper, equation of the mixed score "MS").
 
     ``sqrt(a) / 10 * (cos(pi * (1 - exp(-lg(n + 1) / 10))) + 1) / 2`` with lg the decimal logarithm. It is 1 for an
@@ -121,7 +121,7 @@ def mixed_score(accuracy_percent: float, parameters: int) -> float:
 
     Args:
         accuracy_percent: a, mean accuracy over all tasks in percent, 0 to 100.
-        parameters: n, parameters stored (not millions).
+        parameters: n, parameters stored (not millions), or bytes of all that is kept divided by the 4 of a float32.
 
     Raises:
         ValueError: the accuracy is not within 0 to 100, or the number of parameters is negative.

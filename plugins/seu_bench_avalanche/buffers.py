@@ -11,8 +11,9 @@ from avalanche.benchmarks.utils.data_loader import GroupBalancedInfiniteDataLoad
 from avalanche.benchmarks.utils.utils import concat_datasets
 from avalanche.training.storage_policy import ClassBalancedBuffer, ExperienceBalancedBuffer, ReservoirSamplingBuffer
 
-from seu_bench_avalanche.memory import Memory, check_same_form, copied
-from seu_bench_avalanche.places import dataset_at, places_of, task_dataset, tasks_of
+from seu_bench.training import KeptImages
+from seu_bench_avalanche.memory import Memory, NoMemory, check_same_form, copied
+from seu_bench_avalanche.places import dataset_at, kept_images, places_of, task_dataset, tasks_of
 
 
 class GemMemory(Memory):
@@ -27,6 +28,12 @@ class GemMemory(Memory):
                 for task in range(len(plugin.memory_x))
             ]
         }
+
+    def contents(self) -> dict[str, Any]:
+        """The images."""
+        tasks = self.strategy.experience.origin_stream
+        kept = self.plugin.memory_x.items()
+        return {"exemplars": [KeptImages(len(x), kept_images(tasks[task].dataset)[0].shape) for task, x in kept]}
 
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
         """Put them back; task labels are on the CPU, as in every batch."""
@@ -43,6 +50,10 @@ class AgemMemory(Memory):
     def state(self) -> dict[str, Any]:
         """Their places, by task."""
         return {"buffers": [places_of(buffer) for buffer in self.plugin.buffers]}
+
+    def contents(self) -> dict[str, Any]:
+        """The images."""
+        return {"exemplars": [kept_images(buffer) for buffer in self.plugin.buffers]}
 
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
         """Put them back, with the endless loader that A-GEM makes of them after each task."""
@@ -71,6 +82,11 @@ class PolicyMemory(Memory):
                 for key, group in self.policy.buffer_groups.items()
             ]
         }
+
+    def contents(self) -> dict[str, Any]:
+        """The images and their weights, by which they make room for others."""
+        groups = self.policy.buffer_groups.values()
+        return {"exemplars": [[kept_images(group.buffer), group._buffer_weights] for group in groups]}
 
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
         """Put the groups back."""
@@ -119,6 +135,10 @@ class GdumbMemory(PolicyMemory):
         model = self.plugin.init_model
         return super().state() | {"initial": None if model is None else copied(model.state_dict())}
 
+    def contents(self) -> dict[str, Any]:
+        """Both."""
+        return super().contents() | {"initial weights": self.plugin.init_model}
+
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
         """Put both back."""
         super().load(state, stream)
@@ -137,8 +157,21 @@ class CumulativeMemory(Memory):
         dataset: Any = self.strategy.dataset  # type: ignore[attr-defined]
         return {"tasks": [] if dataset is None else tasks_of(dataset)}
 
+    def contents(self) -> dict[str, Any]:
+        """The images."""
+        return {"exemplars": kept_images(self.strategy.dataset)}  # type: ignore[attr-defined]
+
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
         """Put the data set together again."""
         if state["tasks"]:
             datasets = [task_dataset(task, stream) for task in state["tasks"]]
             self.strategy.dataset = concat_datasets(datasets)  # type: ignore[attr-defined]
+
+
+class JointMemory(NoMemory):
+    """All images of the stream: what is trained once has to have them at once."""
+
+    def contents(self) -> dict[str, Any]:
+        """The images."""
+        experiences = self.strategy._experiences  # type: ignore[attr-defined]
+        return {"exemplars": [kept_images(experience.dataset) for experience in experiences]}

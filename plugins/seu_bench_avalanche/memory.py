@@ -24,6 +24,7 @@ class Rememberer(Protocol):
     methods: list[Any]
     model: Any
     device: Any
+    experience: Any
 
 
 class Memory(ABC):
@@ -46,6 +47,11 @@ class Memory(ABC):
         """Copies, as tensors and plain values; also before the first task."""
 
     @abstractmethod
+    def contents(self) -> dict[str, Any]:
+        """What is kept for later tasks beside the model, by kind, as it is: anchors and teachers too, since the model
+        moves away from them; exemplars as :class:`~seu_bench.training.memory.KeptImages`. Called after a task."""
+
+    @abstractmethod
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
         """Put back what :meth:`state` gave, into a strategy as it was built, whose model has the weights that the last
         task left. Called when the next task begins.
@@ -65,6 +71,10 @@ class NoMemory(Memory):
         """Return an empty state."""
         return {}
 
+    def contents(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
         """Ignore ``state``, which is empty."""
 
@@ -75,6 +85,10 @@ class LwfMemory(Memory):
     def state(self) -> dict[str, Any]:
         """The tasks."""
         return {"tasks": list(self.plugin.lwf.prev_classes_by_task)}
+
+    def contents(self) -> dict[str, Any]:
+        """The teacher."""
+        return {"teacher": self.plugin.lwf.prev_model}
 
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
         """Read the classes anew: their sets are then iterated in the same order, which decides the last bits."""
@@ -96,6 +110,10 @@ class SiMemory(Memory):
             "sums": _values(self.plugin.syn_data["cum_trajectory"]),
         }
 
+    def contents(self) -> dict[str, Any]:
+        """Both, and the weights that the last task left."""
+        return {"anchor": _tensors(self.plugin.ewc_data[0]), **self.state()}
+
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
         """Have Avalanche make all of its entries, which it does together or not at all, and fill these two."""
         if not state["sums"]:
@@ -113,6 +131,10 @@ class MasMemory(Memory):
         """By parameter."""
         return {"importances": _values(self.plugin.importance)}
 
+    def contents(self) -> dict[str, Any]:
+        """Both."""
+        return {"anchor": _tensors(self.plugin.params), **self.state()}
+
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
         """Put them back."""
         self.plugin.importance = _entries(state["importances"], self.strategy.model)
@@ -128,6 +150,11 @@ class RwalkMemory(Memory):
     def state(self) -> dict[str, Any]:
         """By parameter; parameters that had no gradient in the last batch have none."""
         return {name: _values(getattr(self.plugin, name)) for name in self.kept}
+
+    def contents(self) -> dict[str, Any]:
+        """Both."""
+        names = ("importances", "scores", "penalties")
+        return {"anchor": _tensors(self.plugin.exp_params), **dict(zip(names, self.state().values(), strict=True))}
 
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
         """Put them back."""
@@ -146,6 +173,10 @@ class FromScratchMemory(Memory):
         initial = self.plugin.initial_weights
         return {"initial": None if initial is None else copied(initial)}
 
+    def contents(self) -> dict[str, Any]:
+        """The same."""
+        return {"initial weights": self.plugin.initial_weights}
+
     def load(self, state: Mapping[str, Any], stream: Any) -> None:
         """Put them back."""
         if state["initial"] is not None:
@@ -158,8 +189,12 @@ def copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in state.items()}
 
 
+def _tensors(kept: Mapping[str, Any] | None) -> dict[str, Tensor]:
+    return {name: entry.data for name, entry in (kept or {}).items()}
+
+
 def _values(kept: Mapping[str, Any] | None) -> dict[str, Tensor] | None:
-    return None if kept is None else copied({name: entry.data for name, entry in kept.items()})
+    return None if kept is None else copied(_tensors(kept))
 
 
 def _entries(state: Mapping[str, Tensor] | None, model: nn.Module) -> dict[str, ParamData] | None:

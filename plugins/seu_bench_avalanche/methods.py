@@ -18,6 +18,7 @@ from seu_bench_avalanche.buffers import (
     ErAceMemory,
     GdumbMemory,
     GemMemory,
+    JointMemory,
     MirMemory,
     PolicyMemory,
 )
@@ -169,6 +170,6 @@ MEMORIES: Final[dict[str, type[Memory]]] = {
     "gdumb": GdumbMemory,
     "cwr": NoMemory,
     "cumulative": CumulativeMemory,
-    "joint": NoMemory,
+    "joint": JointMemory,
     "from_scratch": FromScratchMemory,
 }

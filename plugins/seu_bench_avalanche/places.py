@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from seu_bench.data import TaskDataset, TaskImages
 from seu_bench.errors import RunError
+from seu_bench.training import KeptImages
 
 
 def places_of(dataset: Any) -> Tensor:
@@ -72,6 +74,21 @@ def tasks_of(dataset: Any) -> list[int]:
         RunError: its images are not those of a stream of ours.
     """
     return [_images_of(part).task for part in dataset._flat_data._datasets]
+
+
+def kept_images(dataset: Any) -> list[KeptImages]:
+    """The images of a data set and their sizes, by task; as it gives them where they are no stream's of ours."""
+    try:
+        tasks = places_of(dataset)[:, 0]
+    except RunError:
+        return [KeptImages(len(dataset), tuple(dataset[0][0].shape))] if len(dataset) else []
+    shapes = {images.task: KeptImages.of(images).shape for images in _leaves(dataset._flat_data)}
+    return [KeptImages(int((tasks == task).sum()), shape) for task, shape in shapes.items()]
+
+
+def _leaves(flat: FlatData[Any]) -> Iterator[TaskImages]:
+    for part in flat._datasets:
+        yield from _leaves(part) if isinstance(part, FlatData) else [_images_of(part)]
 
 
 def _places_in(flat: FlatData[Any]) -> Tensor:

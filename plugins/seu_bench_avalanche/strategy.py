@@ -116,6 +116,12 @@ class AvalancheStrategy(StagedStrategy):
         self.model.known_train_tasks_labels = set(state["known_tasks"])
         self._not_put_back = dict(state["memory"])
 
+    def kept(self) -> Mapping[str, Any]:
+        """Return the model and what the methods keep of earlier tasks; nothing without a ``memory``."""
+        if self.memory is None:
+            return {}
+        return {"parameters": list(self.model.parameters()), "buffers": self.model, **self.memory.contents()}
+
     def _put_back(self) -> None:
         with fitting("what the strategy remembers"):
             self._required_memory().load(self._not_put_back or {}, self.experience.origin_stream)

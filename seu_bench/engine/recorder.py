@@ -137,7 +137,9 @@ class RunRecorder:
             earlier.append(before.environment)
         self.matrix.matrix = [list(row) for row in before.accuracy_matrix]
         for name, values in self.sizes.result().items():
-            values[:] = getattr(before, name)
+            # A checkpoint of an earlier version knows nothing of some sizes.
+            values[:] = getattr(before, name) or [None] * len(before.params_total)
+        self.sizes.memory_by_kind = dict(before.memory_by_kind)
         self._stages = list(before.stages)
         self._unstable = any(it.stability and it.stability.value >= it.stability.bound for it in before.stages)
         self._before = before
@@ -148,6 +150,7 @@ class RunRecorder:
         measured = {
             "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),
             **{name: tuple(values) for name, values in self.sizes.result().items()},
+            "memory_by_kind": dict(self.sizes.memory_by_kind),
             "stages": tuple(self._stages),
             "seconds": (self._before.seconds or 0.0) + time.perf_counter() - self._began,
         }

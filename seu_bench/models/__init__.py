@@ -8,7 +8,7 @@
 - ``modes``: training and evaluation mode, restored afterwards
 - ``kernels``: gradients that are fast on a CPU
 - ``feature_cache``, ``feature_store``: outputs of frozen layers, cached for a task's images
-- ``sizes``: parameters and multiply-accumulates
+- ``sizes``: parameters, bytes and multiply-accumulates
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .layers import ChannelsLastConv2d, Dropout, channels_last, dropout
     from .modes import modes_kept
     from .multihead import BackboneModel, MultiHeadModel
-    from .sizes import count_macs, count_parameters
+    from .sizes import count_bytes, count_macs, count_parameters, state_bytes
 
 __all__ = [
     "AlexNetShape",
@@ -39,11 +39,13 @@ __all__ = [
     "Stem",
     "Unit",
     "channels_last",
+    "count_bytes",
     "count_macs",
     "count_parameters",
     "dropout",
     "modes_kept",
     "sample_of",
+    "state_bytes",
 ]
 
 __getattr__, __dir__ = attach(__name__)

@@ -1,7 +1,8 @@
-"""Sizes of models: parameters counted once, multiply-accumulates per image."""
+"""Sizes of models: parameters and bytes, each counted once, and multiply-accumulates per image."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 import torch
@@ -19,6 +20,40 @@ def count_parameters(*modules: nn.Module) -> int:
         ``count_parameters(model.task_module(0))``
     """
     return sum(parameter.numel() for parameter in nn.ModuleList(modules).parameters())
+
+
+def count_bytes(tensors: Iterable[Tensor]) -> int:
+    """Count the bytes that tensors take: element size times number of elements, memory that several share once.
+
+    Args:
+        tensors: dense ones on any device, ``meta`` included.
+
+    Returns:
+        Bytes.
+
+    Example:
+        ``count_bytes(model.state_dict().values())``
+    """
+    spans: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
+    for tensor in tensors:
+        if tensor.numel():
+            start = int(tensor.storage_offset()) * tensor.element_size()
+            last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+            # By the storage itself: on the meta device all addresses are 0.
+            spans[tensor.untyped_storage()._cdata].add((start, start + (last + 1) * tensor.element_size()))
+    total = 0
+    for parts in spans.values():
+        end = 0
+        for start, stop in sorted(parts):
+            total += max(0, stop - max(start, end))
+            end = max(end, stop)
+    return total
+
+
+def state_bytes(*modules: nn.Module) -> int:
+    """Count the bytes of the parameters and buffers of ``modules``, shared ones once."""
+    state = nn.ModuleList(modules).state_dict().values()
+    return count_bytes(value for value in state if isinstance(value, Tensor))
 
 
 def count_macs(forward: Callable[[Tensor], object], shape: Iterable[int], device: torch.device) -> int:

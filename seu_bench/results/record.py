@@ -106,6 +106,9 @@ class Record(Versioned):
             it was not measured. Tasks are in the order in which they were learned.
         metrics: by id, defined in :mod:`seu_bench.results.record_metrics`; ``None``: not measured, or not defined.
         params_total, params_active: parameters stored, and on the task's own path, after each task.
+        memory_bytes: bytes of all that is kept for later tasks, after each task; ``None`` where the strategy does not
+            say what it keeps, and empty in older records.
+        memory_by_kind: the same after the last task, by kind, e.g. ``parameters`` and ``exemplars``.
         genotypes: per task, the unit found for it (strategies that search).
         paths: per task, the unit used in each layer (strategies that choose).
         choices: per task, what was done in each layer, e.g. ``new``, ``reuse 0``, ``adapt 1`` (strategies that
@@ -149,6 +152,8 @@ class Record(Versioned):
     params_total: tuple[Integer, ...] = ()
     params_active: tuple[Integer, ...] = ()
     macs: tuple[Integer, ...] = ()
+    memory_bytes: tuple[Integer | None, ...] = ()
+    memory_by_kind: dict[str, Integer] = Field(default_factory=dict)
     stages: tuple[StageRecord, ...] = ()
     genotypes: tuple[dict[str, Any] | None, ...] | None = None
     paths: tuple[tuple[Integer, ...], ...] | None = None

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: The stage that measures the matrix; no cost counts it.
 EVALUATION: Final = "evaluation"
 SEARCH: Final = "search"
+#: Bytes of a parameter in float32.
+FLOAT_BYTES: Final = 4
 
 
 def complete_matrix(record: Record) -> AccuracyMatrix:
@@ -45,11 +47,16 @@ def _undefined(record: Record) -> None:
     """Not defined by a record alone."""
 
 
-def _mixed_score(record: Record) -> float | None:
-    accuracy = formulas.acc(complete_matrix(record))
-    if accuracy is None or not record.params_total:
-        return None
-    return formulas.mixed_score(100 * accuracy, record.params_total[-1])
+def _mixed_score(field: str, per_number: int = 1) -> Callable[[Record], Value]:
+    """The mixed score with the last entry of a size per task, so many units of which are one number."""
+
+    def score(record: Record) -> float | None:
+        accuracy, size = formulas.acc(complete_matrix(record)), _last(field)(record)
+        if accuracy is None or size is None:
+            return None
+        return formulas.mixed_score(100 * accuracy, size / per_number)
+
+    return score
 
 
 def _stages(field: str, name: str | None = None) -> Callable[[Record], Value]:
@@ -79,7 +86,7 @@ _memory = partial(Metric, _undefined, unit="bytes", higher_is_better=False, mach
 #: Core's metrics by id, in the order of columns and tables; this project's peers do not agree on all definitions.
 METRICS: Final[Mapping[str, Metric]] = {
     "mixed_score": Metric(
-        _mixed_score,
+        _mixed_score("params_total"),
         "accuracy and size in one number in [0, 1], from acc and params_total (SEU paper, equation MS)",
         unit="score",
         higher_is_better=True,
@@ -105,6 +112,21 @@ METRICS: Final[Mapping[str, Metric]] = {
         _last("params_total"),
         "parameters stored after the last task, each counted once, all heads included (SEU paper)",
         column="parameters (M)",
+    ),
+    "memory_bytes": Metric(
+        _last("memory_bytes"),
+        "bytes of all that is kept for later tasks, after the last one: parameters, buffers, exemplars as 8-bit "
+        "images, importances, anchors, teachers",
+        unit="bytes",
+        higher_is_better=False,
+        column="memory (MB)",
+    ),
+    "mixed_score_memory": Metric(
+        _mixed_score("memory_bytes", FLOAT_BYTES),
+        "the mixed score of all that is kept, n = memory_bytes / 4: as many parameters as would take that memory",
+        unit="score",
+        higher_is_better=True,
+        column="mixed score (memory)",
     ),
     "macs": _size(_last("macs"), "multiply-accumulates per image on the last task's path, forward", column="MACs (M)"),
     "learning_acc": _score(

@@ -15,6 +15,7 @@
 :mod:`.guard`       supervision of the stages of searchers and creators
 :mod:`.state`       checks of states and errors of loading them
 :mod:`.evaluators`  Avalanche metrics of the accuracy matrix and of sizes
+:mod:`.memory`      what a strategy keeps from task to task, in bytes
 ==================  =====================================================================
 """
 
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         set_rate,
         train_epoch,
     )
+    from .memory import KeptImages, bytes_by_kind, memory_of
     from .phases import Phase, TaskData
     from .recalibration import recalibrate
     from .sampling import SampledStage, genotype_network, proxy_network
@@ -81,6 +83,7 @@ __all__ = [
     "EpochlessStage",
     "Forward",
     "GrowingModel",
+    "KeptImages",
     "ModelSizes",
     "Phase",
     "ProgressCallback",
@@ -97,6 +100,7 @@ __all__ = [
     "TaskData",
     "TrainingStage",
     "backbone_model",
+    "bytes_by_kind",
     "checked_options",
     "clip_gradients",
     "cosine_rate",
@@ -109,6 +113,7 @@ __all__ = [
     "guarded_stage",
     "half_passes",
     "make_sgd",
+    "memory_of",
     "on_meta",
     "proxy_network",
     "recalibrate",

@@ -11,6 +11,7 @@ from avalanche.evaluation.metric_results import MetricValue
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.models.sizes import count_macs, count_parameters
+from seu_bench.training.memory import memory_of
 
 
 class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
@@ -64,8 +65,13 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
         return "AccuracyMatrix"
 
 
-class ModelSizes(PluginMetric[dict[str, list[int]]]):
-    """Parameters stored, parameters on the task's path and multiply-accumulates per image, after each learned task."""
+class ModelSizes(PluginMetric[dict[str, list[Any]]]):
+    """Parameters stored, parameters on the task's path, multiply-accumulates per image and bytes kept, after each
+    learned task.
+
+    Attributes:
+        memory_by_kind: bytes kept after the last task, by kind.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -76,13 +82,15 @@ class ModelSizes(PluginMetric[dict[str, list[int]]]):
         self.params_total: list[int] = []
         self.params_active: list[int] = []
         self.macs: list[int] = []
+        self.memory_bytes: list[int | None] = []
+        self.memory_by_kind: dict[str, int] = {}
 
-    def result(self) -> dict[str, list[int]]:
-        """Lists with one entry per learned task."""
-        return {"params_total": self.params_total, "params_active": self.params_active, "macs": self.macs}
+    def result(self) -> dict[str, list[Any]]:
+        """Lists with one entry per learned task; bytes are ``None`` where the strategy does not say what it keeps."""
+        return {name: getattr(self, name) for name in ("params_total", "params_active", "macs", "memory_bytes")}
 
     def after_training_exp(self, strategy: Any) -> list[MetricValue] | None:
-        """Measure the model as it is after a task."""
+        """Measure the strategy as it is after a task."""
         model = strategy.model
         if not isinstance(model, MultiHeadModel):
             raise TypeError("ModelSizes measures a MultiHeadModel: the task's path must be known")
@@ -94,8 +102,12 @@ class ModelSizes(PluginMetric[dict[str, list[int]]]):
             # Not of the last batch: a run resumed behind the last epoch has seen none.
             shape = strategy.experience.dataset[0][0].shape
             self.macs.append(count_macs(lambda x: model.forward_single_task(x, task), shape, strategy.device))
+        memory = memory_of(strategy)
+        self.memory_by_kind = memory or {}
+        self.memory_bytes.append(None if memory is None else sum(memory.values()))
         at = strategy.clock.train_iterations
-        return [MetricValue(self, f"{name}/Task{task:03d}", values[-1], at) for name, values in self.result().items()]
+        measured = {name: values[-1] for name, values in self.result().items() if values[-1] is not None}
+        return [MetricValue(self, f"{name}/Task{task:03d}", value, at) for name, value in measured.items()]
 
     def __str__(self) -> str:
         return "ModelSizes"

@@ -86,6 +86,19 @@ class PhasedStrategy(LeanTemplate):
         for name in self.state_attributes:
             setattr(self, name, state[name])
 
+    def kept(self) -> Mapping[str, Any]:
+        """Return all that is kept for later tasks, by kind; its bytes are the record's ``memory_bytes``.
+
+        By default the model and what :meth:`get_extra_state` returns, each of its keys a kind. A strategy overrides it
+        where that is not all, such as a teacher that its state leaves out because it equals the model between two
+        tasks; or where the state stands for something else, such as places of images for the images. What it may
+        return is told at :func:`~seu_bench.training.memory.bytes_by_kind`; nothing: it is not known.
+        """
+        if not self.resumable:
+            return {}
+        # What a model's state holds beside parameters is buffers: what is counted once is not counted again.
+        return {"parameters": list(self.model.parameters()), "buffers": self.model, **self.get_extra_state()}
+
     @property
     def learned(self) -> int:
         """Number of tasks learned so far."""

@@ -215,7 +215,7 @@ class TestMetric:
             ("mixed_score", 0.51282, "0.5128"),
             ("params_total", 3_750_123, "3.750"),
             ("train_seconds", 65.25, "65.2"),
-            ("peak_memory_bytes", 3 * 2**20, "3.0"),
+            ("peak_memory_bytes", 3_145_728, "3.146"),
         ],
     )
     def test_cells(self, name: str, value: float, shown: str) -> None:

@@ -54,7 +54,9 @@ def writer(folder: Path) -> Put:
             "forgetting": acc / 10,
             "params_total": parameters,
             "macs": 3 * parameters,
+            "memory_bytes": 5 * parameters,
             "mixed_score": mixed_score(100 * acc, parameters),
+            "mixed_score_memory": mixed_score(100 * acc, 5 * parameters / 4),
             "learning_acc": acc + 0.05,
             "train_seconds": 100.0 * acc,
         }

@@ -94,12 +94,12 @@ def due(record: Record, curves: Log) -> Log:
         for task, value in enumerate(measured):
             rows.setdefault(f"accuracy/task-{task}", []).append((learned, value))
         rows.setdefault("accuracy/average", []).append((learned, sum(measured) / len(measured)))
-    for name in ("params_total", "params_active", "macs"):
+    for name in ("params_total", "params_active", "macs", "memory_bytes"):
         rows[f"size/{name}"] = [(learned, value) for learned, value in enumerate(getattr(record, name), start=1)]
     final = {
         f"final/{name}": [(len(record.task_names), value)]
         for name, value in record.metrics.items()
-        if value is not None and not name.endswith("_bytes")
+        if value is not None and not name.startswith("peak_")
     }
     return {**curves, **rows, **final}
 

@@ -41,7 +41,7 @@ _DETAILS: Final[dict[str, Any]] = {
 }
 
 #: Keys of a record per task whose last value is the metric of that name.
-_PER_TASK: Final = ("params_total", "params_active", "macs")
+_PER_TASK: Final = ("params_total", "params_active", "macs", "memory_bytes")
 #: Benchmark, version and protocol of a leaderboard.
 _Place: TypeAlias = tuple[str, int, str]
 

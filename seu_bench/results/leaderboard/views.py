@@ -18,7 +18,7 @@ from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS
 
 #: Shorter names of metrics.
-_SHORT: Final = {"params": "params_total", "seconds": "train_seconds"}
+_SHORT: Final = {"params": "params_total", "memory": "memory_bytes", "seconds": "train_seconds"}
 
 
 def parse_budgets(texts: Sequence[str], metrics: Mapping[str, Metric] = METRICS) -> dict[str, float]:
