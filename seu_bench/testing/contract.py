@@ -24,6 +24,7 @@ from seu_bench.data.streams import TaskStream
 from seu_bench.engine.checkpoint_manager import is_resumable
 from seu_bench.results.record_metrics import EVALUATION
 from seu_bench.testing.modes import steps_watched
+from seu_bench.testing.sizes import check_sizes
 from seu_bench.testing.streams import poison
 from seu_bench.testing.trial import Contract, Learner, Trial, drawn, from_file, require, same, used_parameters
 from seu_bench.utils.seeding import RandomState
@@ -210,27 +211,14 @@ class StrategyContract(Contract):
         require(not same(found[0], found[2]), "another seed gives the same weights: use context.seed")
 
     def test_counts_its_parameters(self, trial: Trial) -> None:
-        """Sizes measured after each task match the model's state, and lie in the range that ``cost`` gave."""
+        """Parameters and memory measured after each task match the strategy's state, and lie in the range that ``cost``
+        gave."""
         learner = trial.learner("tiny_three")
         for task in range(learner.tasks):
             learner.learn(task)
             if learner.whole_stream and task < learner.tasks - 1:
                 continue
-            sizes, cost = learner.sizes, learner.cost
-            require(bool(sizes.params_total), "no sizes were measured: hand context.evaluator on")
-            total, active = sizes.params_total[-1], sizes.params_active[-1]
-            state = set(learner.model.state_dict(keep_vars=True).values())
-            held = sum(tensor.numel() for tensor in state if isinstance(tensor, torch.nn.Parameter))
-            require(total == held, f"task {task}: {total} parameters were counted, and the model's state holds {held}")
-            require(active <= total, f"task {task}: {active} active parameters of {total} in all")
-            for what, least, found, most in (
-                ("parameters", cost.params_total_min, total, cost.params_total),
-                ("macs", cost.macs_min, sizes.macs[-1], cost.macs),
-            ):
-                require(
-                    least[task] <= found <= most[task],
-                    f"task {task}: {found} {what} were measured, and cost said {least[task]} to {most[task]}",
-                )
+            check_sizes(learner, task)
         last = learner.tasks - 1
         used = used_parameters(learner.model, learner.test_images(last)[:2], last)
         missing = [parameter.numel() for parameter in used - set(learner.model.task_module(last).parameters())]

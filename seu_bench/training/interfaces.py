@@ -176,6 +176,8 @@ class Cost:
         macs: multiply-accumulates per image on each task's path, forward; at most.
         macs_min: the same at least.
         stages: image passes by stage and task.
+        memory_bytes: bytes of all that is kept after each task, as in records; at most. Empty: not estimated.
+        memory_bytes_min: the same at least.
     """
 
     params_total: tuple[int, ...]
@@ -183,6 +185,8 @@ class Cost:
     macs: tuple[int, ...]
     macs_min: tuple[int, ...]
     stages: tuple[StageCost, ...] = field(repr=False)
+    memory_bytes: tuple[int, ...] = ()
+    memory_bytes_min: tuple[int, ...] = ()
 
     @property
     def image_passes(self) -> int:
