@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
@@ -30,6 +31,7 @@ from seu_bench_avalanche.options import (
     PlainOptions,
     ReplayOptions,
 )
+from seu_bench_avalanche.remembering import kept_bytes
 
 
 def avalanche_cost(name: str, context: StrategyContext) -> Cost:
@@ -37,7 +39,9 @@ def avalanche_cost(name: str, context: StrategyContext) -> Cost:
     plan = context.plan
     model = on_meta(lambda: backbone_model(context))
     stages = [*STAGES.get(name, _plain)(context), *evaluation_passes(plan)]
-    return fixed_cost(count_parameters(model), task_macs(model, plan, one_path=True), stages)
+    least, most = kept_bytes(name, context, model)
+    cost = fixed_cost(count_parameters(model), task_macs(model, plan, one_path=True), stages)
+    return replace(cost, memory_bytes=tuple(most), memory_bytes_min=tuple(least))
 
 
 def _schedule(context: StrategyContext) -> Schedule:

@@ -83,6 +83,6 @@ def build_ewc(context: StrategyContext) -> Ewc:
 
 
 def ewc_cost(context: StrategyContext) -> Cost:
-    """Cost of naive fine-tuning, and each training image once more with its gradient."""
-    tasks = enumerate(context.plan.tasks)
-    return fixed_size_cost(context, more=[StageCost("fisher", index, task.num_train, 0) for index, task in tasks])
+    """Cost of naive fine-tuning, and each training image once more with its gradient; importances and an anchor."""
+    fisher = [StageCost("fisher", index, task.num_train, 0) for index, task in enumerate(context.plan.tasks)]
+    return fixed_size_cost(context, more=fisher, kept_copies=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from seu_bench.models import BackboneModel, count_parameters
+from seu_bench.models import BackboneModel, count_parameters, state_bytes
 from seu_bench.training import (
     Cost,
     StagedStrategy,
@@ -42,4 +42,4 @@ def linear_cost(context: StrategyContext) -> Cost:
     model = on_meta(lambda: linear_model(context))
     schedule = options.applied_to(context.protocol.training)
     stages = training_passes(plan, schedule, validate=options.restore == "best_valid") + evaluation_passes(plan)
-    return fixed_cost(count_parameters(model), task_macs(model, plan, one_path=True), stages)
+    return fixed_cost(count_parameters(model), task_macs(model, plan, one_path=True), stages, state_bytes(model))

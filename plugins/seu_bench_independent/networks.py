@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.errors import RequestError, RunError
-from seu_bench.models import MultiHeadModel, count_parameters
+from seu_bench.models import MultiHeadModel, count_parameters, state_bytes
 from seu_bench.models.multihead import not_learned
 from seu_bench.training import (
     Cost,
@@ -150,10 +150,11 @@ def independent_cost(context: StrategyContext) -> Cost:
     options, plan = checked_options(context, IndependentOptions), context.plan
     model = on_meta(lambda: _whole_model(context))
     params = tuple(accumulate(count_parameters(network) for network in model.networks))
+    memory = tuple(accumulate(state_bytes(network) for network in model.networks))
     macs = task_macs(model, plan, one_path=True)
     schedule = options.applied_to(context.protocol.training)
     stages = training_passes(plan, schedule, validate=options.restore == "best_valid") + evaluation_passes(plan)
-    return Cost(params, params, macs, macs, tuple(stages))
+    return Cost(params, params, macs, macs, tuple(stages), memory, memory)
 
 
 def _whole_model(context: StrategyContext) -> IndependentNetworks:

@@ -7,7 +7,7 @@ from torch import nn
 
 from seu_bench.config import Schedule
 from seu_bench.data import batch_bounds
-from seu_bench.models import count_parameters
+from seu_bench.models import count_parameters, state_bytes
 from seu_bench.training import (
     Cost,
     StageCost,
@@ -30,10 +30,10 @@ def ltg_cost(context: StrategyContext) -> Cost:
     own. Both at least: every task reuses the first one's units as they are."""
     tasks = len(context.plan.tasks)
     model = on_meta(lambda: growing_alexnet(context))
-    heads = count_parameters(model)
+    heads, head_bytes = count_parameters(model), state_bytes(model)
     with torch.device("meta"):
         model.grow_anew(0)
-    first = count_parameters(model)
+    first, first_bytes = count_parameters(model), state_bytes(model)
     # Later tasks' paths are the first's own until they adapt it.
     for task in range(1, tasks):
         _follow(model, task, adapt=False)
@@ -42,7 +42,9 @@ def ltg_cost(context: StrategyContext) -> Cost:
         for task in range(1, tasks):
             _follow(model, task, adapt=True)
     params = tuple(first + task * (first - heads) for task in range(tasks))
-    return Cost(params, (first,) * tasks, task_macs(model, context.plan), macs_min, _stages(context))
+    macs = task_macs(model, context.plan)
+    memory = tuple(first_bytes + task * (first_bytes - head_bytes) for task in range(tasks))
+    return Cost(params, (first,) * tasks, macs, macs_min, _stages(context), memory, (first_bytes,) * tasks)
 
 
 def arch_batches(images: int, schedule: Schedule) -> tuple[int, int]:

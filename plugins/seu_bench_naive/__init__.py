@@ -28,6 +28,6 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
             "SGD on each task in turn, nothing against forgetting (the paper's SGD baseline)",
             options=NaiveOptions,
             build="seu_bench_naive.strategy:build_naive",
-            cost="seu_bench.training:fixed_size_cost",
+            cost="seu_bench_naive.strategy:naive_cost",
         ),
     )

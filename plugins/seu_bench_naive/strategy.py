@@ -3,7 +3,7 @@ and the weights of the lowest validation loss."""
 
 from __future__ import annotations
 
-from seu_bench.training import StagedStrategy, StrategyContext, backbone_model
+from seu_bench.training import Cost, StagedStrategy, StrategyContext, backbone_model, fixed_size_cost
 
 
 class Naive(StagedStrategy):
@@ -13,3 +13,8 @@ class Naive(StagedStrategy):
 def build_naive(context: StrategyContext) -> Naive:
     """The strategy of a run."""
     return Naive.of(context, model=backbone_model(context))
+
+
+def naive_cost(context: StrategyContext) -> Cost:
+    """Exact: one training stage per task, and nothing is kept but the model."""
+    return fixed_size_cost(context, kept_copies=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from seu_bench.models import count_parameters
+from seu_bench.models import count_parameters, state_bytes
 from seu_bench.training import (
     Cost,
     StrategyContext,
@@ -24,10 +24,11 @@ def pnn_cost(context: StrategyContext) -> Cost:
     options, plan = checked_options(context, PnnOptions), context.plan
     network = on_meta(lambda: _whole_network(context))
     params = tuple(accumulate(count_parameters(column) for column in network.columns))
+    memory = tuple(accumulate(state_bytes(column) for column in network.columns))
     macs = task_macs(network, plan)
     schedule = options.applied_to(context.protocol.training)
     stages = training_passes(plan, schedule, validate=options.restore == "best_valid") + evaluation_passes(plan)
-    return Cost(params, params, macs, macs, tuple(stages))
+    return Cost(params, params, macs, macs, tuple(stages), memory, memory)
 
 
 def _whole_network(context: StrategyContext) -> ProgressiveNetwork:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 
 from seu_bench.errors import RequestError
-from seu_bench.models import count_parameters
-from seu_bench.search_space import Genotype, named_genotype, stem_parameters, uniform_genotype
+from seu_bench.models import count_parameters, state_bytes
+from seu_bench.search_space import Genotype, named_genotype, uniform_genotype
 from seu_bench.training import Cost, StageCost, StrategyContext, evaluation_passes, on_meta, task_macs, training_passes
 from seu_bench.training.costing import component_passes
 from seu_bench_seu.building import make_super_model, seu_options
+from seu_bench_seu.statistics import UnitStatistics
+from seu_bench_seu.super_model import SuperModel
 
 
 def seu_cost(context: StrategyContext) -> Cost:
@@ -24,28 +26,43 @@ def seu_cost(context: StrategyContext) -> Cost:
         least = uniform_genotype("max_pool_3x3", options.edges)
         most = uniform_genotype("sep_conv_5x5", options.edges)
     tasks = len(plan.tasks)
-    first, macs_min = _first_task(context, least)
-    total, macs = (first, macs_min) if least == most else _first_task(context, most)
-    column = total - _heads(context)
+    small, macs_min = _first_task(context, least)
+    large, macs = (small, macs_min) if least == most else _first_task(context, most)
+    empty = on_meta(lambda: make_super_model(context))
+    # What a task brings at most: a column, which may lack the stem, and then perhaps has statistics for it.
+    column, column_bytes = (count(large) - count(empty) for count in (count_parameters, state_bytes))
+    reused = sum(_statistics_bytes(small, layer) for layer in range(len(small.layers)))
     if options.stem == "shared":
-        column -= stem_parameters(plan.channels, on_meta(lambda: make_super_model(context)).channels)
-    params = tuple(total + column * task for task in range(tasks))
-    return Cost(params, (first,) * tasks, macs, macs_min, _stages(context))
+        stem = large.unit(0, 0)
+        column, column_bytes = column - count_parameters(stem), column_bytes - state_bytes(stem)
+        column_bytes += _statistics_bytes(large, 0) if options.statistics == "per_task" else 0
+    first, first_bytes = count_parameters(small), state_bytes(small)
+    later = reused if options.statistics == "per_task" else 0
+    return Cost(
+        tuple(count_parameters(large) + column * task for task in range(tasks)),
+        (first,) * tasks,
+        macs,
+        macs_min,
+        _stages(context),
+        tuple(state_bytes(large) + column_bytes * task for task in range(tasks)),
+        tuple(first_bytes + later * task for task in range(tasks)),
+    )
 
 
-def _first_task(context: StrategyContext, genotype: Genotype) -> tuple[int, tuple[int, ...]]:
-    """Parameters of the super model after one task, and multiply-accumulates of each task on its path."""
+def _first_task(context: StrategyContext, genotype: Genotype) -> tuple[SuperModel, tuple[int, ...]]:
+    """The super model after one task, and multiply-accumulates of each task on its path."""
     plan = context.plan
     model = on_meta(lambda: make_super_model(context))
     with torch.device("meta"):
         model.expand(genotype, 0)
     for task in range(len(plan.tasks)):
         model.set_path(task, [0] * len(model.layers))
-    return count_parameters(model), task_macs(model, plan, one_path=True)
+    return model, task_macs(model, plan, one_path=True)
 
 
-def _heads(context: StrategyContext) -> int:
-    return count_parameters(on_meta(lambda: make_super_model(context)))
+def _statistics_bytes(model: SuperModel, layer: int) -> int:
+    """Bytes of the statistics that a task has of its own where it reuses the first unit of a layer."""
+    return state_bytes(UnitStatistics(model.unit(layer, 0)))
 
 
 def _stages(context: StrategyContext) -> tuple[StageCost, ...]:

@@ -12,6 +12,8 @@ from seu_bench.plugin.registry import Registry
 if TYPE_CHECKING:
     from seu_bench.engine.resolve import ResolvedRun
 
+#: Sizes after each task, in the order of a document.
+_SIZES: Final = ("params_total", "macs", "memory_bytes")
 #: Fields of a request that decide nothing of a run's cost.
 _OTHERS: Final = {"restart", "max_seconds", *ExecutionFields.model_fields} - {"data_root"}
 
@@ -21,8 +23,8 @@ _OTHERS: Final = {"restart", "max_seconds", *ExecutionFields.model_fields} - {"d
 def cost(form: str, **fields: Any) -> None:
     """Estimate the cost of a run.
 
-    Parameters, multiply-accumulates per image and image passes, computed without training, weights or data sets
-    (except the shape of your own data).
+    Parameters, bytes kept for later tasks, multiply-accumulates per image and image passes, computed without training,
+    weights or data sets (except the shape of your own data).
     """
     from seu_bench.engine.resolve import resolve
 
@@ -33,10 +35,10 @@ def cost(form: str, **fields: Any) -> None:
 def _document(run: ResolvedRun) -> dict[str, Any]:
     """The cost of a run as plain values.
 
-    ``params_total`` and ``macs`` (per image, on each task's path) have an entry per task and are upper bounds where the
-    strategy decides as it goes; ``*_min`` are the lower ones. ``image_passes`` counts the forward passes of learning,
-    as the record's metric does, ``evaluation_passes`` those of evaluation, ``stages`` both by stage and by whether
-    they train.
+    ``params_total``, ``macs`` (per image, on each task's path) and ``memory_bytes`` (empty: not estimated) have one
+    entry per task and are upper bounds where the strategy decides as it goes; ``*_min`` are the lower ones.
+    ``image_passes`` counts the forward passes of learning, as the record's metric does, ``evaluation_passes`` those of
+    evaluation, ``stages`` both by stage and by whether they train.
     """
     plan = run.plan()
     cost = run.strategy.cost(run.context(plan))
@@ -52,7 +54,7 @@ def _document(run: ResolvedRun) -> dict[str, Any]:
         "protocol": run.spec.protocol_name,
         "seed": run.spec.seed,
         "tasks": [task.name for task in plan.tasks],
-        **{name: list(getattr(cost, name)) for name in ("params_total", "params_total_min", "macs", "macs_min")},
+        **{name: list(getattr(cost, name)) for size in _SIZES for name in (size, f"{size}_min")},
         "image_passes": cost.image_passes,
         "evaluation_passes": cost.all_passes - cost.image_passes,
         "stages": stages,
@@ -64,7 +66,10 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     for index, name in enumerate(document["tasks"]):
         params = _range(document["params_total_min"][index], document["params_total"][index])
         macs = _range(document["macs_min"][index], document["macs"][index])
-        yield f"  after task {index} ({name}): {params} parameters; {macs} multiply-accumulates per image"
+        kept = ""
+        if document["memory_bytes"]:
+            kept = f"; {_range(document['memory_bytes_min'][index], document['memory_bytes'][index])} bytes kept"
+        yield f"  after task {index} ({name}): {params} parameters; {macs} multiply-accumulates per image{kept}"
     for name, sums in document["stages"].items():
         yield f"  {name}: {sums['train']:,} image passes to train, {sums['evaluate']:,} to evaluate"
     yield f"  together {document['image_passes']:,} image passes to learn"

@@ -43,6 +43,7 @@ class TaskPlan:
     Attributes:
         num_classes: outputs of its head.
         num_train, num_valid, num_test: images per split.
+        stored_channels: of an image as its data set has it; ``None``: those of the network's input.
     """
 
     name: str
@@ -50,6 +51,7 @@ class TaskPlan:
     num_train: int
     num_valid: int
     num_test: int
+    stored_channels: int | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,10 @@ class StreamPlan:
     def classes_per_task(self) -> tuple[int, ...]:
         """Outputs of each task's head."""
         return tuple(task.num_classes for task in self.tasks)
+
+    def stored_shape(self, task: int) -> tuple[int, int, int]:
+        """Channels, height and width of an image of a task as it is stored: grey ones are repeated in batches only."""
+        return self.tasks[task].stored_channels or self.channels, self.height, self.width
 
 
 def shuffled(count: int, seed: int) -> NDArray[np.int64]:
@@ -142,7 +148,8 @@ def plan_stream(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], limits: I
         valid = int(spec.stream.validation * pool)
         test = _images(info.num_test, info.test_per_class, info.num_classes, part.classes)
         bounds = ((pool - valid, limits.train), (valid, limits.valid), (test, limits.test))
-        tasks.append(TaskPlan(part.name, part.head, *(min(count, limit or count) for count, limit in bounds)))
+        train, held, tested = (min(count, limit or count) for count, limit in bounds)
+        tasks.append(TaskPlan(part.name, part.head, train, held, tested, info.channels))
     return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts))
 
 

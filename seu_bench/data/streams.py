@@ -23,7 +23,7 @@ from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.dataset import Labels, RawDataset
 from seu_bench.data.images import TaskImages
-from seu_bench.data.planning import StreamPlan, TaskPart, TaskPlan, dataset_names, ordered_tasks, plan_stream, shuffled
+from seu_bench.data.planning import StreamPlan, TaskPart, dataset_names, ordered_tasks, plan_stream, shuffled
 from seu_bench.errors import RequestError
 from seu_bench.utils.progress import tracked
 
@@ -129,7 +129,10 @@ def build_stream(
         places = [(tensor(np.searchsorted(used, numbers)), tensor(labels[numbers])) for numbers in splits]
         train, valid, test = (TaskImages(images, *place, index, plan.channels, permutation) for place in places)
         tasks.append(TaskSplits(train, valid, test))
-    sizes = [TaskPlan(part.name, part.head, *map(len, splits)) for part, splits in zip(parts, rows, strict=True)]
+    sizes = [
+        replace(task, num_train=len(train), num_valid=len(valid), num_test=len(test))
+        for task, (train, valid, test) in zip(plan.tasks, rows, strict=True)
+    ]
     return TaskStream(replace(plan, tasks=tuple(sizes)), tuple(tasks), fingerprint(spec, raw))
 
 

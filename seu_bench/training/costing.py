@@ -124,39 +124,46 @@ def on_meta(build: Callable[[], ModelT]) -> ModelT:
         return build()
 
 
-def fixed_cost(params: int, macs: tuple[int, ...], stages: list[StageCost]) -> Cost:
+def fixed_cost(params: int, macs: tuple[int, ...], stages: list[StageCost], memory: int | None = None) -> Cost:
     """Cost of a strategy whose model never grows.
 
     Args:
         params: parameters of the model.
         macs: multiply-accumulates per image, per task, since heads may differ in width.
         stages: image passes.
+        memory: bytes of all that is kept after each task; ``None``: not estimated.
 
     Returns:
         The cost.
     """
     constant = (params,) * len(macs)
-    return Cost(constant, constant, macs, macs, tuple(stages))
+    kept = () if memory is None else (memory,) * len(macs)
+    return Cost(constant, constant, macs, macs, tuple(stages), kept, kept)
 
 
-def fixed_size_cost(context: StrategyContext, more: Sequence[StageCost] = ()) -> Cost:
+def fixed_size_cost(
+    context: StrategyContext, more: Sequence[StageCost] = (), *, kept_copies: int | None = None
+) -> Cost:
     """Exact cost of a strategy that trains a backbone and a head per task in one stage.
 
     Args:
         context: of the run.
         more: stages besides training and evaluation.
+        kept_copies: tensors of each parameter's shape that are kept after a task beside the model, such as importances
+            and anchors; 0: nothing but the model is. ``None``: memory is not estimated.
 
     Returns:
         The cost.
     """
-    from seu_bench.models.sizes import count_parameters
+    from seu_bench.models.sizes import count_bytes, count_parameters, state_bytes
 
     options, plan = checked_options(context, TrainingOptions), context.plan
     model = on_meta(lambda: backbone_model(context))
     validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
     stages = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
     macs = task_macs(model, plan, one_path=True)
-    return fixed_cost(count_parameters(model), macs, [*stages, *more, *evaluation_passes(plan)])
+    memory = None if kept_copies is None else state_bytes(model) + kept_copies * count_bytes(model.parameters())
+    return fixed_cost(count_parameters(model), macs, [*stages, *more, *evaluation_passes(plan)], memory)
 
 
 def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[int, ...]:

@@ -106,9 +106,15 @@ class Broken:
     components: Mapping[str, str] = {}
     presets: Mapping[str, Mapping[str, object]] = {}
 
-    def __init__(self, learner: Callable[..., StagedStrategy] = StagedStrategy.of, more_parameters: int = 0) -> None:
+    def __init__(
+        self,
+        learner: Callable[..., StagedStrategy] = StagedStrategy.of,
+        more_parameters: int = 0,
+        kept_copies: int = 0,
+    ) -> None:
         self.learner = learner
         self.more_parameters = more_parameters
+        self.kept_copies = kept_copies
 
     def build(self, context: StrategyContext) -> StagedStrategy:
         """The broken strategy."""
@@ -116,7 +122,7 @@ class Broken:
 
     def cost(self, context: StrategyContext) -> Cost:
         """Cost of naive fine-tuning, and so many parameters more."""
-        cost = fixed_size_cost(context)
+        cost = fixed_size_cost(context, kept_copies=self.kept_copies)
         total = tuple(params + self.more_parameters for params in cost.params_total)
         return replace(cost, params_total=total, params_total_min=total)
 
@@ -239,6 +245,16 @@ class Pickled(Forgetful):
         return {"anchor": object}
 
 
+class Uncounted(Forgetful):
+    """Resumes with its anchor, and does not count it among what it keeps."""
+
+    state_attributes = ("anchor",)
+
+    def kept(self) -> dict[str, Any]:
+        """The model alone."""
+        return {"parameters": list(self.model.parameters())}
+
+
 class Grown(BackboneModel):
     """Grows behind the back of whoever would make it again."""
 
@@ -317,7 +333,9 @@ def test_contract_passes_what_is_sound(tmp_path: Path) -> None:
         (Broken(Forgetful.of), "resumes_to_the_same_weights", "between two tasks ends with other weights"),
         (Broken(Pickled.of), "resumes_to_the_same_weights", "more than tensors and plain values"),
         (Broken(grown), "model_can_be_made_again", "cannot be made again"),
-        (Broken(more_parameters=1), "counts_its_parameters", "cost said"),
+        (Broken(more_parameters=1), "counts_its_parameters", "parameters were measured, and cost said"),
+        (Broken(kept_copies=1), "counts_its_parameters", "bytes of memory were measured, and cost said"),
+        (Broken(Uncounted.of), "counts_its_parameters", r"kept\(\) must return all of it"),
         (Broken(hiding), "counts_its_parameters", r"task_module\(2\) lacks 1 parameters of 2 numbers"),
     ],
     ids=lambda value: value.fault if isinstance(value, Broken) else "",

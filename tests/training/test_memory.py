@@ -1,0 +1,74 @@
+"""What is kept from task to task, in bytes by kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from support.tiny import class_stream, task_of
+from torch import nn
+
+from seu_bench.training import KeptImages, bytes_by_kind, memory_of
+from seu_bench.training.strategy import StagedStrategy
+
+
+def test_nested_values() -> None:
+    """Tensors, modules and images in any nesting; other values take nothing that counts, and no kind is empty."""
+    images = task_of(class_stream([(0, 1)]))
+    found = bytes_by_kind(
+        {
+            "plain": {"tensor": torch.zeros(3), "list": [(torch.zeros(2, dtype=torch.float64),)], "name": "x", "n": 3},
+            "module": [nn.Linear(2, 1)],
+            "images": [images, KeptImages(2, (3, 4, 5))],
+            "nothing": [None, 1.5, "text", torch.zeros(0)],
+        }
+    )
+    assert found == {"plain": 12 + 16, "module": 12, "images": len(images) * (64 + 2) + 2 * (60 + 2)}
+
+
+def test_shared_memory_counts_for_the_first() -> None:
+    """A copy counts again, another name does not."""
+    layer = nn.Linear(3, 1)
+    kept = {"parameters": list(layer.parameters()), "same": layer, "anchor": layer.weight.detach().clone()}
+    assert bytes_by_kind(kept) == {"parameters": 16, "anchor": 12}
+
+
+def test_grey_images_count_with_one_channel() -> None:
+    """As the data set has them, and not as a network sees them."""
+    images = task_of(class_stream([(0, 1)]))
+    assert KeptImages.of(images).shape == (1, 8, 8)
+
+
+class Foreign:
+    """Some strategy that says nothing."""
+
+
+class Telling:
+    """One that does."""
+
+    def kept(self) -> dict[str, Any]:
+        """A mask."""
+        return {"mask": torch.zeros(9, dtype=torch.bool)}
+
+
+@pytest.mark.parametrize(("strategy", "found"), [(Foreign(), None), (Telling(), {"mask": 9})])
+def test_strategies(strategy: Any, found: object) -> None:
+    """What is not known is not measured, and never 0."""
+    assert memory_of(strategy) == found
+
+
+def test_default_is_all_that_resumes() -> None:
+    """A strategy that lists its state need not say more."""
+    from support.tiny import build
+
+    class Anchored(StagedStrategy):
+        state_attributes = ("anchor", "steps")
+        anchor = (torch.zeros(5), torch.zeros(2))
+        steps = 3
+
+    naive = build(class_stream([(0, 1)]), "naive", backbone="linear")
+    naive.__class__ = type("AnchoredNaive", (Anchored, type(naive)), {})
+    assert memory_of(naive) == {"parameters": 4 * (64 + 1) * 2, "anchor": 28}
+    naive.resumable = False
+    assert memory_of(naive) is None
