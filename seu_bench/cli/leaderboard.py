@@ -23,8 +23,8 @@ from seu_bench.results.record_files import require_records
     "budgets",
     multiple=True,
     metavar="NAME=LIMIT",
-    help="Only configurations within a budget of any metric that should be low: params=5e6, macs=1e9, seconds=600, "
-    "...; may be repeated.",
+    help="Only configurations within a budget of any metric that should be low: memory=20e6 (bytes), params=5e6, "
+    "seconds=600, ...; may be repeated.",
 )
 @click.option(
     "--pareto",
