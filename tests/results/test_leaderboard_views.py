@@ -232,9 +232,7 @@ class TestShown:
         front = command("leaderboard", "--pareto", "--results", results, "--benchmark", "cifar10").out
         table, _, rest = front.partition("95 %")
         assert "small" in table and "large" in table and "script" not in table
-        assert "Pareto front of acc (%) (higher is better) and parameters (M) (lower is better)" in " ".join(
-            rest.split()
-        )
+        assert "Pareto front of acc (%) (higher is better) and memory (MB) (lower is better)" in " ".join(rest.split())
         assert {path: path.read_bytes() for path in (results / "leaderboards").iterdir()} == files
 
     def test_other_axes_after_the_budget(self, command: Command, results: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from testing.test_contract import ALL, FIXED_SEU, tried
+from support.tried import ALL, FIXED_SEU, tried
 from torch import Tensor
 
 from seu_bench.testing.trial import Learner, from_file

@@ -1,0 +1,51 @@
+"""Every registered strategy on trial, with what it needs to learn tiny streams quickly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from support.tiny import registry
+
+from seu_bench.config.common_options import BackboneOptions
+from seu_bench.testing import Trial
+
+#: What a strategy needs besides the tiny protocol.
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "agem": {"patterns_per_experience": 10, "sample_size": 8},
+    "cwr": {"epochs": 20},
+    "er_ace": {"mem_size": 20, "batch_size_mem": 4},
+    "gdumb": {"mem_size": 60},
+    "gem": {"patterns_per_experience": 10},
+    "mas": {"lambda_reg": 0.01},
+    "mir": {"mem_size": 20, "batch_size_mem": 4, "subsample": 8},
+    "replay": {"mem_size": 20, "batch_size_mem": 4},
+}
+
+#: Strategies whose image passes depend on what they meet.
+INEXACT = ("agem", "er_ace", "mir", "replay")
+
+ALL = sorted(registry().strategies)
+
+#: SEU without its search, which takes three quarters of the time: ``make test-long`` tries it as it comes.
+FIXED_SEU = "seu of one genotype"
+
+#: One of each sort, for ``make test``: plain, with a penalty, with a memory, trained on everything, and three that
+#: grow. ``make test-long`` tries the others.
+USUAL = ("ewc", "independent", "joint", "ltg", "naive", "replay", FIXED_SEU)
+
+
+def tried(name: str) -> Trial:
+    """A strategy of ours; where a backbone can be chosen, the quickest."""
+    if name == FIXED_SEU:
+        return Trial("seu", {"genotype": "darts_v1"})
+    options = dict(OPTIONS.get(name, {}))
+    if issubclass(registry().strategies.find(name).factory.options, BackboneOptions) and name != "naive":
+        options.setdefault("backbone", "mlp")
+    return Trial(name, options, exact_passes=name not in INEXACT)
+
+
+def each(names: Sequence[str]) -> list[Any]:
+    """Parameters of a matrix over strategies."""
+    return [pytest.param(name, marks=[] if name in USUAL else pytest.mark.long) for name in names]
