@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from scripts.evidence.comparing import Compared, Side
-from scripts.evidence.evidence import COMPONENTS, EXTRA, PARAMETERS, PROTOCOLS, Evidence
+from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS, Evidence
 from scripts.evidence.formatting import names
-from scripts.evidence.runs import CONTROL, PAPER, SEU, kind
+from scripts.evidence.runs import CONTROL, PAPER, PAPERS, SEU, kind, named
 from scripts.evidence.tables import front
 
 Status: TypeAlias = Literal["stands", "stands in part", "does not stand", "not told", "not measured"]
@@ -62,7 +62,8 @@ class Finding:
     detail: str
 
 
-_MDL, _RANDOM = (tuple(pair[place] for pair in EXTRA[COMPONENTS]) for place in (0, 1))
+_MDL, _RANDOM = ((named(SEU, searcher), named(SEU, searcher, "frugal")) for searcher in (PAPERS, "random"))
+_ALL_NEW = named(SEU, PAPERS, "all_new")
 
 CLAIMS: Final = (
     Claim("SEU is more accurate than the paper's other strategies", "acc", "above", PAPER),
@@ -112,7 +113,13 @@ CLAIMS: Final = (
         _MDL,
         COMPONENTS,
     ),
-)  # fmt: skip
+    Claim(
+        "Units that are all new make SEU larger than chosen ones", "params_total", "above", (SEU,), _ALL_NEW, COMPONENTS
+    ),
+    Claim(
+        "Units that are all new make SEU more accurate than chosen ones", "acc", "above", (SEU,), _ALL_NEW, COMPONENTS
+    ),
+)
 
 
 def findings(evidence: Evidence) -> list[Finding]:
@@ -201,15 +208,15 @@ def _by_benchmark(found: Sequence[Compared]) -> Iterator[tuple[str, list[Compare
 
 def nothing_forgotten(evidence: Evidence) -> Finding:
     """SEU's forgetting is 0, not nearly 0, in every run."""
-    ours = [
-        value
+    ours = {
+        record.run_id: record.metrics.get("forgetting")
         for name in (*PROTOCOLS, COMPONENTS)
         for group in evidence.sets[name]
         for row in group.rows.values()
-        if row.record.strategy == SEU
-        for value in row.values("forgetting").values()
-    ]
-    exact = sum(value == 0 for value in ours)
+        for record in row.runs.values()
+        if record.strategy == SEU
+    }
+    exact = sum(value == 0 for value in ours.values())
     found: Status = "not measured" if not ours else "stands" if exact == len(ours) else "does not stand"
     return Finding(found, "SEU forgets exactly nothing", f"{exact} of {len(ours)} runs" if ours else "")
 

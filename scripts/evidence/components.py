@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scripts.evidence.comparing import Compared
 from scripts.evidence.evidence import COMPONENTS, Evidence
 from scripts.evidence.formatting import NOTHING, heading, mean, table
 from seu_bench.results.record import Record
@@ -24,6 +25,24 @@ def components_table(evidence: Evidence) -> str:
             rows.append((*pair, str(row.seeds), *[mean(row, name) for name in columns], reused))
         headings = ("searcher", "creator", "seeds", *map(heading, columns), "places that reuse a unit (%)")
     return table(headings, rows, texts=2) if rows else ""
+
+
+def component_comparisons(evidence: Evidence) -> str:
+    """Searchers beside `random`, creators beside the paper's: differences and verdicts; empty without any."""
+    found = {
+        metric: {(each.pair.one, each.pair.other): each for each in evidence.compared(COMPONENTS, metric)}
+        for metric in _COLUMNS
+    }
+    columns = [metric for metric in _COLUMNS if found[metric]]
+    rows = [
+        (f"`{one}`", f"`{other}`", *[_cell(found[metric].get((one, other))) for metric in columns])
+        for one, other in dict.fromkeys(pair for metric in columns for pair in found[metric])
+    ]
+    return table(("this", "beside this", *map(heading, columns)), rows, texts=2) if rows else ""
+
+
+def _cell(found: Compared | None) -> str:
+    return NOTHING if found is None else f"{found.words}, {found.difference.verdict}"
 
 
 def reused_share(record: Record) -> float | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from scripts.evidence.comparing import Compared, Pair, against, family
-from scripts.evidence.runs import EVIDENCE, SEU, Group, groups, kind, records
+from scripts.evidence.runs import CONTROL, EVIDENCE, PAPERS, SEU, Group, groups, kind, named, records
 from seu_bench.results.record import Record
 
 #: Sets of equal protocol, the one that claims rest on first.
@@ -17,14 +17,8 @@ PROTOCOLS: Final = ("quick", "half_day")
 PARAMETERS, COMPONENTS, BEFORE = "parameters", "components", "before"
 SETS: Final = (*PROTOCOLS, PARAMETERS, COMPONENTS, BEFORE)
 
-#: Comparisons between others than SEU that a claim is about, by set.
-EXTRA: Final = {
-    **dict.fromkeys((*PROTOCOLS, BEFORE), (("ewc", "naive"),)),
-    COMPONENTS: tuple(
-        (one, f"seu: random, {creator}")
-        for creator, one in {"mdl": SEU, **{name: f"seu: mdl, {name}" for name in ("frugal", "reuse_first")}}.items()
-    ),
-}
+#: Comparisons between others than SEU that a claim is about.
+EXTRA: Final = (("ewc", "naive"),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +35,10 @@ class Evidence:
     _families: dict[tuple[str, ...], list[Compared]] = field(default_factory=dict, repr=False)
 
     def compared(self, name: str, metric: str) -> list[Compared]:
-        """SEU against every other row, and :data:`EXTRA`, over all benchmarks of a set.
+        """SEU against every other row, and :data:`EXTRA`, over all benchmarks of a set; components among themselves.
 
-        A family is the comparisons with rows of one kind (:func:`~scripts.evidence.runs.kind`), or those of ``EXTRA``.
+        A family is the comparisons with rows of one kind (:func:`~scripts.evidence.runs.kind`), those of ``EXTRA``, of
+        searchers, or of creators.
         """
         key = (name, metric)
         if key not in self._families:
@@ -74,18 +69,41 @@ class Evidence:
 
 
 def read_evidence(folder: Path = EVIDENCE) -> Evidence:
-    """Read all sets; beside the strategies of SEU's size stands the SEU that their size was taken from."""
+    """Read all sets; beside strategies of SEU's size stands SEU itself, beside its components also its control."""
     sets = {name: groups(folder / name) for name in SETS}
-    for place, group in enumerate(sets[PARAMETERS]):
-        for beside in sets["quick"]:
-            if (beside.benchmark, beside.protocol) == (group.benchmark, group.protocol) and SEU in beside.rows:
-                sets[PARAMETERS][place] = replace(group, rows={SEU: beside.rows[SEU], **group.rows})
+    for name, wanted in ((PARAMETERS, (SEU,)), (COMPONENTS, (SEU, CONTROL))):
+        sets[name] = [_beside(group, sets[PROTOCOLS[0]], wanted) for group in sets[name]]
     return Evidence(folder, sets)
+
+
+def _beside(group: Group, others: Sequence[Group], wanted: Sequence[str]) -> Group:
+    """A group with rows of another set of the same benchmark and protocol, unless it has them itself."""
+    place = (group.benchmark, group.protocol)
+    found = {
+        name: other.rows[name]
+        for other in others
+        if (other.benchmark, other.protocol) == place
+        for name in wanted
+        if name in other.rows
+    }
+    return replace(group, rows={**found, **group.rows})
 
 
 def _pairs(name: str, group: Group) -> Iterator[tuple[str, Pair]]:
     """Pairs of a group, each with the name of its family."""
-    for one, other in EXTRA.get(name, ()):
+    if name == COMPONENTS:
+        yield from _component_pairs(group)
+        return
+    for one, other in EXTRA:
         yield from (("extra", pair) for pair in against(group, [other], one))
-    if name != COMPONENTS:  # searchers and creators are compared with their controls alone
-        yield from ((kind(pair.other, pair.theirs), pair) for pair in against(group, group.rows))
+    yield from ((kind(pair.other, pair.theirs), pair) for pair in against(group, group.rows))
+
+
+def _component_pairs(group: Group) -> Iterator[tuple[str, Pair]]:
+    """Searchers beside the random one with the same creator, creators beside the paper's with the same searcher."""
+    for name, row in group.rows.items():
+        searcher, creator = row.record.searcher or PAPERS, row.record.creator or PAPERS
+        if searcher != "random":
+            yield from (("searchers", pair) for pair in against(group, [named(SEU, "random", creator)], name))
+        if creator != PAPERS:
+            yield from (("creators", pair) for pair in against(group, [named(SEU, searcher)], name))

@@ -50,8 +50,3 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1
     """Format a table of Markdown; the first ``texts`` columns are texts, the others numbers."""
     lines = ["| " + " | ".join(headings) + " |", "| --- " * texts + "| ---: " * (len(headings) - texts) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
-def bullets(lines: Iterable[str]) -> str:
-    """Format a list of Markdown."""
-    return "\n".join(f"- {line}" for line in lines)

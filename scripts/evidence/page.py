@@ -9,10 +9,10 @@ from typing import Final
 import jinja2
 
 from scripts.evidence import beside_paper, claims, tables
-from scripts.evidence.components import components_table
+from scripts.evidence.components import component_comparisons, components_table
 from scripts.evidence.corrections import corrections
 from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, Evidence, read_evidence
-from scripts.evidence.formatting import bullets, names, table
+from scripts.evidence.formatting import names, table
 from scripts.evidence.runs import EVIDENCE, ROOT, Group
 from scripts.evidence.sweeps import FOLDER, pending
 from seu_bench.results.record_metrics import known_metric
@@ -57,7 +57,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
         parameters=tables.equal_parameters(evidence),
         linear={name: tables.linear_row(evidence, name) for name in PROTOCOLS},
         components=components_table(evidence),
-        search=bullets(_search(evidence)),
+        component_comparisons=component_comparisons(evidence),
         cheapest=names(name for group in evidence.sets[COMPONENTS] for name in tables.front(group.rows, "train_flops")),
         probes=probes(evidence),
         pending=pending(evidence),
@@ -74,16 +74,6 @@ def figures(name: str, group: Group) -> list[tuple[str, str]]:
         if path.is_file():
             found.append((title, f"../../{path.relative_to(ROOT).as_posix()}"))
     return found
-
-
-def _search(evidence: Evidence) -> list[str]:
-    lines = []
-    for metric in ("acc", "params_total", "mixed_score"):
-        name = {"acc": "accuracy", "params_total": "parameters", "mixed_score": "mixed score"}[metric]
-        for each in evidence.compared(COMPONENTS, metric):
-            pair = f"`{each.pair.one}` beside `{each.pair.other}`"
-            lines.append(f"{pair}, {name}: {each.words} ({each.difference.verdict})")
-    return lines
 
 
 def _minutes(evidence: Evidence) -> dict[str, float] | None:

@@ -15,7 +15,9 @@ from seu_bench.results.record_files import read_records
 ROOT: Final = Path(__file__).resolve().parents[2]
 EVIDENCE: Final = ROOT / "results" / "published" / "evidence"
 
-#: SEU with the paper's searcher and creator, and its control: cells drawn at random, nothing reused.
+#: The paper's searcher and its creator have one name.
+PAPERS: Final = "mdl"
+#: SEU with these, and its control: cells drawn at random, nothing reused.
 SEU: Final = "seu"
 CONTROL: Final = "seu: random, all_new"
 #: The paper's other strategies, in the order of its tables.
@@ -76,8 +78,12 @@ def records(folder: Path) -> list[Record]:
 
 def short_name(record: Record) -> str:
     """The strategy; of SEU also searcher and creator, unless they are the paper's."""
-    components = record.searcher or "mdl", record.creator or "mdl"
-    return record.strategy if components == ("mdl", "mdl") else f"{record.strategy}: {', '.join(components)}"
+    return named(record.strategy, record.searcher or PAPERS, record.creator or PAPERS)
+
+
+def named(strategy: str, searcher: str = PAPERS, creator: str = PAPERS) -> str:
+    """The short name of a configuration."""
+    return strategy if (searcher, creator) == (PAPERS, PAPERS) else f"{strategy}: {searcher}, {creator}"
 
 
 def _rows(board: Leaderboard) -> dict[str, Row]:

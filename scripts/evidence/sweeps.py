@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from scripts.evidence.evidence import COMPONENTS, Evidence
-from scripts.evidence.runs import ROOT, SEU
+from scripts.evidence.runs import ROOT, SEU, named
 from seu_bench.sweeps.spec import SweepSpec, make_spec
 
 FOLDER: Final = "scripts/evidence/sweeps"
@@ -16,8 +16,9 @@ FILES: Final = {
     "quick_1_paper": ("quick", "the paper's strategies, `linear` and `independent`, by `quick`"),
     "quick_2_control": ("quick", "SEU's control, by `quick`"),
     "quick_3_avalanche": ("quick", "Avalanche's strategies, by `quick`"),
-    "quick_5_components": (COMPONENTS, "searchers and creators"),
-    "quick_6_darts": (COMPONENTS, "the searcher `darts`"),
+    "quick_5_searchers": (COMPONENTS, "searchers"),
+    "quick_6_creators": (COMPONENTS, "creators"),
+    "quick_7_darts": (COMPONENTS, "the searcher `darts`"),
     "half_day_1_paper": ("half_day", "the paper's strategies, `linear` and `independent`, by `half_day`"),
     "half_day_2_control": ("half_day", "SEU's control, by `half_day`"),
     "half_day_3_avalanche": ("half_day", "Avalanche's strategies, by `half_day`"),
@@ -49,6 +50,6 @@ def sweep(file: str) -> SweepSpec:
 def runs_of(spec: SweepSpec) -> Iterator[tuple[str, str, int]]:
     """Benchmark, short name of the row and seed of each run of a sweep."""
     for strategy, benchmark, seed in itertools.product(spec.strategy, spec.benchmark, spec.seeds):
-        pairs = itertools.product(spec.searcher or ("mdl",), spec.creator or ("mdl",)) if strategy == SEU else [None]
+        pairs = itertools.product(spec.searcher or ("mdl",), spec.creator or ("mdl",)) if strategy == SEU else [()]
         for pair in pairs:
-            yield benchmark, strategy if pair in (None, ("mdl", "mdl")) else f"{strategy}: {', '.join(pair)}", seed
+            yield benchmark, named(strategy, *pair), seed

@@ -142,11 +142,29 @@ def test_every_claim_is_about_rows_that_can_be_there() -> None:
         assert isinstance(claim, Claim) and claim.others and claim.side in ("above", "below")
 
 
+def test_components_are_compared_with_their_controls(publish: Publish) -> None:
+    """Searchers with the random one, creators with the paper's, each with the other component as it is; SEU itself and
+    its control are those of the protocol."""
+    evidence = publish(
+        quick=accuracies({"seu": 0.8, CONTROL: 0.6}),
+        components=accuracies({"seu: random, mdl": 0.5, "seu: random, frugal": 0.4, "seu: mdl, frugal": 0.7}),
+    )
+    pairs = {(each.pair.one, each.pair.other) for each in evidence.compared("components", "acc")}
+    assert pairs == {
+        ("seu", "seu: random, mdl"), ("seu: mdl, frugal", "seu: random, frugal"),
+        ("seu: mdl, frugal", "seu"), ("seu: random, frugal", "seu: random, mdl"), (CONTROL, "seu: random, mdl"),
+    }  # fmt: skip
+    said = found(evidence, "The MDL search is more accurate")
+    assert (said.status, said.detail) == ("stands", "`one` 2 of 2")
+    assert components.component_comparisons(evidence).count("| `seu: mdl, frugal` |") == 2
+
+
 def test_forgetting_is_exact(publish: Publish) -> None:
     exact = {"seu": {"forgetting": [0.0, 0.0, 0.0]}}
     assert found(publish(quick=exact), "SEU forgets").detail == "3 of 3 runs"
-    nearly = found(publish(half_day={"seu": {"forgetting": [0.0, 1e-9, 0.0]}}), "SEU forgets")
-    assert (nearly.status, nearly.detail) == ("does not stand", "5 of 6 runs")
+    nearly = {"seu: mdl, frugal": {"forgetting": [0.0, 1e-9, 0.0]}}
+    said = found(publish(components=nearly), "SEU forgets")
+    assert (said.status, said.detail) == ("does not stand", "5 of 6 runs")
 
 
 # --- tables -------------------------------------------------------------------------------------------------------
@@ -229,7 +247,7 @@ def test_page_of_a_part(publish: Publish, tmp_path: Path) -> None:
 def test_what_was_not_run_is_counted(tmp_path: Path) -> None:
     """A sweep is pending until each of its runs has a record; then it is not named."""
     (tmp_path / "components").mkdir()
-    wanted = list(sweeps.runs_of(sweeps.sweep("quick_6_darts")))
+    wanted = list(sweeps.runs_of(sweeps.sweep("quick_7_darts")))
     assert ("split_fashion", "seu: darts, frugal", 2) in wanted and len(wanted) == 6
     lines = [a_run(name, seed, {"acc": 0.5}, benchmark=place).model_dump_json() + "\n" for place, name, seed in wanted]
     file = tmp_path / "components" / "records.jsonl"
