@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Final
 
 from seu_bench.results.record import Record, record_path
-from seu_bench.results.record_files import PACKED_NAME, read_records
+from seu_bench.results.record_files import read_records
 from seu_bench.results.record_metrics import compute_metrics
 from seu_bench.utils.files import write_atomic
 
-PUBLISHED: Final = Path(__file__).resolve().parent.parent / "results" / "published"
+BASES: Final = Path(__file__).resolve().parent.parent / "results" / "published" / "evidence" / "before"
 #: Seeds of each configuration.
 SEEDS: Final = 5
 #: Names that the records' protocol takes in turn, and whether it is ranked: one in ten is not.
@@ -34,13 +34,7 @@ PROTOCOLS: Final = [("quick", True)] * 6 + [("paper", True)] * 3 + [("smoke", Fa
 
 def make(folder: Path, number: int) -> None:
     """Write ``number`` records below ``folder``, the same ones in each call."""
-    found = {
-        record.run_id: record
-        for source in sorted(path.parent for path in PUBLISHED.glob(f"*/{PACKED_NAME}"))
-        for record in read_records(source)
-        if isinstance(record, Record) and record.seed == 0
-    }
-    bases = list(found.values())
+    bases = [record for record in read_records(BASES) if isinstance(record, Record) and record.seed == 0]
     for index in range(number):
         configuration, seed = divmod(index, SEEDS)
         variant, which = divmod(configuration, len(bases))

@@ -1,6 +1,6 @@
 """The README's pictures: what commands show in a terminal, and the report in a browser, of published records.
 
-    python scripts/pictures.py results/published/sweep docs/pictures
+    python scripts/pictures.py results/published/evidence/quick docs/pictures
 
 Needs Chromium and its driver on the path (Debian: chromium, chromium-driver), and the packages of the tests.
 """

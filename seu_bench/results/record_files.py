@@ -75,8 +75,8 @@ def pack_records(results: Path) -> Path:
 
     Example:
         >>> from pathlib import Path
-        >>> pack_records(Path("results/published/baselines"))  # doctest: +SKIP
-        PosixPath('results/published/baselines/records.jsonl')
+        >>> pack_records(Path("results/published/evidence/quick"))  # doctest: +SKIP
+        PosixPath('results/published/evidence/quick/records.jsonl')
     """
     for item in read_records(results):
         if isinstance(item, ResultsError):

@@ -19,7 +19,7 @@ from seu_bench.plugin.registry import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "my_seu_plugin" / "my_seu_plugin"
-PUBLISHED = ROOT / "results" / "published" / "baselines"
+RECORDS = ROOT / "tests" / "support" / "sample_records"
 
 #: The outer module: no torch, not even click.
 OUTER = """
@@ -143,7 +143,7 @@ def test_example(command: Command, install: Install) -> None:
     folder = install("guide", {"mine": "my_seu_plugin"}, {})
     shutil.copytree(EXAMPLE, folder / "my_seu_plugin")
     assert "best  print the best accuracy of all records (guide)" in " ".join(command("--help").out.split(" "))
-    assert re.fullmatch(r"split_digits-\S+: 0\.\d{3}\n", command("best", "--results", PUBLISHED).out)
+    assert re.fullmatch(r"split_digits-\S+: 0\.\d{3}\n", command("best", "--results", RECORDS).out)
 
 
 def test_unknown_command(command: Command) -> None:

@@ -18,7 +18,7 @@ from seu_bench.results.comparison import MEASURES, compare
 from seu_bench.results.record import Environment, Record, StageRecord
 from seu_bench.results.record_files import read_records
 
-BASELINES = Path(__file__).resolve().parents[2] / "results" / "published" / "baselines"
+RECORDS = Path(__file__).resolve().parents[1] / "support" / "sample_records"
 
 
 def a_run(**fields: Any) -> Record:
@@ -133,11 +133,11 @@ class TestRefused:
 class TestCommand:
     def test_published_runs(self, command: Command) -> None:
         naive, seu = (f"split_digits-quick-{name}-seed0" for name in ("naive", "seu"))
-        answer = command("compare", naive, seu, "--results", BASELINES, "--format", "json")
+        answer = command("compare", naive, seu, "--results", RECORDS, "--format", "json")
         (found,) = json.loads(answer.out)["runs"]
         assert [run.rpartition("-")[0] for run in found["runs"]] == [naive, seu]
         assert found["same_order"]
-        records = {record.run_id: record for record in read_records(BASELINES) if isinstance(record, Record)}
+        records = {record.run_id: record for record in read_records(RECORDS) if isinstance(record, Record)}
         for side, run_id in enumerate(found["runs"]):
             matrix = records[run_id].accuracy_matrix
             assert [task["final"][side] for task in found["tasks"]] == list(matrix[-1])
@@ -149,7 +149,7 @@ class TestCommand:
             assert seconds == pytest.approx(records[run_id].metrics["train_seconds"])
         for task in found["tasks"]:
             assert task["final"][2] == pytest.approx(task["final"][1] - task["final"][0])
-        text = command("compare", naive, seu, "--results", BASELINES)
+        text = command("compare", naive, seu, "--results", RECORDS)
         assert (text.status, text.err) == (0, "")
         assert "\x1b" not in text.out
         for part in ("accuracy of each task (%)", "classes 4-5", "points", "options.warm_start", "naive"):
@@ -157,7 +157,7 @@ class TestCommand:
 
     def test_more_than_two(self, command: Command) -> None:
         names = [f"split_digits-quick-{name}-seed1" for name in ("naive", "ewc", "joint")]
-        answer = command("compare", *names, "--results", BASELINES)
+        answer = command("compare", *names, "--results", RECORDS)
         assert answer.out.count("1: split_digits-quick-naive-seed1") == 2
         assert answer.out.count("2: split_digits-quick-") == 2
 
@@ -168,7 +168,7 @@ class TestCommand:
             ((one, "pmnist-quick-agem-seed0"), "benchmark 'split_digits' and 'pmnist'"),
             ((one, "nowhere"), "no run is called 'nowhere'"),
         ):
-            answer = command("compare", *names, "--results", BASELINES)
+            answer = command("compare", *names, "--results", RECORDS)
             assert (answer.status, answer.out) == (2, "")
             assert said in answer.err and "Traceback" not in answer.err
 

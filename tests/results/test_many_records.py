@@ -36,7 +36,7 @@ def test_valid_and_varied(folder: Path) -> None:
     assert len({record.metrics["acc"] for record in records}) > 300
     assert Counter(record.seed for record in records) == dict.fromkeys(range(5), 66)
     boards = leaderboards(folder)
-    assert {board.benchmark for board in boards} == {"pmnist", "split_digits", "split_fashion"}
+    assert {board.benchmark for board in boards} == {"pmnist", "split_cifar100", "split_fashion"}
     assert sum(board.records for board in boards) == 330
     assert all(row.seeds == 5 for board in boards for row in board.rows)
 

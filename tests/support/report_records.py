@@ -1,4 +1,4 @@
-"""Real records for the tests of the report: the published ones of ``split_digits``, and changes of them."""
+"""Real records for the tests of the report: those of an earlier version on ``split_digits``, and changes of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seu_bench.results.record_files import find_record
 from seu_bench.results.report.canvas import style
 from seu_bench.results.report.summary import Configuration
 
-PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "baselines"
+RECORDS = Path(__file__).resolve().parent / "sample_records"
 #: The paper's strategies, and the upper reference.
 STRATEGIES = ("ewc", "joint", "ltg", "naive", "pnn", "seu")
 SEEDS = (0, 1, 2)
@@ -25,7 +25,7 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)> $\\frac{1}{
 @cache
 def published(strategy: str, seed: int) -> Record:
     """A record of ``split_digits``, protocol ``quick``."""
-    return find_record(PUBLISHED, f"split_digits-quick-{strategy}-seed{seed}-")
+    return find_record(RECORDS, f"split_digits-quick-{strategy}-seed{seed}-")
 
 
 def runs(strategy: str, seeds: Sequence[int] = SEEDS) -> tuple[Record, ...]:
