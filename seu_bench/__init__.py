@@ -21,12 +21,12 @@ from seu_bench._version import __version__
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .api import run, sweep
+    from .api import run, sweep, tune
     from .engine.saved_model.file import load_model
     from .hookspecs import hookimpl
     from .plugin.registration import LazyFactory, Register
     from .results.leaderboard.building import load_records
 
-__all__ = ["LazyFactory", "Register", "__version__", "hookimpl", "load_model", "load_records", "run", "sweep"]
+__all__ = ["LazyFactory", "Register", "__version__", "hookimpl", "load_model", "load_records", "run", "sweep", "tune"]
 
 __getattr__, __dir__ = attach(__name__)

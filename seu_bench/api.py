@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seu_bench.config.run import Precision, Request
+from seu_bench.config.run import Evaluation, Precision, Request
 from seu_bench.engine.launcher import launch
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
@@ -14,6 +14,8 @@ from seu_bench.utils import progress as bars
 
 if TYPE_CHECKING:
     from seu_bench.sweeps.driver import SweepResult
+    from seu_bench.sweeps.plan import SweepPlan
+    from seu_bench.sweeps.tuning.search import TuneResult
 
 
 def run(
@@ -36,6 +38,9 @@ def run(
     keep_weights: bool = True,
     feature_cache: int | None = None,
     precision: Precision = "float32",
+    evaluation: Evaluation = "test",
+    first_tasks: int | None = None,
+    tuned: str | Path | None = None,
     compile: bool = False,
     progress: bool = False,
     log: Iterable[str] = (),
@@ -66,6 +71,10 @@ def run(
         keep_weights: whether a finished run keeps its model.
         feature_cache: maximum bytes for cached outputs of frozen layers; ``None``: half of what is free; 0: none.
         precision: number format of learning; accuracies are measured in float32.
+        evaluation: ``validation`` reads no test images and measures on withheld validation images.
+        first_tasks: learn only so many tasks.
+        tuned: hyper-parameters that ``tune`` chose, laid below ``options``: a file, a folder of files, or the id of a
+            file in ``<results>/tuned``.
         compile: whether SEU's units are compiled for their training.
         progress: whether to draw progress bars.
         log: names of loggers, e.g. ``["tensorboard"]``.
@@ -83,6 +92,7 @@ def run(
         >>> record.metrics["acc"]
     """
     asked = {name: value for name, value in locals().items() if name != "progress"}
+    asked["tuned"] = None if tuned is None else str(tuned)
     collected = {"options": dict(options or {}), "log": tuple(log), "log_options": dict(log_options or {})}
     request = Request(**asked | collected)
     watcher = None
@@ -131,3 +141,38 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     if any(record.may_be_ranked for record in result.records):
         make_leaderboards(spec.results, registry.known_metrics)
     return result
+
+
+def tune(*, progress: bool = False, **given: Any) -> TuneResult:
+    """Choose hyper-parameters without test images, and write a tuned file; see docs/guides/tuning.md.
+
+    The same call resumes a tuning that was interrupted.
+
+    Args:
+        progress: whether to draw progress bars.
+        given: the options of ``seu-bench tune``; ``space`` is its ``-g``, e.g.
+            ``strategy="ewc", space={"ewc_lambda": [10, 100, 1000]}, method="first-tasks:3"``.
+
+    Returns:
+        The trials, and the tuned file; none where a run of every trial failed.
+
+    Raises:
+        SeuBenchError: the tuning was refused, and nothing was begun; or its executor failed.
+    """
+    import contextlib
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from seu_bench.cli.sweep_display import SweepDisplay
+    from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
+    from seu_bench.sweeps.tuning.search import run_tuning
+    from seu_bench.sweeps.tuning.spec import make_tune_spec
+
+    @contextlib.contextmanager
+    def shown(plan: SweepPlan, _: int | None) -> Iterator[tuple[SweepEstimate, SweepDisplay]]:
+        display = SweepDisplay(plan, None if progress else Console(quiet=True, force_terminal=False))
+        with display.bars:
+            yield estimate_plan(plan) if progress else SweepEstimate(), display
+
+    return run_tuning(Registry(), make_tune_spec(given), shown)

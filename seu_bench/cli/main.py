@@ -34,6 +34,9 @@ _PACKAGE: Final = "seu-bench"
 CORE: Final[Mapping[str, LazyCommand]] = {
     "run": LazyCommand("seu_bench.cli.run:run", "Run a strategy on a benchmark and write the record."),
     "sweep": LazyCommand("seu_bench.cli.sweep:sweep", "Run every combination that is not finished yet."),
+    "tune": LazyCommand(
+        "seu_bench.cli.tune:tune", "Choose hyper-parameters without test images, and write a tuned file."
+    ),
     "cost": LazyCommand("seu_bench.cli.cost:cost", "Estimate the cost of a run."),
     "runs": LazyCommand("seu_bench.cli.runs:runs", "List runs and their states."),
     "show": LazyCommand("seu_bench.cli.show:show", "Show the record of a run."),

@@ -77,7 +77,7 @@ def sweep(file: Path | None, assignments: tuple[str, ...], attach: bool, dry_run
         for key, value in asked.items()
         if value not in (None, (), {})
     }
-    if axes := _axes(given, parse_axes(assignments)):
+    if axes := executor_options(given, parse_axes(assignments)):
         given["options"] = axes
     spec = _kept(given, file) if attach else make_spec(given, file)
     registry = Registry()
@@ -108,14 +108,14 @@ def sweep(file: Path | None, assignments: tuple[str, ...], attach: bool, dry_run
     raise SystemExit(result.exit_code)
 
 
-def _axes(given: dict[str, Any], assigned: dict[str, list[Any]]) -> dict[str, list[Any]]:
+def executor_options(given: dict[str, Any], assigned: Mapping[str, Any]) -> dict[str, Any]:
     """Options with those of the executor that have a flag, which are taken out of ``given``."""
     names = [name for name in given if name.startswith(_EXECUTOR)]
-    flagged = {f"{EXECUTOR}{name.removeprefix(_EXECUTOR)}": [given.pop(name)] for name in names}
+    flagged = {f"{EXECUTOR}{name.removeprefix(_EXECUTOR)}": given.pop(name) for name in names}
     if twice := [key for key in flagged if key in assigned]:
         remedy = f"give it by its name, or with -o {twice[0]}=..."
         raise OptionError(f"option {twice[0]!r} is given twice", remedy=remedy)
-    return assigned | flagged
+    return {**assigned, **flagged}
 
 
 def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:

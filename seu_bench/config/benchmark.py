@@ -8,27 +8,16 @@ theirs is itself at fault.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 
 from seu_bench.config.options import Frozen
 from seu_bench.config.protocol import ProtocolSpec
+from seu_bench.config.toml_file import OwnPath
 
 Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=60)]
-
-
-def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
-    """``path`` from the folder of the benchmark file, which is the context of the validation."""
-    try:
-        return path if info.context is None else (info.context / path.expanduser()).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # e.g. a null character, or "~nobody"
-        raise ValueError(f"cannot be a path: {error}") from error
-
-
-OwnPath: TypeAlias = Annotated[Path, AfterValidator(_beside_the_file)]
 
 
 class InputSpec(Frozen):

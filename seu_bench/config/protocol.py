@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seu_bench.config.options import Frozen, Options
+from seu_bench.config.toml_file import OwnPath
 
 
 class Schedule(Frozen):
@@ -105,6 +106,8 @@ class ProtocolSpec(Frozen):
         images: limits per task and split.
         eval_batch_size: images per batch in evaluation.
         strategies, searchers, creators: values of their options, by name.
+        tuned: files of ``seu-bench tune`` laid over these, by strategy, or by strategy, searcher and creator joined
+            by ``-`` where they are not its own; relative paths start from the benchmark file.
     """
 
     summary: str = ""
@@ -118,3 +121,6 @@ class ProtocolSpec(Frozen):
     strategies: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options by strategy")
     searchers: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options by searcher")
     creators: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options by creator")
+    tuned: dict[str, OwnPath] = Field(
+        default_factory=dict, description="tuned files whose options are the defaults, by configuration"
+    )

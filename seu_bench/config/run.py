@@ -20,11 +20,14 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.options import Frozen, fault_lines, fault_text, flattened
 from seu_bench.config.protocol import ProtocolSpec
+from seu_bench.config.tuned import Place
 from seu_bench.errors import OptionError
 from seu_bench.utils.text import parse_bytes
 
 #: Number format of learning: float32; float32 with cached features in bfloat16; bfloat16 by autocast.
 Precision: TypeAlias = Literal["float32", "bf16-features", "bf16"]
+#: Images that accuracies are measured on.
+Evaluation: TypeAlias = Literal["test", "validation"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,14 @@ class ResultFields(Frozen):
         description="Number format of learning: bf16 by autocast, or only cached outputs of frozen layers in it. "
         "Accuracies are measured in float32.",
     )
+    evaluation: Evaluation = Field(
+        "test",
+        description="Images that accuracies are measured on. With validation test images are never read: half of the "
+        "validation images is withheld from learning and measured on; such runs are never ranked.",
+    )
+    first_tasks: WholeNumber | None = Field(
+        None, ge=1, description="Learn only so many tasks of the stream; such runs are never ranked."
+    )
 
 
 class ExecutionFields(Frozen):
@@ -138,6 +149,11 @@ class Request(ResultFields, ExecutionFields):
     options: Annotated[dict[str, Any], CommandLine(("-o", "--option"), "KEY=VALUE")] = Field(
         default_factory=dict,
         description="An option of the strategy, or searcher.KEY, creator.KEY, benchmark.KEY; may be repeated.",
+    )
+    tuned: Annotated[str | None, CommandLine(metavar="FILE|ID")] = Field(
+        None,
+        description="Options that seu-bench tune chose, laid below --option: its file, the file's id in "
+        "RESULTS/tuned, or a folder of such files.",
     )
     restart: StrictBool = Field(False, description="Start over, even if the run is finished or could be resumed.")
     max_seconds: float | None = Field(
@@ -211,6 +227,17 @@ class RunSpec(ResultFields):
         return self.benchmark.protocols[self.protocol_name]
 
     @property
+    def place(self) -> Place:
+        """What it can be tuned for."""
+        benchmark = self.benchmark
+        return benchmark.name, benchmark.version, self.protocol_name, self.strategy, self.searcher, self.creator
+
+    @property
+    def configuration(self) -> str:
+        """The strategy, with searcher and creator where they are not its own."""
+        return "-".join([self.strategy, *self.chosen])
+
+    @property
     def run_id(self) -> str:
         """A readable slug and a hash of what determines the result (not of the device, folders or versions)."""
         # Omitted at their defaults, like options: a later version's new field does not make an old run another one.
@@ -220,14 +247,16 @@ class RunSpec(ResultFields):
             "benchmark": self.benchmark.identity(),
             # Options by strategy, searcher and creator are among this run's own, where they concern it.
             "protocol": self.protocol.model_dump(
-                mode="json", exclude={"summary", "ranked", "strategies", "searchers", "creators"}
+                mode="json", exclude={"summary", "ranked", "strategies", "searchers", "creators", "tuned"}
             ),
         }
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:10]
-        parts = [self.benchmark.name, self.protocol_name, self.strategy, *self.chosen]
+        parts = [self.benchmark.name, self.protocol_name, self.configuration]
         parts += [f"limit{self.limit}"] if self.limit else []
         parts += ["synthetic"] if self.synthetic else []
         parts += [self.precision] if self.precision != "float32" else []
+        parts += [self.evaluation] if self.evaluation != "test" else []
+        parts += [f"first{self.first_tasks}"] if self.first_tasks else []
         slug = "-".join(parts)[:150]  # the name of a folder; the hash distinguishes what is cut off
         return f"{slug}-seed{self.seed}-{digest}"
 

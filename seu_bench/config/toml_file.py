@@ -1,18 +1,31 @@
-"""TOML files that users write: read, and refused with all of their faults at once."""
+"""TOML files: read, and refused with all of their faults at once; written, a value per line."""
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 
 from seu_bench.config.options import fault_lines
 from seu_bench.errors import SpecError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
+    """``path`` from the folder of the file, which is the context of the validation."""
+    try:
+        return path if info.context is None else (info.context / path.expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # e.g. a null character, or "~nobody"
+        raise ValueError(f"cannot be a path: {error}") from error
+
+
+OwnPath: TypeAlias = Annotated[Path, AfterValidator(_beside_the_file)]
 
 
 def read_toml(file: Path, kind: str, guide: str, if_missing: str = "check the path") -> dict[str, Any]:
@@ -59,3 +72,41 @@ def validated(
         where=str(file) if file is not None else None,
         remedy=f"{guide} describes every key",
     )
+
+
+def toml_text(document: Mapping[str, Any], heading: str = "") -> str:
+    """Write plain values as TOML; lists of tables become arrays of tables, all else below a table stays on its line.
+
+    Libraries write each number of a matrix on a line of its own.
+
+    Example:
+        ``toml_text({"a": 1, "b": {"c": [[1, 2]]}}) == "a = 1\\n\\n[b]\\nc = [[1, 2]]\\n"``
+    """
+    tables = {key: value for key, value in document.items() if _is_table(value, heading)}
+    lines = [f"{_toml_key(key)} = {_toml_value(value)}\n" for key, value in document.items() if key not in tables]
+    for key, value in tables.items():
+        name = f"{heading}{_toml_key(key)}"
+        if isinstance(value, Mapping):
+            lines.append(f"\n[{name}]\n{toml_text(value, f'{name}.')}" if value else "")
+        else:
+            lines += [f"\n[[{name}]]\n{toml_text(part, f'{name}.')}" for part in value]
+    return "".join(lines)
+
+
+def _is_table(value: Any, heading: str) -> bool:
+    if isinstance(value, Mapping):
+        return not heading
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(part, Mapping) for part in value)
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml_key(key)} = {_toml_value(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    # A text of JSON is one of TOML, but for halves of surrogate pairs and the character 7F.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

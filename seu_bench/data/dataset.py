@@ -6,7 +6,7 @@ NumPy only: a source of data need not know torch. :mod:`seu_bench.data.streams` 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
@@ -66,6 +66,11 @@ class RawDataset:
     info: DatasetInfo
     train: RawSplit
     test: RawSplit
+
+    def without_test(self) -> RawDataset:
+        """The data set with no test images, for whoever must not see them."""
+        none = RawSplit(self.train.images[:0], self.train.labels[:0])
+        return RawDataset(replace(self.info, num_test=0, test_per_class=None), self.train, none)
 
     def checksum(self) -> str:
         """SHA-256 over shapes, images and labels of both splits."""

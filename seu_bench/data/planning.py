@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from seu_bench.config.benchmark import BenchmarkSpec, ClassSplit, DatasetSequence, InputSpec, Permutation
 from seu_bench.config.protocol import ImageLimits
+from seu_bench.config.run import Evaluation
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.errors import RequestError
 
@@ -130,9 +131,29 @@ def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: i
     return parts
 
 
-def plan_stream(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], limits: ImageLimits, seed: int) -> StreamPlan:
-    """Shape and sizes of a stream."""
+def withheld(validation: int, evaluation: Evaluation) -> int:
+    """How many of a task's validation images are measured on, and not learned with."""
+    return validation // 2 if evaluation == "validation" else 0
+
+
+def plan_stream(
+    spec: BenchmarkSpec,
+    infos: Mapping[str, DatasetInfo],
+    limits: ImageLimits,
+    seed: int,
+    *,
+    first_tasks: int | None = None,
+    evaluation: Evaluation = "test",
+) -> StreamPlan:
+    """Shape and sizes of a stream, or of its first tasks; withheld validation images count as test images."""
     parts = ordered_tasks(spec, infos, seed)
+    if first_tasks is not None and first_tasks > len(parts):
+        raise RequestError(
+            f"benchmark {spec.name!r} has {len(parts)} tasks, fewer than {first_tasks}",
+            where="first_tasks",
+            remedy=f"give a number from 1 to {len(parts)}",
+        )
+    parts = parts[:first_tasks]
     shapes = {part.name: _input_shape(infos[part.dataset], part.input) for part in parts}
     if len(set(shapes.values())) > 1:
         raise RequestError(
@@ -146,8 +167,11 @@ def plan_stream(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], limits: I
         info = infos[part.dataset]
         pool = _images(info.num_train, info.train_per_class, info.num_classes, part.classes)
         valid = int(spec.stream.validation * pool)
-        test = _images(info.num_test, info.test_per_class, info.num_classes, part.classes)
-        bounds = ((pool - valid, limits.train), (valid, limits.valid), (test, limits.test))
+        test = withheld(valid, evaluation)
+        bounds = [(pool - valid, limits.train), (valid - test, limits.valid)]
+        if evaluation == "test":
+            test = _images(info.num_test, info.test_per_class, info.num_classes, part.classes)
+        bounds.append((test, limits.test))
         train, held, tested = (min(count, limit or count) for count, limit in bounds)
         tasks.append(TaskPlan(part.name, part.head, train, held, tested, info.channels))
     return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts))

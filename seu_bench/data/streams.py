@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from seu_bench.config.benchmark import BenchmarkSpec, InputSpec
 from seu_bench.config.protocol import ImageLimits
+from seu_bench.config.run import Evaluation
 from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.dataset import Labels, RawDataset
 from seu_bench.data.images import TaskImages
-from seu_bench.data.planning import StreamPlan, TaskPart, dataset_names, ordered_tasks, plan_stream, shuffled
+from seu_bench.data.planning import StreamPlan, TaskPart, dataset_names, ordered_tasks, plan_stream, shuffled, withheld
 from seu_bench.errors import RequestError
 from seu_bench.utils.progress import tracked
 
@@ -75,6 +76,9 @@ def build_stream(
     limits: ImageLimits,
     seed: int,
     device: torch.device | None = None,
+    *,
+    first_tasks: int | None = None,
+    evaluation: Evaluation = "test",
 ) -> TaskStream:
     """Build the tasks of a benchmark.
 
@@ -84,6 +88,8 @@ def build_stream(
         limits: largest numbers of images per task and split.
         seed: of the tasks' order, splits and permutations.
         device: of the images.
+        first_tasks: how many of its tasks; ``None``: all.
+        evaluation: ``validation`` reads no test images: half of each task's validation images takes their place.
 
     Returns:
         The stream, its tasks in the order of learning.
@@ -96,10 +102,13 @@ def build_stream(
     """
     device = torch.device("cpu") if device is None else device
     raw = {name: load(name) for name in tracked(dataset_names(spec), "reading data sets")}
+    if evaluation == "validation":
+        raw = {name: data.without_test() for name, data in raw.items()}
     infos = {name: data.info for name, data in raw.items()}
-    plan = plan_stream(spec, infos, limits, seed)
-    parts = ordered_tasks(spec, infos, seed)
-    rows = [_rows(spec, part, raw[part.dataset], limits, seed) for part in parts]
+    excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation}
+    plan = plan_stream(spec, infos, limits, seed, **excerpt)
+    parts = ordered_tasks(spec, infos, seed)[:first_tasks]
+    rows = [_rows(spec, part, raw[part.dataset], limits, seed, evaluation) for part in parts]
 
     @cache
     def store(name: str, source: InputSpec) -> tuple[torch.Tensor, Rows]:
@@ -133,27 +142,41 @@ def build_stream(
         replace(task, num_train=len(train), num_valid=len(valid), num_test=len(test))
         for task, (train, valid, test) in zip(plan.tasks, rows, strict=True)
     ]
-    return TaskStream(replace(plan, tasks=tuple(sizes)), tuple(tasks), fingerprint(spec, raw))
+    return TaskStream(replace(plan, tasks=tuple(sizes)), tuple(tasks), fingerprint(spec, raw, **excerpt))
 
 
-def fingerprint(spec: BenchmarkSpec, raw: Mapping[str, RawDataset]) -> str:
+def fingerprint(
+    spec: BenchmarkSpec,
+    raw: Mapping[str, RawDataset],
+    *,
+    first_tasks: int | None = None,
+    evaluation: Evaluation = "test",
+) -> str:
     """SHA-256 of the data sets as loaded and of how they are cut into tasks; the same for every seed."""
-    parts = {
+    parts: dict[str, Any] = {
         "stream": spec.stream.model_dump(mode="json"),
         "data": {name: data.checksum() for name, data in sorted(raw.items())},
     }
+    if first_tasks is not None:
+        parts["first_tasks"] = first_tasks
+    if evaluation != "test":
+        parts["evaluation"] = evaluation
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _rows(
-    spec: BenchmarkSpec, part: TaskPart, data: RawDataset, limits: ImageLimits, seed: int
+    spec: BenchmarkSpec, part: TaskPart, data: RawDataset, limits: ImageLimits, seed: int, evaluation: Evaluation
 ) -> tuple[Rows, Rows, Rows]:
-    """Images that train, validate and test a task; test images are numbered after all training images."""
+    """Images that train, validate and test a task; test images are numbered after all training images.
+
+    The validation images are in an order drawn by the seed: withheld ones are those at its end, so that where a limit
+    leaves enough, those that are learned with are the same whether or not any are withheld.
+    """
     pool, test = (
         np.arange(len(split)) if part.classes is None else np.flatnonzero(np.isin(split.labels, part.classes))
         for split in (data.train, data.test)
     )
-    if not len(pool) or not len(test):
+    if not len(pool) or not (len(test) or evaluation == "validation"):
         raise RequestError(f"task {part.name!r} of benchmark {spec.name!r} has no images in data set {part.dataset!r}")
     mixed = pool[shuffled(len(pool), seed)]
     cut = int(spec.stream.validation * len(pool))
@@ -162,6 +185,14 @@ def _rows(
             f"task {part.name!r} of benchmark {spec.name!r} has {len(pool) - cut} training image",
             remedy="a task needs two at least: searching and creating learn on one half and judge on the other",
         )
+    if evaluation == "validation":
+        kept = cut - withheld(cut, evaluation)
+        if kept == cut:
+            raise RequestError(
+                f"task {part.name!r} of benchmark {spec.name!r} has {cut} validation images: none can be withheld",
+                remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2",
+            )
+        return mixed[cut:][: limits.train], mixed[:kept][: limits.valid], mixed[kept:cut][: limits.test]
     if limits.test is not None and len(test) > limits.test:
         test = test[shuffled(len(test), TEST_SUBSET_SEED)[: limits.test]]
     return mixed[cut:][: limits.train], mixed[:cut][: limits.valid], len(data.train) + test

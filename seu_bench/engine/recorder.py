@@ -14,13 +14,14 @@ from typing import Any
 import torch
 
 from seu_bench.config.run import ResultFields
+from seu_bench.config.tuned import TunedFile
 from seu_bench.data.planning import StreamPlan
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.environment import describe_environment
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, StabilityRecord, StageRecord, write_record
+from seu_bench.results.record import Record, StabilityRecord, StageRecord, TuningRecord, write_record
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
 from seu_bench.training.stage import StageProgress
@@ -188,9 +189,10 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         benchmark_version=spec.benchmark.version,
         benchmark_overrides=dict(run.overrides),
         protocol=spec.protocol_name,
-        protocol_settings=spec.protocol.model_dump(mode="json", exclude={"summary", "ranked"}),
+        protocol_settings=spec.protocol.model_dump(mode="json", exclude={"summary", "ranked", "tuned"}),
         ranked=spec.protocol.ranked,
         reference=run.reference,
+        tuned=_tuning_record(run.tuned),
         data_fingerprint=stream.fingerprint,
         environment=describe_environment(device),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -198,6 +200,14 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         **stream_fields(stream.plan),
         **spec.model_dump(include={"strategy", "searcher", "creator", "seed", *ResultFields.model_fields}),
     )
+
+
+def _tuning_record(file: TunedFile | None) -> TuningRecord | None:
+    """What a record says of the tuning that chose its options."""
+    if file is None:
+        return None
+    own = file.model_dump(include={"id", "sha256", "method", "seeds"})
+    return TuningRecord(**own, **file.cost.model_dump())
 
 
 def stream_fields(plan: StreamPlan) -> dict[str, Any]:

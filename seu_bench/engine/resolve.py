@@ -13,9 +13,11 @@ from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
+from seu_bench.config.tuned import TunedFile
 from seu_bench.data.dataset import DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, dataset_names, plan_stream
 from seu_bench.data.sources.definitions import definition_source
+from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.components import Component
@@ -23,13 +25,16 @@ from seu_bench.training.interfaces import BackboneFactory, StrategyContext, Stra
 
 Answer = TypeVar("Answer")
 
+#: Components, by their names in requests.
+_KINDS = ("searcher", "creator")
+
 #: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.
 SYNTHETIC_SEED = 0
 
 
 @dataclass(frozen=True)
 class ResolvedRun:
-    """Everything that a run needs but data and a device."""
+    """Everything that a run needs but data and a device; ``tuned`` is the file that chose options of it, if any did."""
 
     request: Request
     spec: RunSpec
@@ -41,11 +46,17 @@ class ResolvedRun:
     backbone: BackboneFactory | None
     sources: Mapping[str, DatasetSource]
     packages: Mapping[str, str]
+    tuned: TunedFile | None = None
 
     @property
     def limits(self) -> ImageLimits:
         """Images per task: the protocol's, lowered by ``--limit``."""
         return self.spec.protocol.images.lowered_to(self.spec.limit)
+
+    @property
+    def part(self) -> dict[str, Any]:
+        """Which part of the stream is learned and measured on, as ``build_stream`` and ``plan_stream`` take it."""
+        return {"first_tasks": self.spec.first_tasks, "evaluation": self.spec.evaluation}
 
     @property
     def shorter(self) -> str | None:
@@ -69,10 +80,15 @@ class ResolvedRun:
             return synthetic_dataset(self._asked(name, source.info), SYNTHETIC_SEED)
         return self._asked(name, source.load)
 
+    def refuse_tuned_seed(self, seed: int) -> None:
+        """Refuse a run that is measured on test images with a seed on which its options were tuned."""
+        if self.tuned is not None and self.spec.evaluation == "test":
+            self.tuned.refuse_seed(seed)
+
     def plan(self) -> StreamPlan:
         """The stream's shape and sizes without loading data."""
         infos = {name: self._asked(name, source.info) for name, source in self.sources.items()}
-        return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed)
+        return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed, **self.part)
 
     def _asked(self, name: str, question: Callable[[Path | None], Answer]) -> Answer:
         """Ask a data set's source; an exception that is no error of ours becomes one that names the data set."""
@@ -116,15 +132,23 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
             remedy=f"its protocols are: {', '.join(benchmark.protocols)}",
         )
     protocol = benchmark.protocols[protocol_name]
-    layer = protocol.strategies.get(request.strategy, {})
+    names = {kind: getattr(request, kind) or own for kind, own in factory.components.items()}
+    other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
+    searcher, creator = (names.get(kind) for kind in _KINDS)
+    place = (benchmark.name, benchmark.version, protocol_name, request.strategy, searcher, creator)
+    tuned = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
+    defaults = split_by_prefix(tuned.options(as_default=True) if tuned else {})
+    parts = split_by_prefix((tuned.options(as_default=False) if tuned else {}) | request.options)
+    layer = protocol.strategies.get(request.strategy, {}) | defaults[""]
     # An unknown preset is left to the options' own validation.
     chosen = parts[""].get("preset", layer.get("preset", "default"))
-    preset = split_by_prefix(factory.presets.get(str(chosen), {}))
+    values_of_preset = factory.presets.get(str(chosen), {})
+    preset = split_by_prefix(values_of_preset)
     options = build_options(factory.options, f"strategy {request.strategy!r}", layer, preset[""], parts[""])
     components = {
         kind: component
-        for kind in ("searcher", "creator")
-        if (component := _component(registry, request, factory, protocol, kind, preset[kind], parts[kind]))
+        for kind in _KINDS
+        if (component := _component(registry, request, factory, protocol, kind, defaults, preset, parts))
     }
     own = {
         name: definition_source(benchmark.datasets[name], name)
@@ -138,7 +162,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         options=_decisive(options),
         seed=request.seed,
         local_data={name: source.checksum() for name, source in own.items()},
-        chosen=tuple(part.name for kind, part in components.items() if part.name != factory.components[kind]),
+        chosen=other,
         **{kind: part.name for kind, part in components.items()},
         **{f"{kind}_options": _decisive(part.options) for kind, part in components.items()},
         **request.model_dump(include=set(ResultFields.model_fields)),
@@ -147,7 +171,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         name: own[name] if name in own else registry.datasets.find(name).factory for name in dataset_names(benchmark)
     }
     packages = {name: registry.datasets[name].package for name in sources if name not in own}
-    return ResolvedRun(
+    replaced = {*request.options, *(values_of_preset if tuned is not None and tuned.is_default else ())}
+    run = ResolvedRun(
         request,
         spec,
         parts["benchmark"],
@@ -158,7 +183,10 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         find_backbone(registry, options),
         sources,
         packages,
+        tuned.file if tuned is not None and tuned.is_effective(replaced) else None,
     )
+    run.refuse_tuned_seed(request.seed)
+    return run
 
 
 def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:
@@ -177,10 +205,12 @@ def _component(
     factory: StrategyFactory,
     protocol: ProtocolSpec,
     kind: str,
-    preset: Mapping[str, Any],
-    given: Mapping[str, Any],
+    defaults: Mapping[str, Mapping[str, Any]],
+    presets: Mapping[str, Mapping[str, Any]],
+    parts: Mapping[str, Mapping[str, Any]],
 ) -> Component | None:
     wanted: str | None = getattr(request, kind)
+    given, preset = parts[kind], presets[kind]
     if kind not in factory.components:
         if wanted or given:
             raise RequestError(
@@ -193,7 +223,7 @@ def _component(
     layers = getattr(protocol, f"{kind}s")
     known = registry.kinds[f"{kind}s"].find(name).factory.options.model_fields
     known_preset = {key: value for key, value in preset.items() if key in known}
-    return find_component(registry, kind, name, layers.get(name, {}), known_preset, given)
+    return find_component(registry, kind, name, layers.get(name, {}) | defaults[kind], known_preset, given)
 
 
 def find_component(registry: Registry, kind: str, name: str | None, *layers: Mapping[str, Any]) -> Component | None:

@@ -98,7 +98,7 @@ class _Run:
         request, spec = self.run.request, self.run.spec
         self.device = choose_device(request.device)
         device = torch.device(self.device)
-        self.stream = build_stream(spec.benchmark, self.run.load, self.run.limits, spec.seed, device)
+        self.stream = build_stream(spec.benchmark, self.run.load, self.run.limits, spec.seed, device, **self.run.part)
         record = initial_record(self.run, self.stream, self.device)
         hooks = self.hook_caller
         self.recorder = RunRecorder(request.results, record, self.registry, device, hooks.on_progress, hooks.notice)

@@ -27,6 +27,8 @@ def why_not_ranked(record: Record) -> str | None:
         f"protocol {record.protocol!r} is never ranked": not record.ranked,
         "synthetic data": record.synthetic,
         "images were limited with --limit": record.limit is not None,
+        "measured on validation images": record.evaluation != "test",
+        "only the first tasks were learned": record.first_tasks is not None,
         "no data fingerprint": not record.data_fingerprint,
     }
     return "; ".join(reason for reason, holds in reasons.items() if holds) or "it may not be ranked"

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seu_bench.config.options import fault_lines
-from seu_bench.config.run import Precision
+from seu_bench.config.run import Evaluation, Precision
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.utils.files import write_atomic
 
@@ -80,6 +80,26 @@ class StageRecord(Document):
     accuracies: tuple[Measurement | None, ...] = ()
 
 
+class TuningRecord(Document):
+    """The tuning that chose options of a run.
+
+    Attributes:
+        id, sha256: of its file.
+        method: how it was chosen, e.g. ``first-tasks:3``.
+        seeds: on which.
+        runs, image_passes, cpu_seconds, flops: its cost; ``None``: not measured.
+    """
+
+    id: FileName
+    sha256: str
+    method: str
+    seeds: tuple[Integer, ...] = ()
+    runs: Integer
+    image_passes: Integer
+    cpu_seconds: Seconds | None = None
+    flops: Integer | None = None
+
+
 class Environment(Document):
     """Device, versions and platform of a run."""
 
@@ -104,6 +124,10 @@ class Record(Versioned):
         input_shape: channels, height and width of the network's input.
         accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
             it was not measured. Tasks are in the order in which they were learned.
+        evaluation: ``validation``: withheld validation images stand in the place of test images, in the matrix and in
+            ``task_images``.
+        tuned: what chose some of the options; ``None``: they were given, or are defaults that nobody tuned.
+        first_tasks: so many tasks of the stream were learned; ``None``: all.
         metrics: by id, defined in :mod:`seu_bench.results.record_metrics`; ``None``: not measured, or not defined.
         params_total, params_active: parameters stored, and on the task's own path, after each task.
         memory_bytes: bytes of all that is kept for later tasks, after each task; ``None`` where the strategy does not
@@ -142,6 +166,9 @@ class Record(Versioned):
     limit: Integer | None = None
     synthetic: bool = False
     precision: Precision = "float32"
+    evaluation: Evaluation = "test"
+    first_tasks: Integer | None = None
+    tuned: TuningRecord | None = None
     task_order: tuple[Integer, ...] = ()
     task_names: tuple[str, ...] = ()
     task_classes: tuple[Integer, ...] = ()
@@ -169,7 +196,8 @@ class Record(Versioned):
     @property
     def may_be_ranked(self) -> bool:
         """Whether it can enter a leaderboard: finished, on all of the real data, by a protocol that is ranked."""
-        return self.status == "finished" and self.ranked and not self.synthetic and self.limit is None
+        is_whole = self.limit is None and self.first_tasks is None and self.evaluation == "test"
+        return self.status == "finished" and self.ranked and not self.synthetic and is_whole
 
 
 def runs_folder(results: Path) -> Path:

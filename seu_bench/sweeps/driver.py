@@ -130,16 +130,18 @@ def run_sweep(
     estimate: SweepEstimate,
     notify: Callable[[SweepReport], None],
     stop: StopRequest | None = None,
+    *,
+    keep: bool = True,
 ) -> SweepResult:
     """Run the pending jobs of a sweep; a job that fails does not stop the others.
 
-    The sweep is written down in the results folder, for ``--attach``. When it is to ``stop``, jobs are asked to, and
-    followed until they have. The executor is closed at the end, whatever happens.
+    Unless ``keep`` is false, the sweep is written down in the results folder, for ``--attach``. When it is to ``stop``,
+    jobs are asked to, and followed until they have. The executor is closed at the end, whatever happens.
 
     Raises:
         PluginError: the executor failed.
     """
-    if plan.pending:
+    if keep and plan.pending:
         keep_spec(plan.spec)
     driver = _Driver(plan, executor, estimate, notify, stop or StopRequest())
     with contextlib.closing(executor):

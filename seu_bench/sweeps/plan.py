@@ -14,6 +14,7 @@ from seu_bench.config.run import ExecutionFields, Request, ResultFields
 from seu_bench.engine.loggers import choose_loggers
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.run_folder import find_state
+from seu_bench.engine.tuning import TunedFiles
 from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError
 from seu_bench.plugin.executors import Job
 from seu_bench.sweeps.spec import SweepSpec, absolute_paths
@@ -106,9 +107,16 @@ def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
         RequestError: a job cannot be run, an option concerns none, or a logger is unknown; all are named.
         DataError: a data set that pending jobs need is missing.
     """
-    choose_loggers(registry, spec.log, spec.log_options)
     notes: list[str] = []
-    configurations = _resolved(registry, _requests(registry, spec, notes))
+    return plan_requests(registry, spec, _requests(registry, spec, notes), notes)
+
+
+def plan_requests(
+    registry: Registry, spec: SweepSpec, requests: Iterable[Request], notes: Sequence[str] = ()
+) -> SweepPlan:
+    """Resolve requests for every seed of a sweep and look up their states, as :func:`plan_sweep` does."""
+    choose_loggers(registry, spec.log, spec.log_options)
+    configurations = _resolved(registry, spec, requests)
     jobs: dict[str, PlannedJob] = {}
     for seed, configuration in itertools.product(dict.fromkeys(spec.seeds), configurations):
         run_id = configuration.at(seed).spec.run_id
@@ -204,13 +212,17 @@ def _label(request: Request) -> str:
     return f"{name} ({options})" if options else name
 
 
-def _resolved(registry: Registry, requests: Iterable[Request]) -> list[Configuration]:
+def _resolved(registry: Registry, spec: SweepSpec, requests: Iterable[Request]) -> list[Configuration]:
     """Resolve the configurations; refuse those that cannot be run, each reason once."""
+    tuned = TunedFiles(spec.results, spec.tuned)
     configurations: list[Configuration] = []
     refused: dict[str, list[str]] = {}
     for request in requests:
         try:
-            configurations.append(Configuration(request, resolve(registry, request)))
+            configuration = _configuration(registry, request, tuned)
+            for seed in spec.seeds:
+                configuration.run.refuse_tuned_seed(seed)
+            configurations.append(configuration)
         except SeuBenchError as error:
             refused.setdefault(str(error), []).append(f"{request.benchmark}: {_label(request)}")
     if refused:
@@ -220,7 +232,18 @@ def _resolved(registry: Registry, requests: Iterable[Request]) -> list[Configura
             + "\n".join(_refusal(jobs, reason) for reason, jobs in refused.items()),
             remedy="correct them, or take them out of the sweep",
         )
+    tuned.refuse_unused()
     return configurations
+
+
+def _configuration(registry: Registry, request: Request, files: TunedFiles) -> Configuration:
+    """Resolve a request, with the file that was tuned for it if there is one."""
+    run = resolve(registry, request)
+    path = files.path_for(run.spec.place)
+    if path is None:
+        return Configuration(request, run)
+    tuned = request.model_copy(update={"tuned": str(path)})
+    return Configuration(tuned, resolve(registry, tuned))
 
 
 def _refusal(jobs: Sequence[str], reason: str) -> str:

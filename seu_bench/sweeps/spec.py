@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, field_validator, model_validator
 
 from seu_bench.config.benchmark_file import names_a_file
 from seu_bench.config.options import did_you_mean, flattened, parse_value
 from seu_bench.config.run import CommandLine, ExecutionFields, Request, ResultFields
 from seu_bench.config.toml_file import read_toml, validated
+from seu_bench.config.tuned import tuned_path
 from seu_bench.errors import OptionError, SpecError
 from seu_bench.utils.files import write_atomic
 
@@ -34,6 +35,18 @@ _Names: TypeAlias = Annotated[tuple[_Name, ...], CommandLine(metavar="A,B")]
 _Seed: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
 
+def _seed_list(value: Any) -> Any:
+    given = [value] if isinstance(value, str | int) else value
+    if not isinstance(given, Sequence):
+        return given
+    parts = [parse_seeds(part) if isinstance(part, str) else [part] for part in given]
+    return [seed for part in parts for seed in part]
+
+
+#: Seeds as a list, or as text such as ``"0-4,7"``.
+Seeds: TypeAlias = Annotated[tuple[_Seed, ...], BeforeValidator(_seed_list), CommandLine(metavar="0-4,7")]
+
+
 class SweepSpec(ResultFields, ExecutionFields):
     """A sweep: the keys of its TOML file. The inherited ones are the same for all of its runs.
 
@@ -46,12 +59,15 @@ class SweepSpec(ResultFields, ExecutionFields):
 
     strategy: _Names = Field(("seu",), min_length=1, description="Strategies that learn.")
     benchmark: _Names = Field(("split_digits",), min_length=1, description="Benchmarks to learn: names or TOML files.")
-    seeds: Annotated[tuple[_Seed, ...], CommandLine(metavar="0-4,7")] = Field(
-        (0,), min_length=1, description="Random seeds and ranges of them."
-    )
+    seeds: Seeds = Field((0,), min_length=1, description="Random seeds and ranges of them.")
     searcher: _Names = Field((), description="Searchers, for strategies that take one [default: the strategy's].")
     creator: _Names = Field((), description="Creators, for strategies that take one [default: the strategy's].")
     protocol: str | None = Field(None, description="Schedule and sizes [default: each benchmark's].")
+    tuned: Annotated[tuple[_Name, ...], CommandLine(metavar="FILE|ID")] = Field(
+        (),
+        description="Options that seu-bench tune chose: files, their ids in RESULTS/tuned, or folders of files; each "
+        "configuration takes the file that was tuned for it. May be repeated.",
+    )
     options: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     executor: _Name = Field("local", description="Executor of the jobs (seu-bench list executors).")
     jobs: StrictInt | None = Field(
@@ -64,19 +80,10 @@ class SweepSpec(ResultFields, ExecutionFields):
     )
     retry_failed: StrictBool = Field(False, description="Also run jobs that failed before.")
 
-    @field_validator("strategy", "benchmark", "searcher", "creator", mode="before")
+    @field_validator("strategy", "benchmark", "searcher", "creator", "tuned", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         return split_names(value) if isinstance(value, str) else value
-
-    @field_validator("seeds", mode="before")
-    @classmethod
-    def _seed_list(cls, value: Any) -> Any:
-        given = [value] if isinstance(value, str | int) else value
-        if not isinstance(given, Sequence):
-            return given
-        parts = [parse_seeds(part) if isinstance(part, str) else [part] for part in given]
-        return [seed for part in parts for seed in part]
 
     @field_validator("options", mode="before")
     @classmethod
@@ -139,12 +146,11 @@ def _read(file: Path) -> dict[str, Any]:
 
     document = read_toml(file, "sweep", _GUIDE)
     places = {key: beside(document[key]) for key in ("results", "data_root") if isinstance(document.get(key), str)}
-    benchmarks = document.get("benchmark")
-    listed = split_names(benchmarks) if isinstance(benchmarks, str) else benchmarks
-    if isinstance(listed, list):
-        document["benchmark"] = [
-            beside(name) if isinstance(name, str) and names_a_file(name) else name for name in listed
-        ]
+    for key in ("benchmark", "tuned"):
+        named = document.get(key)
+        listed = split_names(named) if isinstance(named, str) else named
+        if isinstance(listed, list):
+            document[key] = [beside(name) if isinstance(name, str) and names_a_file(name) else name for name in listed]
     return document | places
 
 
@@ -173,11 +179,16 @@ def absolute_paths(asked: SweepSpec | Request) -> dict[str, Any]:
     def place(name: str) -> str:
         return str(Path(name).expanduser().absolute()) if names_a_file(name) else name
 
-    return {
+    def tuned(name: str) -> str:
+        return str(tuned_path(asked.results, name).absolute())
+
+    fixed = {
         "results": asked.results.absolute(),
         "data_root": asked.data_root.absolute() if asked.data_root is not None else None,
-        "benchmark": place(asked.benchmark) if isinstance(asked, Request) else tuple(map(place, asked.benchmark)),
     }
+    if isinstance(asked, Request):
+        return fixed | {"benchmark": place(asked.benchmark), "tuned": tuned(asked.tuned) if asked.tuned else None}
+    return fixed | {"benchmark": tuple(map(place, asked.benchmark)), "tuned": tuple(map(tuned, asked.tuned))}
 
 
 def parse_seeds(text: str) -> Sequence[int]:

@@ -99,7 +99,8 @@ def verify(
         )
     resolved = resolve(registry, request_of(record, benchmark, data_root))
     chosen = torch.device(choose_device(device))
-    stream = build_stream(resolved.spec.benchmark, resolved.load, resolved.limits, resolved.spec.seed, chosen)
+    spec = resolved.spec
+    stream = build_stream(spec.benchmark, resolved.load, resolved.limits, spec.seed, chosen, **resolved.part)
     path, run_id, made = folder / MODEL_NAME, resolved.spec.run_id, stream_fields(stream.plan)
     faults = [
         f"the record's settings give run {run_id}, not {record.run_id}",

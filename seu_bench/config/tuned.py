@@ -1,0 +1,189 @@
+"""Tuned files: hyper-parameters that ``seu-bench tune`` chose, with all that the choice rests on.
+
+A file is TOML, and ends in a SHA-256 of its content, so that values that were edited afterwards are noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+
+from pydantic import AfterValidator, Field, NonNegativeInt, ValidationError
+
+from seu_bench.config.options import Frozen, fault_lines
+from seu_bench.config.toml_file import toml_text
+from seu_bench.errors import RequestError, SpecError
+from seu_bench.utils.files import write_atomic
+
+#: Where tuned files lie in a results folder, and where the runs of tuning do.
+TUNED_FOLDER: Final = "tuned"
+TRIALS_FOLDER: Final = "tuning"
+#: The page that describes tuning.
+_GUIDE: Final = "docs/guides/tuning.md"
+
+#: Accuracies on withheld validation images after each task; a row is as long as tasks were learned, or empty.
+Matrix: TypeAlias = tuple[tuple[Annotated[float, Field(ge=0, le=1)], ...], ...]
+#: Benchmark and its version, protocol, strategy, searcher, creator.
+Place: TypeAlias = tuple[str, int, str, str, str | None, str | None]
+_Count: TypeAlias = Annotated[int, Field(ge=0)]
+_Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
+_Sha256: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+#: What some methods presuppose that a lifelong learner does not have.
+NOTES: Final = {
+    "first-tasks": "chosen on the first tasks of other seeds' streams, which are left afterwards",
+    "whole-stream": "chosen on validation images of all tasks of other seeds' streams, which no lifelong learner has "
+    "before it has learned the last one",
+    "stability-decay": "chosen task by task on other seeds' streams, each on the validation images of its own task",
+}
+
+
+def _of_no_benchmark(options: dict[str, Any]) -> dict[str, Any]:
+    if own := [key for key in options if key.startswith("benchmark.")]:
+        raise ValueError(f"a tuned file changes no benchmark, but has {', '.join(own)}")
+    return options
+
+
+class TuningCost(Frozen):
+    """What tuning cost, all of its runs together.
+
+    Attributes:
+        runs: how many.
+        image_passes: images passed forward, measuring included.
+        cpu_seconds, flops: of learning and searching, by all threads; ``None``: not measured for all.
+    """
+
+    runs: _Count
+    image_passes: _Count
+    cpu_seconds: Annotated[float, Field(ge=0)] | None = None
+    flops: _Count | None = None
+
+
+class TrialRun(Frozen):
+    """A trial on one seed; ``run_id`` is that of its record below ``tuning`` in the results folder."""
+
+    seed: NonNegativeInt
+    run_id: _Name
+    status: Literal["finished", "failed"]
+    accuracy_matrix: Matrix = ()
+
+
+class Trial(Frozen):
+    """Values that were tried; ``score`` is the mean over seeds, ``None`` where a run failed."""
+
+    options: dict[str, Any]
+    score: Annotated[float, Field(ge=0, le=1)] | None = None
+    runs: tuple[TrialRun, ...]
+
+
+class TunedFile(Frozen):
+    """A tuned file.
+
+    Attributes:
+        id: its name, by default ``<benchmark>-<protocol>-<configuration>``.
+        configuration: the strategy, with searcher and creator where they are not its own.
+        searcher, creator: their names; ``None``: the strategy takes none.
+        method: ``first-tasks:N``, ``whole-stream`` or ``stability-decay``.
+        note: what the method presupposes.
+        sampler: ``grid``, or the name of Optuna's sampler.
+        seeds: on which it was tuned; no other run may have one of them.
+        given: options of all trials.
+        limit, synthetic, precision: of all trials, as runs have them.
+        options: those given, and the values chosen: what ``--tuned`` applies.
+        space: what was searched, by option, as it was given.
+        score: of the values chosen.
+        cost: of all trials, and of the tuning of the protocol's defaults that they start from.
+        software: versions of what the result depends on.
+    """
+
+    id: _Name
+    benchmark: _Name
+    benchmark_version: NonNegativeInt
+    protocol: _Name
+    configuration: _Name
+    strategy: str
+    searcher: str | None = None
+    creator: str | None = None
+    method: str
+    note: str
+    sampler: str = "grid"
+    given: dict[str, Any] = Field(default_factory=dict)
+    limit: int | None = None
+    synthetic: bool = False
+    precision: str = "float32"
+    seeds: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
+    score: Annotated[float, Field(ge=0, le=1)]
+    options: Annotated[dict[str, Any], AfterValidator(_of_no_benchmark)]
+    space: dict[str, str]
+    cost: TuningCost
+    software: dict[str, str]
+    trials: Annotated[tuple[Trial, ...], Field(min_length=1)]
+    sha256: _Sha256
+
+    @classmethod
+    def sealed(cls, **fields: Any) -> Self:
+        """Create a file's content with its hash."""
+        draft = cls(sha256="0" * 64, **fields)
+        return draft.model_copy(update={"sha256": draft.content_sha256})
+
+    @property
+    def content_sha256(self) -> str:
+        """SHA-256 of the content but for itself."""
+        # Without what is not set: a later version's new key does not change the hash of an old file.
+        document = self.model_dump(mode="json", exclude={"sha256"}, exclude_none=True)
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def place(self) -> Place:
+        """What it was tuned for."""
+        return self.benchmark, self.benchmark_version, self.protocol, self.strategy, self.searcher, self.creator
+
+    def refuse_seed(self, seed: int) -> None:
+        """Refuse a run on a seed of the tuning: its result would have been chosen."""
+        if seed in self.seeds:
+            raise RequestError(
+                f"seed {seed} was tuned on: {self.id} was chosen on the seeds {', '.join(map(str, self.seeds))}",
+                where=f"seed {seed}",
+                remedy="choose another seed: seeds of tuning and of evaluation must differ",
+            )
+
+    def write(self, path: Path) -> None:
+        """Write it, completely or not at all."""
+        write_atomic(path, toml_text(self.model_dump(mode="json", exclude_none=True)))
+
+    @classmethod
+    def read(cls, path: Path) -> TunedFile:
+        """Read a file.
+
+        Raises:
+            SpecError: it is missing or no tuned file, or was changed after it was written.
+        """
+        remedy = f"make it again with seu-bench tune; {_GUIDE} describes it"
+        try:
+            file = cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise SpecError("there is no such tuned file", where=str(path), remedy=remedy) from None
+        except ValidationError as error:
+            raise SpecError(
+                "this is not a complete tuned file", faults=fault_lines(error)[:5], where=str(path), remedy=remedy
+            ) from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise SpecError(f"the tuned file cannot be read: {error}", where=str(path), remedy=remedy) from error
+        if file.content_sha256 != file.sha256:
+            raise SpecError(
+                "the tuned file was changed after it was written: its content does not have its SHA-256",
+                where=str(path),
+                remedy=f"to change a value give it with -o; otherwise {remedy}",
+            )
+        return file
+
+
+def tuned_path(results: Path, name: str) -> Path:
+    """Path of a tuned file or of a folder of them, by path, or of one in a results folder by its id."""
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name) and not name.endswith(".toml"):
+        inside = results / TUNED_FOLDER / f"{name}.toml"
+        return Path(name) if Path(name).is_dir() and not inside.exists() else inside
+    return Path(name).expanduser()

@@ -1,0 +1,120 @@
+"""Options that were tuned, found for a run: those that it asks for, or those that are its protocol's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seu_bench.config.benchmark import BenchmarkSpec
+from seu_bench.config.run import Request
+from seu_bench.config.tuned import Place, TunedFile, tuned_path
+from seu_bench.errors import SpecError
+
+
+@dataclass(frozen=True)
+class TunedOptions:
+    """A tuned file as it enters a run.
+
+    Attributes:
+        is_default: whether the protocol names it, so that presets replace its values; otherwise the user does.
+    """
+
+    file: TunedFile
+    is_default: bool
+
+    def options(self, *, as_default: bool) -> dict[str, object]:
+        """Its options where they are asked for in the role that it has; otherwise nothing."""
+        return self.file.options if self.is_default is as_default else {}
+
+    def is_effective(self, replaced: Iterable[str]) -> bool:
+        """Whether a value of it is left where these are replaced."""
+        return bool(self.file.options.keys() - set(replaced))
+
+
+class TunedFiles:
+    """Tuned files that were asked for by path, by id or by folder, each read once.
+
+    Args:
+        results: folder of results, where ids are looked up.
+        names: what was asked for.
+
+    Raises:
+        SpecError: a file is missing, or was changed after it was written.
+    """
+
+    def __init__(self, results: Path, names: Sequence[str]) -> None:
+        self.files: dict[Path, TunedFile] = {}
+        self._folders: set[Path] = set()
+        for name in names:
+            path = tuned_path(results, name)
+            found = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+            self._folders |= set(found) if path.is_dir() else set()
+            self.files |= {one: TunedFile.read(one) for one in found}
+        self._used: set[Path] = set()
+
+    def path_for(self, place: Place) -> Path | None:
+        """The file that was tuned for a place; ``None``: there is none.
+
+        Raises:
+            SpecError: there are several.
+        """
+        match = [path for path, file in self.files.items() if file.place == place]
+        if len(match) > 1:
+            raise SpecError(
+                f"{len(match)} tuned files are for {describe(place)}",
+                where=", ".join(map(str, match)),
+                remedy="name one of them",
+            )
+        self._used |= set(match)
+        return match[0] if match else None
+
+    def refuse_unused(self) -> None:
+        """Refuse a file that was named and fits no run, and folders of which no file does."""
+        named = [path for path in self.files if path not in self._folders]
+        unused = [path for path in named or self.files if path not in self._used]
+        if unused and (named or not self._used):
+            raise self._misfit(unused)
+
+    def _misfit(self, unused: Sequence[Path]) -> SpecError:
+        places = "; ".join(f"{path.name}: {describe(self.files[path].place)}" for path in unused[:5])
+        return SpecError(
+            f"no run is what a tuned file was tuned for: {places}",
+            where=str(unused[0]),
+            remedy="tune the configuration that is run with seu-bench tune, or leave --tuned out",
+        )
+
+
+def find_tuned(request: Request, benchmark: BenchmarkSpec, place: Place, configuration: str) -> TunedOptions | None:
+    """Find the tuned file of a run.
+
+    Args:
+        request: may ask for a file; then the protocol's is not used.
+        benchmark: with its protocols.
+        place: what the file must have been tuned for.
+        configuration: as protocols name it.
+
+    Returns:
+        The file; ``None``: nothing was tuned.
+
+    Raises:
+        SpecError: it is missing, was changed, or was tuned for something else.
+    """
+    default = benchmark.protocols[place[2]].tuned.get(configuration)
+    name = str(default) if request.tuned is None and default is not None else request.tuned
+    if name is None:
+        return None
+    files = TunedFiles(request.results, [name])
+    path = files.path_for(place)
+    if path is None:
+        files.refuse_unused()
+        raise SpecError(
+            "the folder holds no tuned file", where=f"--tuned {name}", remedy="make one with seu-bench tune"
+        )
+    return TunedOptions(files.files[path], is_default=request.tuned is None)
+
+
+def describe(place: Place) -> str:
+    """Describe in words what a file was tuned for."""
+    benchmark, version, protocol, *names = place
+    return f"{' + '.join(filter(None, names))} on {benchmark} version {version}, protocol {protocol}"

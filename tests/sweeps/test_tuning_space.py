@@ -1,0 +1,100 @@
+"""Search spaces: how values and ranges are written, and what is drawn from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from seu_bench.errors import SpecError
+from seu_bench.sweeps.tuning.samplers import make_sampler
+from seu_bench.sweeps.tuning.space import Choices, Range, at_an_end, grid, parse_dimension
+from seu_bench.sweeps.tuning.spec import TuneSpec, make_tune_spec
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("10,100,1000", Choices((10, 100, 1000))),
+        ("0.5", Choices((0.5,))),
+        ("a,b", Choices(("a", "b"))),
+        ("[1, 2],[3]", Choices(([1, 2], [3]))),
+        ([1, "x"], Choices((1, "x"))),
+        (True, Choices((True,))),
+        ("1..100", Range(1, 100)),
+        (" 1 .. 100 : log", Range(1, 100, log=True)),
+        ("1e-4..0.1:log", Range(1e-4, 0.1, log=True)),
+        ("-1.5..2", Range(-1.5, 2)),
+    ],
+)
+def test_written(given: Any, expected: Choices | Range) -> None:
+    assert parse_dimension(given) == expected
+    assert parse_dimension(str(expected)) == expected or not isinstance(given, str)
+
+
+@pytest.mark.parametrize("given", ["5..1", "0..1:log", "-1..1:log", "1,1", "", []])
+def test_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"range|twice|no value|empty"):
+        parse_dimension(given)
+
+
+def test_grid() -> None:
+    space = {"a": Choices((1, 2)), "b": Choices(("x", "y"))}
+    assert [tuple(values.values()) for values in grid(space)] == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
+
+
+def test_ends() -> None:
+    """A choice at an end of what was tried is worth a word; one of two values, or of names, is always at an end."""
+    space = {"a": Choices((1, 10, 100)), "b": Choices(("x", "y", "z")), "c": Range(0.0, 1.0), "d": Choices((1, 2))}
+    inside = {"a": 10, "b": "x", "c": 0.5, "d": 1}
+    assert list(at_an_end(space, inside)) == []
+    said = list(at_an_end(space, {**inside, "a": 100, "c": 0.0}))
+    assert [text.partition(" is")[0] for text in said] == ["a=100", "c=0.0"]
+    assert ["higher" in text for text in said] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "space"),
+        ({"space": {"a": "1..2"}}, "'a' is a range, which a grid has not"),
+        ({"space": {"a": "1,2"}, "trials": 3}, "a number of trials is given"),
+        ({"space": {"a": "1..2"}, "sampler": "tpe"}, "needs a number of trials"),
+        ({"space": {"a": "1,2"}, "options": {"a": 1}}, "'a' is given as an option and is to be tuned"),
+        ({"space": {"executor.jobs": "1,2"}}, "cannot be tuned"),
+        ({"space": {"a": "1,2"}, "options": {"benchmark.stream.validation": 0.3}}, "changes no benchmark"),
+        ({"space": {"a": "1,2"}, "method": "first-tasks"}, "there is no method 'first-tasks'"),
+        ({"space": {"a": "1,2"}, "method": "first-tasks:0"}, "there is no method"),
+        ({"space": {"a": "1,2"}, "seeds": "3-1"}, "ends before it begins"),
+        ({"space": {"a": "1,2"}, "id": "../x"}, "id"),
+    ],
+)
+def test_spec_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        make_tune_spec(fields)
+
+
+def drawn(spec: TuneSpec, rounds: int = 99) -> list[dict[str, Any]]:
+    """All values that a sampler draws, which is told a score of each."""
+    sampler, values = make_sampler(spec), []
+    while rounds and (asked := sampler.ask()):
+        values += asked
+        sampler.tell([None if one["b"] == 3 else 1 / (1 + one["a"]) for one in asked])
+        rounds -= 1
+    return values
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_optuna_draws_again(sampler: str) -> None:
+    """With one seed the same values in the same order, also where it is stopped in between; inside of their ranges."""
+    pytest.importorskip("optuna")
+    space = {"a": "0.001..10:log", "b": "1..5", "c": [[1, 2], "x"]}
+    spec = make_tune_spec({"space": space, "sampler": sampler, "trials": 14, "batch": 3})
+    values = drawn(spec)
+    assert len(values) == 14
+    assert drawn(spec) == values
+    assert drawn(spec, rounds=2) == values[:6]
+    assert all(0.001 <= one["a"] <= 10 and one["b"] in range(1, 6) and one["c"] in ([1, 2], "x") for one in values)
+    assert all(isinstance(one["b"], int) and len(f"{one['a']:g}") <= 8 for one in values)
+    other = make_tune_spec({"space": space, "sampler": sampler, "trials": 14, "batch": 3, "seeds": "7"})
+    assert drawn(other) != values
