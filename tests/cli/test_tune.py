@@ -22,7 +22,17 @@ def stranger(install: Install) -> None:
 
 def test_tune_then_run(command: Command, tmp_path: Path) -> None:
     """Trials, the choice and its cost are shown; the file is used by its id, and marked in the record."""
-    asked = (*ASKED, "-g", "learning_rate=0.0001,0.01,0.2", "--seeds", "100", "-o", "epochs=4", "--results", tmp_path)
+    asked = (
+        *ASKED,
+        "-g",
+        "learning_rate=0.00001,0.0001,0.2",
+        "--seeds",
+        "100",
+        "-o",
+        "epochs=4",
+        "--results",
+        tmp_path,
+    )
     planned = command(*asked, "--dry-run")
     assert planned.status == 0
     assert "3 jobs: 0 finished, 3 pending" in planned.out
