@@ -87,13 +87,13 @@ def screen(driver: Any, width: int, scheme: str = "light") -> None:
     )
 
 
-def column(driver: Any, number: int) -> list[str]:
-    """The cells of a column of the leaderboard, of rows that are shown."""
+def column(driver: Any, number: int, selector: str = "tr") -> list[str]:
+    """The cells of a column of the leaderboard, of rows that are shown and fit the selector."""
     script = (
         "return [...document.querySelector('table.board').tBodies[0].rows].filter(r => r.getClientRects().length)"
-        ".map(r => r.cells[arguments[0]].textContent)"
+        ".filter(r => r.matches(arguments[1])).map(r => r.cells[arguments[0]].textContent)"
     )
-    return list(driver.execute_script(script, number))
+    return list(driver.execute_script(script, number, selector))
 
 
 def heading(driver: Any, text: str) -> Any:
@@ -161,13 +161,16 @@ def test_every_figure_is_seen(driver: Any, page: Path) -> None:
 
 
 def test_sorts(driver: Any) -> None:
-    """By the numbers and not by their text, in both directions; what was not measured is last in both."""
-    assert column(driver, 0) == sorted(column(driver, 0), key=lambda text: int(text.removeprefix("● ")))
+    """By the numbers and not by their text, in both directions; what was not measured is last in both, and after it
+    come references."""
+    assert column(driver, 0) == sorted(column(driver, 0), key=lambda text: int(text.strip("●○ ")))
+    (reference,) = column(driver, 1, ".reference")
     for text in ("acc", "parameters", "seeds"):
         number = place(driver, text)
         for direction in ("descending", "ascending"):
             heading(driver, text).click()
-            values = [mean(cell) for cell in column(driver, number)]
+            assert column(driver, 1)[-1] == reference
+            values = [mean(cell) for cell in column(driver, number, ":not(.reference)")]
             known = [value for value in values if value is not None]
             assert known == sorted(known, reverse=direction == "descending")
             assert values[: len(known)] == known
@@ -177,7 +180,7 @@ def test_sorts(driver: Any) -> None:
             assert states[number] == direction and states.count("none") == len(states) - 1
         assert len(known) < len(values) or text == "seeds"
     heading(driver, "configuration").click()
-    names = column(driver, 1)
+    names = column(driver, 1, ":not(.reference)")
     assert names[0].startswith("<script>") and names[1:] == sorted(names[1:])
 
 

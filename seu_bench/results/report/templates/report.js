@@ -24,7 +24,9 @@ for (const table of document.querySelectorAll("table.board")) {
     for (const each of heads) each.setAttribute("aria-sort", each === head ? next : "none");
     const sign = next === "ascending" ? 1 : -1;
     const keyed = rows.map((row) => [key(row, column, kind), row]);
-    keyed.sort(([a], [b]) => {
+    const isReference = (row) => row.classList.contains("reference");
+    keyed.sort(([a, one], [b, other]) => {
+      if (isReference(one) !== isReference(other)) return isReference(one) - isReference(other); // they compete with nobody
       if (a === null || b === null) return (a === null) - (b === null); // what was not measured comes last
       return sign * (kind === "text" ? a.localeCompare(b, "en", { numeric: true }) : a - b);
     });
