@@ -61,6 +61,7 @@ class ScratchSearch(Stage[Genotype]):
         limit, batch_size = self.options.recalibration_images, self.schedule.batch_size
         recalibrate(self.network, self.network, self.train_images, limit, batch_size, self.passed)
         accuracy, _ = evaluate(self.network, self.score_images, batch_size, self.passed)
+        self.rewarded(accuracy, self.score_images)
         self.agent.learn(self.decisions, accuracy)
         return EpochReport(loss, accuracy)
 

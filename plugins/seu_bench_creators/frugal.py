@@ -167,7 +167,11 @@ class FrugalCreation(Stage[Path]):
             recalibrate(self.trained, forward, self.train_images, limit, batch_size, self.passed)
             accuracy, _ = evaluate(forward, images, batch_size, self.passed)
             accuracies.append(accuracy)
-        return [*accuracies, self._probe(self.contenders[-1], count)] if has_old else accuracies
+        if has_old:
+            accuracies.append(self._probe(self.contenders[-1], count))
+        for accuracy in accuracies:
+            self.rewarded(accuracy, images)
+        return accuracies
 
     @property
     def _evaluations(self) -> int:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 from rich.console import Group, RenderableType
+from rich.table import Table
 
 from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
-from seu_bench.cli.tables import comparison_tables, new_table
+from seu_bench.cli.tables import literal, new_table
 from seu_bench.errors import RequestError
+from seu_bench.results.comparison import Comparison, Pair, difference
 from seu_bench.results.comparison import compare as compared
 from seu_bench.results.leaderboard.building import read_leaderboards
 from seu_bench.results.metric import UNITS, Metric
 from seu_bench.results.over_seeds import SeedComparison, compare_over_seeds
 from seu_bench.results.record_files import find_record
-from seu_bench.results.record_metrics import known_metric
+from seu_bench.results.record_metrics import METRICS, known_metric
+from seu_bench.results.reference_rows import reference_of
 from seu_bench.results.statistics.differences import PairedDifference
+
+if TYPE_CHECKING:
+    from seu_bench.results.record import Record
+
+#: Headings of the three columns of what two runs are compared by.
+_SIDES: Final = ("1", "2", "2 - 1")
 
 #: What stands in place of a comparison over seeds that there is none of.
 _NONE = "over seeds: no comparison, since these runs are of one configuration, or not ranked in one leaderboard"
@@ -54,6 +64,57 @@ def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
         },
         [*parts[1:], "", _NONE if seeds is None else seed_tables(seeds, metrics)],
     )
+
+
+def comparison_tables(comparison: Comparison, metrics: Mapping[str, Metric] = METRICS) -> RenderableType:
+    """Both runs named, accuracies and costs of each task, metrics, and the settings that are not the same."""
+    runs = zip(_SIDES, (comparison.one, comparison.other), strict=False)
+    parts: list[RenderableType] = [literal(f"{side}: {_named(run)}") for side, run in runs]
+    if not comparison.same_order:
+        parts.append("They learned the tasks in another order; rows are in that of the first.")
+    shares, costs = ("final", "learned", "forgetting"), ("parameters", "seconds")
+    parts += ["", _task_table("accuracy of each task (%)", comparison, shares, is_share=True)]
+    parts += ["", _task_table("cost after and of each task", comparison, costs, is_share=False), ""]
+    rows = [_metric_row(key, known_metric(key, metrics), pair) for key, pair in comparison.metrics.items()]
+    parts += [new_table("metrics", ("metric", *[f">{side}" for side in _SIDES]), rows), ""]
+    settings = [(name, *["-" if it is None else it for it in pair]) for name, pair in comparison.settings.items()]
+    different = new_table("settings that differ (-: not set)", ("setting", *_SIDES[:2]), settings)
+    return Group(*parts, different if settings else "settings: all the same")
+
+
+def _named(record: Record) -> str:
+    """Its run id, and what it is a reference of."""
+    what = reference_of(record)
+    return record.run_id + (f" (a reference: {what})" if what else "")
+
+
+def _task_table(title: str, comparison: Comparison, measures: Sequence[str], *, is_share: bool) -> Table:
+    def three(pair: Pair) -> list[str]:
+        return [*[_measured(value, is_share) for value in pair], _measured(difference(pair), is_share, signed=True)]
+
+    headings = [f">{measure if side == _SIDES[0] else ''}\n{side}" for measure in measures for side in _SIDES]
+    rows = [
+        (task.name, *[text for measure in measures for text in three(task.values[measure])])
+        for task in comparison.tasks
+    ]
+    return new_table(title, ("task", *headings), rows, pad=0)
+
+
+def _measured(value: float | None, is_share: bool, signed: bool = False) -> str:
+    """Format shares in percent, whole numbers as such and others, seconds, with two decimals."""
+    if value is None:
+        return "-"
+    digits = 1 if is_share else 0 if isinstance(value, int) else 2
+    value = round(100 * value if is_share else value, digits) + 0.0  # adding 0.0 turns -0.0 into 0.0
+    return ("+" if signed and value > 0 else "") + f"{value:,.{digits}f}"
+
+
+def _metric_row(key: str, metric: Metric, pair: Pair) -> Sequence[str]:
+    change, sign = difference(pair), ""
+    if change is not None:
+        sign = "+" if change > 0 else "-" if change < 0 and metric.unit == "seconds" else ""
+        change = abs(change) if metric.unit == "seconds" else change
+    return key, *map(metric.format, pair), sign + metric.format(change).replace("%", "points")
 
 
 def seed_tables(seeds: SeedComparison, metrics: Mapping[str, Metric]) -> RenderableType:

@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from seu_bench.config.options import format_option
-from seu_bench.results.comparison import Comparison, Pair, difference
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.markdown import cells, intervals, notes
 from seu_bench.results.metric import Metric
@@ -34,8 +33,6 @@ TASKS_ABREAST: Final = 10
 _COLOURS: Final = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
 #: From this anchor on, black letters are easier to read than white ones.
 _LIGHT: Final = 3
-#: Headings of the three columns of what two runs are compared by.
-_SIDES: Final = ("1", "2", "2 - 1")
 
 
 def matrix_table(record: Record) -> RenderableType:
@@ -179,16 +176,24 @@ def _options(options: Mapping[str, Any]) -> str:
     return f" ({shown})" if shown else ""
 
 
+#: Columns of stages of which some record has measured something.
+_SHARES = {"clipped_share": "clipped steps", "chance_share": "rewards at chance"}
+
+
 def _stages_table(record: Record) -> Table:
     def spent(stages: Sequence[StageRecord]) -> tuple[str, str]:
         return format_seconds(sum(stage.seconds for stage in stages)), f"{sum(it.image_passes for it in stages):,}"
 
-    counted = any(stage.clipped_share is not None for stage in record.stages)
-    headings = (">task", "stage", ">epochs", ">time", ">image passes", *[">clipped steps"] * counted)
-    rows = [
-        (stage.task, stage.name, stage.epochs, *spent([stage]), *[_share(stage.clipped_share)] * counted)
-        for stage in record.stages
+    shares = [
+        (heading, [getattr(stage, name) for stage in record.stages])
+        for name, heading in _SHARES.items()
+        if any(getattr(stage, name) is not None for stage in record.stages)
     ]
+    rows = [
+        (stage.task, stage.name, stage.epochs, *spent([stage]), *[_share(values[at]) for _, values in shares])
+        for at, stage in enumerate(record.stages)
+    ]
+    headings = (">task", "stage", ">epochs", ">time", ">image passes", *[f">{heading}" for heading, _ in shares])
     table = new_table("stages", headings, rows)
     table.add_section()
     table.add_row("all", "", "", *spent(record.stages))
@@ -218,57 +223,6 @@ def _genotype(found: Mapping[str, Any] | None) -> str:
 
 def _spaced(numbers: Iterable[int]) -> str:
     return " ".join(map(str, numbers))
-
-
-def comparison_tables(comparison: Comparison, metrics: Mapping[str, Metric] = METRICS) -> RenderableType:
-    """Both runs named, accuracies and costs of each task, metrics, and the settings that are not the same."""
-    runs = zip(_SIDES, (comparison.one, comparison.other), strict=False)
-    parts: list[RenderableType] = [literal(f"{side}: {_named(run)}") for side, run in runs]
-    if not comparison.same_order:
-        parts.append("They learned the tasks in another order; rows are in that of the first.")
-    shares, costs = ("final", "learned", "forgetting"), ("parameters", "seconds")
-    parts += ["", _task_table("accuracy of each task (%)", comparison, shares, is_share=True)]
-    parts += ["", _task_table("cost after and of each task", comparison, costs, is_share=False), ""]
-    rows = [_metric_row(key, known_metric(key, metrics), pair) for key, pair in comparison.metrics.items()]
-    parts += [new_table("metrics", ("metric", *[f">{side}" for side in _SIDES]), rows), ""]
-    settings = [(name, *["-" if it is None else it for it in pair]) for name, pair in comparison.settings.items()]
-    different = new_table("settings that differ (-: not set)", ("setting", *_SIDES[:2]), settings)
-    return Group(*parts, different if settings else "settings: all the same")
-
-
-def _named(record: Record) -> str:
-    """Its run id, and what it is a reference of."""
-    what = reference_of(record)
-    return record.run_id + (f" (a reference: {what})" if what else "")
-
-
-def _task_table(title: str, comparison: Comparison, measures: Sequence[str], *, is_share: bool) -> Table:
-    def three(pair: Pair) -> list[str]:
-        return [*[_measured(value, is_share) for value in pair], _measured(difference(pair), is_share, signed=True)]
-
-    headings = [f">{measure if side == _SIDES[0] else ''}\n{side}" for measure in measures for side in _SIDES]
-    rows = [
-        (task.name, *[text for measure in measures for text in three(task.values[measure])])
-        for task in comparison.tasks
-    ]
-    return new_table(title, ("task", *headings), rows, pad=0)
-
-
-def _measured(value: float | None, is_share: bool, signed: bool = False) -> str:
-    """Format shares in percent, whole numbers as such and others, seconds, with two decimals."""
-    if value is None:
-        return "-"
-    digits = 1 if is_share else 0 if isinstance(value, int) else 2
-    value = round(100 * value if is_share else value, digits) + 0.0  # adding 0.0 turns -0.0 into 0.0
-    return ("+" if signed and value > 0 else "") + f"{value:,.{digits}f}"
-
-
-def _metric_row(key: str, metric: Metric, pair: Pair) -> Sequence[str]:
-    change, sign = difference(pair), ""
-    if change is not None:
-        sign = "+" if change > 0 else "-" if change < 0 and metric.unit == "seconds" else ""
-        change = abs(change) if metric.unit == "seconds" else change
-    return key, *map(metric.format, pair), sign + metric.format(change).replace("%", "points")
 
 
 def wide_console() -> Console:

@@ -77,10 +77,16 @@ class RunRecorder:
                     cpu_seconds=progress.cpu_seconds,
                     clipped_share=progress.clipped_share,
                     stability=_stability(progress),
+                    chance_share=progress.chance_share,
                     losses=_curve(report.loss for report in progress.curve),
                     accuracies=_curve(report.accuracy for report in progress.curve),
                 )
             )
+            if progress.chance_share == 1:
+                self.notice(
+                    f"warning: the {progress.stage} of task {progress.task + 1} learned from rewards at chance: none "
+                    "is above what guessing reaches; more epochs or images, or another learning rate, may help"
+                )
         self.on_progress(progress)
 
     def _warn_if_unstable(self, progress: StageProgress) -> None:

@@ -64,6 +64,8 @@ class StageRecord(Document):
         clipped_share: of the optimiser's steps, those whose gradient's norm was above ``clip_norm``, in [0, 1];
             ``None``: nothing clips, or it was not counted, as in older records.
         stability: of the penalty that the stage trained with; ``None``: there was none, or it is not quadratic.
+        chance_share: of the rewards of a search or creation, those that guessing would reach, in [0, 1]; ``None``:
+            there are no rewards, or it was not measured, as in older records.
         losses, accuracies: of each epoch, mean loss per image and accuracy in [0, 1]; ``None`` where it did
             not, and empty where no epoch did.
     """
@@ -76,6 +78,7 @@ class StageRecord(Document):
     cpu_seconds: Seconds | None = None
     clipped_share: Annotated[float, Field(ge=0, le=1)] | None = None
     stability: StabilityRecord | None = None
+    chance_share: Annotated[float, Field(ge=0, le=1)] | None = None
     losses: tuple[Measurement | None, ...] = ()
     accuracies: tuple[Measurement | None, ...] = ()
 

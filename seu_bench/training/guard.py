@@ -92,6 +92,7 @@ class GuardedStage(Stage[Result]):
         self.seconds = self.inner.seconds
         self.cpu_seconds = self.inner.cpu_seconds
         self.report = self.inner.report
+        self.guessing = self.inner.guessing
 
     def _report_progress(self, progress: StageProgress) -> None:
         if self._on_progress is not None:

@@ -16,7 +16,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 
+from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError
+from seu_bench.training.chance import chance_share, guessing_probability
 from seu_bench.training.clipping import ClippedSteps
 from seu_bench.training.stability import Stability
 from seu_bench.utils.seeding import RandomState
@@ -54,6 +56,7 @@ class StageProgress:
         cpu_seconds: CPU seconds of all threads in this stage, with the last progress; ``None``: not measured.
         clipped_share: steps whose gradient was clipped, of all, with the last progress; ``None``: nothing clips.
         stability: of SGD on the penalty that this stage trains with; ``None``: there is none.
+        chance_share: rewards no better than guesses, of all, with the last progress; ``None``: there are no rewards.
     """
 
     stage: str
@@ -68,6 +71,7 @@ class StageProgress:
     cpu_seconds: float | None = None
     clipped_share: float | None = None
     stability: Stability | None = None
+    chance_share: float | None = None
 
 
 ProgressCallback: TypeAlias = Callable[[StageProgress], None]
@@ -120,6 +124,8 @@ class Stage(ABC, Generic[Result]):
         self.stability: Stability | None = None
         self.report = EpochReport()
         self.curve: list[EpochReport] = []
+        #: For each reward the probability that guessing does as well.
+        self.guessing: list[float] = []
         self.randomness = RandomState(seed, device)
         self._on_progress: ProgressCallback | None = None
         #: Called with all images passed so far, whenever some are counted.
@@ -157,6 +163,15 @@ class Stage(ABC, Generic[Result]):
         now = time.perf_counter()
         if now - self._notified >= REPORT_EVERY:
             self._notify(running=now - self._began)
+
+    def rewarded(self, accuracy: float, images: TaskImages) -> None:
+        """Note an accuracy that the stage chooses by, so that the record can say whether guesses do as well.
+
+        Args:
+            accuracy: in [0, 1].
+            images: those that it was measured on.
+        """
+        self.guessing.append(guessing_probability(accuracy, images.labels))
 
     def advance(self) -> None:
         """Run one epoch under the stage's own randomness.
@@ -208,6 +223,7 @@ class Stage(ABC, Generic[Result]):
             "clipped": self.clipped.state_dict(),
             "report": [self.report.loss, self.report.accuracy],
             "curve": [[report.loss, report.accuracy] for report in self.curve],
+            "guessing": list(self.guessing),
             "randomness": self.randomness.state_dict(),
             "own": self.get_extra_state(),
         }
@@ -228,6 +244,7 @@ class Stage(ABC, Generic[Result]):
         self.clipped.load_state_dict(state.get("clipped"))
         self.report = EpochReport(*state["report"])
         self.curve = [EpochReport(*measured) for measured in state["curve"]]
+        self.guessing = list(state["guessing"])
         self.randomness.load_state_dict(state["randomness"])
         self.set_extra_state(state["own"])
 
@@ -261,30 +278,6 @@ class Stage(ABC, Generic[Result]):
                     curve=tuple(self.curve),
                     cpu_seconds=self.cpu_seconds,
                     clipped_share=self.clipped.share,
+                    chance_share=chance_share(self.guessing),
                 )
             self._on_progress(progress)
-
-
-class EpochlessStage(Stage[Result]):
-    """Base class of stages that compute nothing but their result, from the stage's own random state.
-
-    Args:
-        name: ``search``, ``creation``, ...
-        task: 0-based index of the task.
-        seed: seed of all randomness in the stage.
-        device: device to compute on.
-    """
-
-    def __init__(self, name: str, task: int, seed: int, device: torch.device) -> None:
-        super().__init__(name, task, 0, seed, device)
-
-    def run_epoch(self) -> EpochReport:
-        """Never called: there are no epochs."""
-        return EpochReport()
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return no state beside the random state."""
-        return {}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Ignore ``state``, which is empty."""

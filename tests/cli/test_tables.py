@@ -159,6 +159,8 @@ class TestSummary:
             "name-2",
             METRICS["bwt"].summary,
             "1,234,567",
+            "rewards at chance",
+            "40%",
             "1,234,577",
             "1 min 01 s",
             'task 0: {"normal": [["sep_conv_3x3", 1]]}',

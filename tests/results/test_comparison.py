@@ -11,7 +11,7 @@ import pytest
 from support.commands import Command
 from support.shown import ODD, a_record, rendered
 
-from seu_bench.cli.tables import comparison_tables
+from seu_bench.cli.compare import comparison_tables
 from seu_bench.errors import RequestError
 from seu_bench.metrics import forgetting
 from seu_bench.results.comparison import MEASURES, compare

@@ -119,6 +119,24 @@ class TestLearning:
         assert [panel.get_xlim() for panel in axes[3:]] == [(0.95, 4.05), (0.5, 1.5), (0.95, 6.05)]
         assert [tick for tick in axes[4].get_xticks() if 0.5 <= tick <= 1.5] == [1]
 
+    def test_rewards_at_chance(self) -> None:
+        """Their share is said for each kind of stage that has rewards, and nothing where none was measured."""
+        records = [with_curves(record, search=4, training=6) for record in runs("seu")]
+        measured = [
+            record.model_copy(
+                update={
+                    "stages": tuple(
+                        stage.model_copy(update={"chance_share": 0.25 if stage.name == "search" else None})
+                        for stage in record.stages
+                    )
+                }
+            )
+            for record in records
+        ]
+        picture, plain = learning_curves(configuration(*measured)), learning_curves(configuration(*records))
+        assert picture is not None and plain is not None
+        assert picture.caption == plain.caption + " Rewards that guessing would reach: 25% in search."
+
     def test_records_without(self) -> None:
         assert learning_curves(configuration(*runs("seu"))) is None
 

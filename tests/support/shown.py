@@ -45,7 +45,7 @@ def a_record(tasks: int = 3, **fields: Any) -> Record:
         "params_active": (1_000_000,) * tasks,
         "macs": (140_000_000,) * tasks,
         "stages": (
-            StageRecord(name="search", task=0, epochs=5, seconds=61.0, image_passes=1_234_567),
+            StageRecord(name="search", task=0, epochs=5, seconds=61.0, image_passes=1_234_567, chance_share=0.4),
             StageRecord(name="training", task=1, epochs=6, seconds=2.5, image_passes=10),
         ),
         "genotypes": ({"normal": [["sep_conv_3x3", 1]]}, None),

@@ -87,10 +87,20 @@ def learning_curves(configuration: Configuration) -> Picture | None:
         f"learning-curves-{configuration.number}",
         f"Learning curves: {configuration.label}",
         f"Each epoch of each stage, on the images that it learns from, never on test images; means over "
-        f"{configuration.seeds}, bands one standard deviation.{some}",
+        f"{configuration.seeds}, bands one standard deviation.{some}{_at_chance(configuration.runs)}",
         "Loss and accuracy over epochs. " + sentences(texts),
         draw,
     )
+
+
+def _at_chance(runs: Sequence[Record]) -> str:
+    """A sentence on the rewards of each kind of stage that guesses would have reached; empty: nobody measured any."""
+    shares: defaultdict[str, list[float]] = defaultdict(list)
+    for stage in (stage for run in runs for stage in run.stages):
+        if stage.chance_share is not None:
+            shares[stage.name].append(100 * stage.chance_share)
+    said = ", ".join(f"{np.mean(values):.0f}% in {kind}" for kind, values in shares.items())
+    return f" Rewards that guessing would reach: {said}." if said else ""
 
 
 def _stages(runs: Sequence[Record]) -> dict[str, dict[int, tuple[SeedSummary, SeedSummary]]]:
