@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from scripts.evidence.comparing import Compared, against, family
 from scripts.evidence.evidence import BEFORE, COMPONENTS, PROTOCOLS, Evidence
 from scripts.evidence.formatting import NOTHING, mean, ratio
-from scripts.evidence.runs import CONTROL, PAPER, SEU, Group, short_name
-from seu_bench.results.record import Record
-from seu_bench.results.record_metrics import SEARCH
+from scripts.evidence.runs import CONTROL, PAPER, SEU, Group, named
+from scripts.evidence.searching import by_mdl, last_accuracies, share_of_first
 from seu_bench.results.statistics.power import LEVEL, detectable_effect
 
 NOW: Final = PROTOCOLS[0]
 #: Where nothing was run yet that could correct something.
 UNKNOWN: Final = "Not measured again yet."
-#: The operation that has the smallest number, so that ties used to go to it.
-FIRST: Final = "max_pool_3x3"
 #: Bytes of a parameter; what keeps half as much again keeps more than its network.
 BYTES: Final = 4
 MORE: Final = 1.5
@@ -65,24 +61,35 @@ def linear_row(evidence: Evidence) -> Correction:
 def search_at_chance(evidence: Evidence) -> Correction:
     earlier = (
         "It compared searches that had measured nothing: a sampled network was scored by BatchNorm statistics that "
-        f"were still initial. Mean accuracy in the MDL search's last epoch: {_searched(evidence, BEFORE)}."
+        f"were still initial. Mean accuracy in the MDL search's last epoch: {last_accuracies(evidence, BEFORE)}."
     )
-    now = _searched(evidence, NOW)
+    now = last_accuracies(evidence, NOW)
     told = f"The statistics are estimated anew before a sampled network is scored: {now}." if now else UNKNOWN
     return Correction("The search was scored at chance", earlier, told)
 
 
 def ties(evidence: Evidence) -> Correction:
     before = evidence.records(BEFORE)
-    drawn = _share(record for record in before if record.searcher == "random")
+    drawn = share_of_first(record for record in before if record.searcher == "random")
     earlier = (
         "Equal candidates went to the first one, max pooling, which has no parameters: it was "
-        f"{_share(_mdl(before))} of the operations that the MDL search chose, and {drawn} of those drawn at random. "
-        "MDL's smaller models came from that."
+        f"{share_of_first(by_mdl(before))} of the operations that the MDL search chose, and {drawn} of those drawn at "
+        f"random. {_beside_random(evidence, BEFORE)}"
     )
-    now = _share(_mdl(evidence.records(NOW)))
-    told = f"Ties are broken at random; max pooling is {now} of what the search chose."
-    return Correction("Ties went to max pooling", earlier, told if now != NOTHING else UNKNOWN)
+    now = share_of_first(by_mdl(evidence.records(NOW)))
+    told = f"Ties are broken at random; max pooling is {now} of what it chooses. {_beside_random(evidence, COMPONENTS)}"
+    return Correction("Ties went to max pooling", earlier, told.strip() if now != NOTHING else UNKNOWN)
+
+
+def _beside_random(evidence: Evidence, name: str) -> str:
+    """Size of SEU beside that of a random search with the same creator."""
+    control = named(SEU, "random")
+    lines = [
+        f"{ratio(group.rows[SEU].mean('params_total'), group.rows[control].mean('params_total'))} (`{group.benchmark}`)"
+        for group in evidence.sets[name]
+        if {SEU, control} <= group.rows.keys()
+    ]
+    return f"Its models have {', '.join(lines)} the parameters of those of random search." if lines else ""
 
 
 def best_pair(evidence: Evidence) -> Correction:
@@ -101,11 +108,18 @@ def best_pair(evidence: Evidence) -> Correction:
 def ewc_lambda(evidence: Evidence) -> Correction:
     earlier = (
         "EWC had the paper's lambda, which was chosen for 50 epochs, and on a short schedule holds so tight that later "
-        f"tasks are not learned. Accuracy of `ewc` less `naive`: {_beside(evidence, BEFORE, 'ewc', 'naive')}."
+        f"tasks are not learned. Accuracy of `ewc` less `naive`: {_ewc(evidence, BEFORE)}."
     )
-    now = _beside(evidence, NOW, "ewc", "naive")
-    told = f"Lambda is chosen on validation images for each protocol: {now}." if now else UNKNOWN
+    now = _ewc(evidence, NOW)
+    chosen = "was chosen on validation images for each benchmark" if was_tuned(evidence, "ewc") else "is not tuned yet"
+    told = f"Lambda {chosen}: {now}." if now else UNKNOWN
     return Correction("EWC's lambda", earlier, told)
+
+
+def was_tuned(evidence: Evidence, name: str) -> bool:
+    """Whether tuning chose options of a row wherever it is."""
+    rows = [group.rows[name] for group in evidence.sets[NOW] if name in group.rows]
+    return bool(rows) and all(row.record.tuned for row in rows)
 
 
 def few_seeds(evidence: Evidence) -> Correction:
@@ -188,7 +202,8 @@ def defaults(evidence: Evidence) -> Correction:
         "kept its dropout. The page did not show them, the leaderboards did."
     )
     lines = [f"`{name}`: {told}" for name in ("si", "rwalk", "lwf") if (told := _beside(evidence, NOW, name, "naive"))]
-    told = "They are mended and tuned. Accuracy less that of `naive`, of " + "; of ".join(lines) + "."
+    chosen = "mended and tuned" if all(was_tuned(evidence, name) for name in ("si", "rwalk", "lwf")) else "mended"
+    told = f"They are {chosen}. Accuracy less that of `naive`, of " + "; of ".join(lines) + "."
     return Correction("Defaults that misled", earlier, told if lines else UNKNOWN)
 
 
@@ -223,41 +238,29 @@ def _where(group: Group) -> str:
     return f"`{group.benchmark}`, `{group.protocol}`"
 
 
-def _mdl(found: Iterable[Record]) -> Iterator[Record]:
-    return (record for record in found if short_name(record) == SEU)
-
-
-def _searched(evidence: Evidence, name: str) -> str:
-    """Accuracy of sampled networks in the last epoch of the MDL search, and chance, by benchmark."""
-    by_benchmark: dict[str, list[tuple[float, float]]] = {}
-    for record in _mdl(evidence.records(name)):
-        for stage in record.stages:
-            last = stage.accuracies[-1] if stage.name == SEARCH and stage.accuracies else None
-            if last is not None:
-                by_benchmark.setdefault(record.benchmark, []).append((last, 1 / record.task_classes[stage.task]))
+def _ewc(evidence: Evidence, name: str) -> str:
+    """EWC beside plain training, with its lambda and the share of steps that were clipped."""
+    clipped: dict[str, list[float]] = {}
+    for record in evidence.records(name):
+        shares = [stage.clipped_share for stage in record.stages if record.strategy == "ewc"]
+        clipped.setdefault(record.benchmark, []).extend(share for share in shares if share is not None)
     return "; ".join(
-        f"`{benchmark}` {100 * math.fsum(a for a, _ in found) / len(found):.0f} %, "
-        f"chance {100 * math.fsum(c for _, c in found) / len(found):.0f} %"
-        for benchmark, found in sorted(by_benchmark.items())
+        f"`{each.pair.benchmark}` {each.words} ({each.difference.verdict}), lambda "
+        f"{each.pair.ours.record.options.get('ewc_lambda', math.nan):,g}"
+        + (f", {100 * math.fsum(found) / len(found):.0f} % of steps clipped" if found else "")
+        for each in _family(evidence, name, "ewc", "naive")
+        for found in [clipped.get(each.pair.benchmark, [])]
     )
-
-
-def _share(found: Iterable[Record]) -> str:
-    """Share of max pooling among the operations of all units found."""
-    operations = Counter(
-        operation
-        for record in found
-        for unit in record.genotypes or ()
-        for kind in ("normal", "reduction")
-        for _, _, operation in (unit or {}).get(kind, ())
-    )
-    return f"{100 * operations[FIRST] / operations.total():.0f} %" if operations else NOTHING
 
 
 def _beside(evidence: Evidence, name: str, one: str, other: str) -> str:
     """Difference in accuracy by benchmark, with the verdict within these comparisons."""
-    found = family([pair for group in evidence.sets[name] for pair in against(group, [other], one)], "acc")
+    found = _family(evidence, name, one, other)
     return "; ".join(f"`{each.pair.benchmark}` {each.words} ({each.difference.verdict})" for each in found)
+
+
+def _family(evidence: Evidence, name: str, one: str, other: str) -> list[Compared]:
+    return family([pair for group in evidence.sets[name] for pair in against(group, [other], one)], "acc")
 
 
 def _counts(evidence: Evidence, name: str, metric: str) -> str:

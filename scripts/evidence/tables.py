@@ -18,6 +18,8 @@ from seu_bench.results.statistics.ranks import RankComparison, compare_ranks
 COLUMNS: Final = (
     "acc", "forgetting", "params_total", "memory_bytes", "train_flops", "mixed_score", "mixed_score_memory",
 )  # fmt: skip
+#: Columns of tuning, where a row was tuned.
+TUNING: Final = ("tuned by", "tuning (runs' image passes)")
 #: SEU is compared with the others in these; the first with interval and effect size.
 COMPARED: Final = ("acc", "mixed_score", "mixed_score_memory")
 
@@ -38,18 +40,28 @@ def contest(group: Group) -> str:
     """The front, in bold, then the other learners, both by mean accuracy; then the references, which are not ranked."""
     columns = [name for name in COLUMNS if any(row.mean(name) is not None for row in group.rows.values())]
     best = front(group.learners)
+    any_tuned = any(row.record.tuned for row in group.rows.values())
 
     def cells(name: str, row: Row) -> tuple[str, ...]:
         shown = f"**`{name}`**" if name in best else f"`{name}`"
-        return (shown, str(row.seeds), *[mean(row, column) for column in columns])
+        return (shown, str(row.seeds), *[mean(row, column) for column in columns], *(_tuning(row) if any_tuned else ()))
 
     ranked = sorted(group.learners.items(), key=lambda item: (item[0] not in best, -(item[1].mean("acc") or 0)))
-    headings = ["strategy", "seeds", *map(heading, columns)]
+    headings = ["strategy", "seeds", *map(heading, columns), *(TUNING if any_tuned else ())]
     text = table(headings, [cells(*item) for item in ranked])
     if group.references:
         headings[0] = "reference, not ranked"
         text += "\n\n" + table(headings, [cells(*item) for item in group.references.items()])
     return text
+
+
+def _tuning(row: Row) -> tuple[str, str]:
+    """How options were chosen, and the images passed forward for that, in multiples of those of a run."""
+    found = row.record.tuned
+    passes = row.mean("image_passes")
+    if found is None:
+        return NOTHING, NOTHING
+    return found.method, f"{found.image_passes / passes:,.1f}" if passes else f"{found.image_passes:,}"
 
 
 def comparisons(evidence: Evidence, name: str, benchmark: str) -> str:

@@ -181,6 +181,17 @@ def test_front_has_no_reference_and_nothing_that_is_beaten(publish: Publish) -> 
     assert [name for name in names if "`" in name] == ["**`pnn`**", "**`seu`**", "**`naive`**", "`ewc`", "`joint`"]
 
 
+def test_tuned_rows_say_how_and_what_it_took(tmp_path: Path) -> None:
+    """The images passed forward in tuning, in multiples of those of a run."""
+    chosen = {"id": "x", "sha256": "0" * 64, "method": "first-tasks:3", "runs": 4, "image_passes": 1000}
+    write_record(tmp_path / "quick", a_run("ewc", 0, {"acc": 0.5, "image_passes": 400}, tuned=chosen))
+    write_record(tmp_path / "quick", a_run("naive", 0, {"acc": 0.4, "image_passes": 400}))
+    (group,) = read_evidence(tmp_path).sets["quick"]
+    heading, _, *rows = tables.contest(group).splitlines()
+    assert heading.endswith("| tuned by | tuning (runs' image passes) |")
+    assert rows[0].endswith("| first-tasks:3 | 2.5 |") and rows[1].endswith("| - | - |")
+
+
 def test_linear_row_says_yes_no_or_perhaps(publish: Publish) -> None:
     rows = accuracies({"linear": 0.5, "seu": 0.8, "naive": 0.2, "ewc": 0.5})
     rows["ewc"] = {"acc": [0.50, 0.55, 0.48]}  # type: ignore[dict-item]
