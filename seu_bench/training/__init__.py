@@ -1,23 +1,5 @@
 """Learning a task: stages, phases, the base of strategies, and the interfaces of what plugins bring.
 
-:mod:`.interfaces`  factories of strategies and backbones, their context, estimates of costs
-:mod:`.components`  factories of searchers and creators, and their inputs
-:mod:`.stage`       a loop over epochs that is timed, reported and resumed
-:mod:`.template`    Avalanche's template on whole batches, without its idle callbacks
-:mod:`.phases`      the phases of a task, their resuming, precision and compilation
-:mod:`.strategy`    base class of strategies, and the stage that trains a task's path
-:mod:`.loops`       an epoch, an evaluation, optimiser, learning rates, best weights
-:mod:`.clipping`    how often gradients are clipped
-:mod:`.stability`   whether SGD can follow a penalty
-:mod:`.sampling`    stages that sample a network, train it and learn from its score
-:mod:`.costing`     estimates of image passes and sizes
-:mod:`.guard`       supervision of the stages of searchers and creators
-:mod:`.state`       checks of states and errors of loading them
-:mod:`.evaluators`  Avalanche metrics of the accuracy matrix and of sizes
-:mod:`.memory`         what a strategy keeps from task to task, in bytes
-:mod:`.memory`      what a strategy keeps from task to task, in bytes
-==================  =====================================================================
-=======
 =====================  =====================================================================
 :mod:`.interfaces`     factories of strategies and backbones, their context, estimates of costs
 :mod:`.components`     factories of searchers and creators, and their inputs
