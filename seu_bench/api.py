@@ -150,7 +150,7 @@ def tune(*, progress: bool = False, **given: Any) -> TuneResult:
 
     Args:
         progress: whether to draw progress bars.
-        given: the options of ``seu-bench tune``; ``space`` is its ``-g``, e.g.
+        given: the options of ``seu-bench tune``; ``space`` is its ``-g``, by default the strategy's own grid, e.g.
             ``strategy="ewc", space={"ewc_lambda": [10, 100, 1000]}, method="first-tasks:3"``.
 
     Returns:
@@ -175,4 +175,5 @@ def tune(*, progress: bool = False, **given: Any) -> TuneResult:
         with display.bars:
             yield estimate_plan(plan) if progress else SweepEstimate(), display
 
-    return run_tuning(Registry(), make_tune_spec(given), shown)
+    registry = Registry()
+    return run_tuning(registry, make_tune_spec(given, registry), shown)

@@ -17,7 +17,11 @@ Estimator: TypeAlias = Literal["batch", "per_sample"]
 class EwcOptions(BackboneOptions, SelectingOptions):
     """Options of elastic weight consolidation."""
 
-    tuning_grid: ClassVar[TuningGrid] = {"ewc_lambda": (30, 150, 750, 4_000), "learning_rate": LEARNING_RATES}
+    tuning_grid: ClassVar[TuningGrid] = {
+        "ewc_lambda": (30, 150, 750, 4_000),
+        "restore": ("best_valid", "last"),
+        "learning_rate": LEARNING_RATES,
+    }
 
     ewc_lambda: NonNegativeFloat = Field(20_000, description="strength of the penalty; 0 is naive fine-tuning")
     fisher: Estimator = Field(

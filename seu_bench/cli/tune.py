@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="KEY=V1,V2",
     help="What to try of an option: values as in a list of TOML without its brackets; or, for a sampler that draws, a "
-    "range LOW..HIGH, or LOW..HIGH:log. May be repeated.",
+    "range LOW..HIGH, or LOW..HIGH:log. May be repeated [default: the strategy's own grid].",
 )
 @click.option(
     "-o",
@@ -65,8 +65,8 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
     }
     given["options"] = executor_options(given, parse_assignments(assignments))
     given["space"] = _space(dimensions)
-    spec = make_tune_spec(given)
     registry = Registry()
+    spec = make_tune_spec(given, registry)
     from seu_bench.cli.tables import wide_console
     from seu_bench.engine.stopping import StopRequest
     from seu_bench.sweeps.driver import GRACE

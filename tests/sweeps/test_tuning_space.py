@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.tiny import registry
 
-from seu_bench.errors import SpecError
+from seu_bench.errors import SpecError, UnknownNameError
 from seu_bench.sweeps.tuning.samplers import make_sampler
 from seu_bench.sweeps.tuning.space import Choices, Range, at_an_end, grid, parse_dimension
 from seu_bench.sweeps.tuning.spec import TuneSpec, make_tune_spec
@@ -98,3 +99,15 @@ def test_optuna_draws_again(sampler: str) -> None:
     assert all(isinstance(one["b"], int) and len(f"{one['a']:g}") <= 8 for one in values)
     other = make_tune_spec({"space": space, "sampler": sampler, "trials": 14, "batch": 3, "seeds": "7"})
     assert drawn(other) != values
+
+
+def test_without_a_space_the_strategys_own_grid_is_tried() -> None:
+    """All of it but what is fixed by an option; what is given replaces it as a whole."""
+    own = registry().strategies.find("ewc").factory.options.tuning_grid
+    spec = make_tune_spec({"strategy": "ewc", "space": {}}, registry())
+    assert {key: part.values for key, part in spec.space.items() if isinstance(part, Choices)} == dict(own)
+    fixed = make_tune_spec({"strategy": "ewc", "options": {"learning_rate": 0.1}}, registry())
+    assert fixed.space.keys() == own.keys() - {"learning_rate"}
+    assert make_tune_spec({"strategy": "ewc", "space": {"epochs": "1,2"}}, registry()).space.keys() == {"epochs"}
+    with pytest.raises(UnknownNameError, match="ewcc"):
+        make_tune_spec({"strategy": "ewcc"}, registry())

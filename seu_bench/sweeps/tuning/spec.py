@@ -13,6 +13,7 @@ from seu_bench.config.options import flattened
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
 from seu_bench.config.toml_file import validated
 from seu_bench.config.tuned import TRIALS_FOLDER, TUNED_FOLDER
+from seu_bench.plugin.registry import Registry
 from seu_bench.sweeps.spec import EXECUTOR, Seeds, SweepSpec
 from seu_bench.sweeps.tuning.space import Choices, Dimension, parse_dimension
 
@@ -144,14 +145,24 @@ class TuneSpec(ResultFields, ExecutionFields):
         return self.output if self.output.suffix == ".toml" else self.output / name
 
 
-def make_tune_spec(given: Mapping[str, Any]) -> TuneSpec:
+def make_tune_spec(given: Mapping[str, Any], registry: Registry | None = None) -> TuneSpec:
     """Build a tuning from values by key.
 
+    Args:
+        given: fields of :class:`TuneSpec`.
+        registry: of the strategy whose own grid is the space where none is given.
+
     Raises:
+        UnknownNameError: there is no such strategy.
         SpecError: something does not fit; all faults are listed.
     """
     options = given.get("options")
     document = dict(given) | ({"options": dict(flattened(options))} if isinstance(options, Mapping) else {})
+    if registry is not None and not document.get("space"):
+        strategy = registry.strategies.find(document.get("strategy", TuneSpec.model_fields["strategy"].default))
+        fixed = document.get("options", {})
+        grid = strategy.factory.options.tuning_grid
+        document["space"] = {key: values for key, values in grid.items() if key not in fixed}
     decided = {"evaluation": "validation", "keep_weights": False}
     spec = validated(TuneSpec, document | decided, "the tuning", GUIDE)
     return spec.model_copy(update={"first_tasks": spec.first_of_stream})
