@@ -146,6 +146,12 @@ METRICS: Final[Mapping[str, Metric]] = {
         "wall-clock seconds of all stages but evaluation, searching included",
         column="training (s)",
     ),
+    "tuning_passes": _size(
+        lambda record: record.tuned.image_passes if record.tuned is not None else None,
+        "images passed forward by the tuning that chose the options, all of its trials together; null: they were not "
+        "tuned",
+        column="tuning (M passes)",
+    ),
     "bwt": _score(
         _matrix(formulas.bwt), "backward transfer: mean_{j<T-1} (R[T-1,j] - R[j,j]) (Lopez-Paz & Ranzato 2017)"
     ),

@@ -248,7 +248,7 @@ class TestFiles:
         marks = ["acc_against_best", "mixed_score_against_best"]
         choices = ["options", "searcher_options", "creator_options", "benchmark_overrides"]
         place = ["benchmark", "benchmark_version", "protocol", "data_fingerprint"]
-        names = ["row", "on_front", "configuration", "strategy", "searcher", "creator", "seeds", "reference"]
+        names = ["row", "on_front", "configuration", "strategy", "searcher", "creator", "seeds", "reference", "tuned"]
         assert reader.fieldnames == [*place, *names, *numbers, *marks, *choices, "run_ids"]
         assert [row[key] for key in place] == ["cifar10", "1", "quick", DATA]
         assert json.loads(row["options"]) == {"a": [1, "x|y"]}

@@ -3,11 +3,12 @@
 A leaderboard holds the records of one benchmark, one version of it, one protocol and one data fingerprint, and never
 mixes these. A row is a configuration: a strategy with its searcher, creator and options, over all seeds it was run on.
 
-================  =================================================================
-:mod:`.boards`    a leaderboard: its rows, and the standing of each one
-:mod:`.ordering`  the order of rows: the front of accuracy against memory first
-:mod:`.markdown`  cells with units and marks; the Markdown page
-:mod:`.views`     the part of one that keeps to a budget or is not dominated, or another order
-:mod:`.building`  from a results folder to leaderboards, their files, and a table of pandas
-================  =================================================================
+==================  =================================================================
+:mod:`.boards`      a leaderboard: its rows, and the standing of each one
+:mod:`.ordering`    the order of rows: the front of accuracy against memory first
+:mod:`.markdown`    cells with units and marks; the Markdown page
+:mod:`.tuned_rows`  the mark of tuned rows, and what the tuning cost
+:mod:`.views`       the part of one that keeps to a budget or is not dominated, or another order
+:mod:`.building`    from a results folder to leaderboards, their files, and a table of pandas
+==================  =================================================================
 """

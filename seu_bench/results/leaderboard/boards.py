@@ -6,12 +6,13 @@ import csv
 import io
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from seu_bench.results.metric import Metric
-from seu_bench.results.record import Record
+from seu_bench.results.record import Record, TuningRecord
 from seu_bench.results.reference_rows import MissingReferences, reference_of
 from seu_bench.results.statistics.differences import Verdict, compare_paired
 from seu_bench.results.statistics.samples import SampleSummary, summarize
@@ -52,6 +53,11 @@ class Row:
     def reference(self) -> str | None:
         """What the row is a reference of; ``None`` for a learner."""
         return reference_of(self.record)
+
+    @property
+    def tunings(self) -> Mapping[TuningRecord, int]:
+        """Tunings that chose options, mostly one or none, and how many of the runs each was for."""
+        return Counter(run.tuned for run in self.runs.values() if run.tuned is not None)
 
     @property
     def seeds(self) -> int:
@@ -158,7 +164,8 @@ class Leaderboard:
 
         Its keys: ``benchmark``, ``benchmark_version``, ``protocol``, ``data_fingerprint``, ``row``, ``on_front``,
         ``configuration``, ``strategy``, ``searcher``, ``creator``, ``seeds`` (how many), ``reference`` (what the row is
-        one of; ``None`` for a learner); for each of :attr:`columns`
+        one of; ``None`` for a learner), ``tuned`` (the method; ``None``: the options were not tuned); for
+        each of :attr:`columns`
         ``<metric>_mean`` (``None``: not measured for every seed), ``<metric>_std``, ``<metric>_low`` and
         ``<metric>_high`` (95 % confidence interval of the mean; ``None`` for one seed); for each of :data:`COMPARED`
         ``<metric>_against_best``; the options as JSON; ``run_ids``.
@@ -170,6 +177,7 @@ class Leaderboard:
                 **{key: row[key] for key in ("row", "on_front", "configuration", "strategy", "searcher", "creator")},
                 "seeds": len(row["run_ids"]),
                 "reference": row["reference"],
+                "tuned": ", ".join(tuning["method"] for tuning in row["tunings"]) or None,
                 **{f"{name}_{part}": value for name, found in row["metrics"].items() for part, value in found.items()},
                 **{f"{name}_against_best": standing for name, standing in row["against_best"].items()},
                 **{part: json.dumps(row[part], sort_keys=True) for part in CHOICES},
@@ -203,6 +211,10 @@ class Leaderboard:
                     name: {part: getattr(row.summary(name), part, None) for part in ("mean", "std", "low", "high")}
                     for name in self.columns
                 },
+                "tunings": [
+                    {**tuning.model_dump(mode="json"), "image_passes_per_run": tuning.image_passes / runs}
+                    for tuning, runs in row.tunings.items()
+                ],
                 "against_best": {name: found[index] for name, found in standings.items()},
             }
             for index, row in enumerate(self.rows)

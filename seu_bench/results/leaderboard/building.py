@@ -40,6 +40,8 @@ _DETAILS: Final[dict[str, Any]] = {
     "earlier_environments": (),
 }
 
+#: Metrics that few records have a value of: a column of them is shown where one has.
+_WHERE_MEASURED: Final = ("tuning_passes",)
 #: Keys of a record per task whose last value is the metric of that name.
 _PER_TASK: Final = ("params_total", "params_active", "macs", "memory_bytes")
 #: Benchmark, version and protocol of a leaderboard.
@@ -215,7 +217,8 @@ def _boards(
             names.add(name := _free_name(place, fingerprint, names))
             rows, repeated = _rows(runs)
             lines = exclusions("not counted", {"a later record has the same configuration and seed": repeated})
-            measured = {metric for row in rows for run in row.runs.values() for metric in run.metrics}
+            values = (item for row in rows for run in row.runs.values() for item in run.metrics.items())
+            measured = {metric for metric, value in values if value is not None or metric not in _WHERE_MEASURED}
             columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
             counted = sum(row.seeds for row in rows)
             why = (*lines, *excluded)

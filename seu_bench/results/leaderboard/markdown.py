@@ -8,6 +8,7 @@ from typing import Final
 from seu_bench.metrics import points_for_size
 from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Row, Standing
 from seu_bench.results.leaderboard.ordering import SIZES
+from seu_bench.results.leaderboard.tuned_rows import HEADINGS, MEANING, TUNED, tuning_cells, tuning_notes
 from seu_bench.results.metric import Metric
 from seu_bench.results.statistics.differences import FEWEST_PAIRS
 from seu_bench.results.statistics.power import LEVEL
@@ -31,7 +32,7 @@ LEGEND: Final = (
 def cells(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | None = None) -> list[list[str]]:
     """Rows of text: number, configuration, seeds, mean ± standard deviation of the metrics; not escaped."""
     shown = [
-        [_number(row), row.configuration, str(row.seeds)]
+        [_number(row), row.configuration + (TUNED if row.tunings else ""), str(row.seeds)]
         + [_mean_and_deviation(board.columns[name], row.summary(name)) for name in metrics or board.columns]
         for row in board.first(most)
     ]
@@ -62,7 +63,7 @@ def notes(board: Leaderboard) -> list[str]:
     if board.size != memory:
         unknown = sum(row.mean(memory) is None for row in board.rows)
         order += f". Memory was not measured for {count(unknown, 'row')}: {size} stand for it"
-    return [order, *_references(board), *_favours(board), LEGEND, *board.views]
+    return [order, *_references(board), *tuning_notes(board), *_favours(board), LEGEND, *board.views]
 
 
 def exclusions(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
@@ -107,6 +108,7 @@ def to_markdown(board: Leaderboard) -> str:
         _items(lines),
         _table(columns, rows[:learners]),
         *(["## References", _table(columns, rows[learners:])] if board.references else []),
+        *_tuning(board),
         "## Confidence intervals",
         "95 % confidence interval of the mean by Student's t with n - 1 degrees of freedom; `-` for one seed.",
         _table(["#", "configuration", *headings], intervals(board)),
@@ -119,6 +121,12 @@ def to_markdown(board: Leaderboard) -> str:
         _items(escape_markdown(line) for line in board.excluded or ("nothing",)),
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def _tuning(board: Leaderboard) -> Iterator[str]:
+    """The section on tuning, where rows were tuned."""
+    if found := tuning_cells(board.rows):
+        yield from ("## Tuning", MEANING, _table(HEADINGS, found))
 
 
 def _number(row: Row) -> str:

@@ -17,6 +17,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from seu_bench._version import __version__
+from seu_bench.results.leaderboard import tuned_rows
 from seu_bench.results.leaderboard.markdown import cells, notes
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
@@ -129,6 +130,7 @@ def _page(
         # What the template calls for each section.
         cells=cells,
         notes_on=notes,
+        tuning=tuned_rows,
         paper=paper,
         run_cells=_run_cells,
         zip=zip,
