@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from seu_bench.errors import RequestError, RunError
+from seu_bench.errors import RunError
 from seu_bench.models import MultiHeadModel, count_parameters, state_bytes
 from seu_bench.models.multihead import not_learned
 from seu_bench.training import (
@@ -22,12 +22,12 @@ from seu_bench.training import (
     StrategyContext,
     TaskData,
     TrainingStage,
+    build_backbone,
     checked_options,
     evaluation_passes,
     on_meta,
     task_macs,
     training_passes,
-    width_factor,
 )
 from seu_bench.utils import RandomState
 from seu_bench_independent import IndependentOptions
@@ -130,14 +130,9 @@ def empty_model(context: StrategyContext) -> IndependentNetworks:
     """A model without networks for the context's stream.
 
     Raises:
-        RequestError: no backbone was chosen.
+        RequestError: the backbone does not fit the images.
     """
-    plan, factory, factor = context.plan, context.backbone, width_factor(context)
-    if factory is None:
-        raise RequestError("no backbone was chosen", where="strategy 'independent'", remedy="give -o backbone=NAME")
-    return IndependentNetworks(
-        lambda: factory.build(plan.channels, plan.height, plan.width, factor), plan.classes_per_task
-    )
+    return IndependentNetworks(lambda: build_backbone(context), context.plan.classes_per_task)
 
 
 def build_independent(context: StrategyContext) -> Independent:

@@ -14,6 +14,7 @@ from seu_bench.training import (
     TaskData,
     TrainingStage,
     checked_options,
+    dropout_factor,
     width_factor,
 )
 from seu_bench.utils import RandomState, derive_seed
@@ -99,6 +100,6 @@ def growing_alexnet(context: StrategyContext) -> GrowingAlexNet:
         RequestError: the images are too small.
     """
     options, plan = checked_options(context, LtgOptions), context.plan
-    shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(context))
+    shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(context), dropout_factor(context))
     with RandomState(derive_seed(context.seed, "model")).active():
         return GrowingAlexNet(shape, plan.classes_per_task, options.adapter)

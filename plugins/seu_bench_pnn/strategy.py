@@ -12,6 +12,7 @@ from seu_bench.training import (
     TaskData,
     TrainingStage,
     checked_options,
+    dropout_factor,
     width_factor,
 )
 from seu_bench.utils import RandomState
@@ -41,7 +42,7 @@ def empty_network(context: StrategyContext) -> ProgressiveNetwork:
         RequestError: the stream's images are below 8x8.
     """
     options, plan = checked_options(context, PnnOptions), context.plan
-    shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(context))
+    shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(context), dropout_factor(context))
     return ProgressiveNetwork(shape, plan.classes_per_task, options.variant)
 
 

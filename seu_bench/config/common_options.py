@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seu_bench.config.options import TuningGrid
-from seu_bench.config.protocol import ScheduleOptions
+from seu_bench.config.protocol import DropoutFactor, ScheduleOptions
 
 #: Learning rates that a strategy is tuned over: that of the standard protocols, and a factor of about three either way.
 LEARNING_RATES: Final[tuple[float, ...]] = (0.008, 0.025, 0.08)
@@ -33,6 +33,7 @@ class WidthOptions(TrainingOptions):
     """Options of a strategy on a network of fixed shape, whose hidden layers can be scaled."""
 
     width: PositiveFloat | None = Field(None, description="factor of the widths of the network's hidden layers")
+    dropout: DropoutFactor | None = Field(None, description="factor of the network's dropout rates")
 
 
 class BackboneOptions(WidthOptions):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seu_bench.config.options import Frozen, Options
 from seu_bench.config.toml_file import OwnPath
+
+#: The rates of the AlexNet variant reach .5, which no factor may bring to 1.
+DropoutFactor: TypeAlias = Annotated[float, Field(ge=0, lt=2)]
 
 
 class Schedule(Frozen):
@@ -78,11 +81,17 @@ class ScheduleOptions(Options):
 
 
 class ModelSize(Frozen):
-    """Sizes of networks: cells and initial channels of the super model, width of fixed backbones."""
+    """Networks: cells and initial channels of the super model, and what fixed backbones are like.
+
+    Attributes:
+        backbone: of strategies that take any; ``None`` leaves it to their options' default.
+    """
 
     cells: Annotated[int, Field(ge=3)] = 6
     channels: PositiveInt = 36
+    backbone: str | None = None
     width: PositiveFloat = Field(1.0, description="factor of the hidden widths of fixed backbones")
+    dropout: DropoutFactor = Field(1.0, description="factor of the dropout rates of fixed backbones")
 
 
 class ImageLimits(Frozen):

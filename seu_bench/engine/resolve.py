@@ -139,7 +139,9 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     tuned = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
     defaults = split_by_prefix(tuned.options(as_default=True) if tuned else {})
     parts = split_by_prefix((tuned.options(as_default=False) if tuned else {}) | request.options)
-    layer = protocol.strategies.get(request.strategy, {}) | defaults[""]
+    backbone = protocol.model.backbone
+    network = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
+    layer = network | protocol.strategies.get(request.strategy, {}) | defaults[""]
     # An unknown preset is left to the options' own validation.
     chosen = parts[""].get("preset", layer.get("preset", "default"))
     values_of_preset = factory.presets.get(str(chosen), {})

@@ -29,8 +29,10 @@ class AlexNetShape:
     dropout: tuple[float, ...] = (0.2, 0.2, 0.5, 0.5, 0.5)
 
     @classmethod
-    def of(cls, image_channels: int, height: int, width: int, factor: float = 1.0) -> AlexNetShape:
-        """The shape for a stream's images, all widths multiplied by ``factor``, at least 1.
+    def of(
+        cls, image_channels: int, height: int, width: int, factor: float = 1.0, dropout: float = 1.0
+    ) -> AlexNetShape:
+        """The shape for a stream's images, widths times ``factor``, at least 1, dropout rates times ``dropout``.
 
         Raises:
             RequestError: images below 8x8 have nothing left after three poolings.
@@ -41,7 +43,8 @@ class AlexNetShape:
                 remedy="pad the images (stream.input.pad), or choose another backbone or strategy",
             )
         first, second, third = (max(1, round(factor * channels)) for channels in cls.convolutions)
-        return cls(image_channels, height, width, (first, second, third), max(1, round(factor * cls.linear)))
+        linear, rates = max(1, round(factor * cls.linear)), tuple(dropout * rate for rate in cls.dropout)
+        return cls(image_channels, height, width, (first, second, third), linear, rates)
 
     @property
     def flat(self) -> int:

@@ -51,7 +51,9 @@ if TYPE_CHECKING:
         StrategyContext,
         StrategyFactory,
         backbone_model,
+        build_backbone,
         checked_options,
+        dropout_factor,
         width_factor,
     )
     from .loops import (
@@ -104,10 +106,12 @@ __all__ = [
     "TaskData",
     "TrainingStage",
     "backbone_model",
+    "build_backbone",
     "bytes_by_kind",
     "checked_options",
     "clip_gradients",
     "cosine_rate",
+    "dropout_factor",
     "evaluate",
     "evaluation_passes",
     "fitting",

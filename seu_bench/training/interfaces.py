@@ -116,6 +116,48 @@ def width_factor(context: StrategyContext) -> float:
     return context.protocol.model.width if width is None else width
 
 
+def dropout_factor(context: StrategyContext) -> float:
+    """Factor on the dropout rates of fixed backbones.
+
+    Args:
+        context: of the run.
+
+    Returns:
+        The option ``dropout``, or the protocol's.
+    """
+    dropout: float | None = getattr(context.options, "dropout", None)
+    return context.protocol.model.dropout if dropout is None else dropout
+
+
+def build_backbone(context: StrategyContext) -> tuple[nn.Module, int]:
+    """Make the network below the heads that was chosen for a run, its weights drawn from torch's generators.
+
+    Args:
+        context: of the run; widths and dropout rates are those of its options, or of the protocol.
+
+    Returns:
+        A module from images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
+
+    Raises:
+        RequestError: the strategy's options are no :class:`~seu_bench.config.common_options.BackboneOptions`, or the
+            backbone does not fit the stream's images.
+    """
+    from torch.nn.modules.dropout import _DropoutNd
+
+    if context.backbone is None or not isinstance(context.options, BackboneOptions):
+        raise RequestError(
+            "no backbone was chosen",
+            where=type(context.options).__name__,
+            remedy="derive the strategy's options from seu_bench.config.common_options.BackboneOptions",
+        )
+    plan, factor = context.plan, dropout_factor(context)
+    network, features = context.backbone.build(plan.channels, plan.height, plan.width, width_factor(context))
+    for module in network.modules():
+        if isinstance(module, _DropoutNd):
+            module.p = min(1.0, factor * module.p)
+    return network, features
+
+
 def backbone_model(context: StrategyContext) -> BackboneModel:
     """Make the backbone chosen for a run with a head per task, its weights drawn from the run's seed.
 
@@ -126,22 +168,13 @@ def backbone_model(context: StrategyContext) -> BackboneModel:
         The model, on the CPU.
 
     Raises:
-        RequestError: the strategy's options are no :class:`~seu_bench.config.common_options.BackboneOptions`, or the
-            backbone does not fit the stream's images.
+        RequestError: as :func:`build_backbone`.
     """
     from seu_bench.models.multihead import BackboneModel
     from seu_bench.utils.seeding import RandomState, derive_seed
 
-    if context.backbone is None or not isinstance(context.options, BackboneOptions):
-        raise RequestError(
-            "no backbone was chosen",
-            where=type(context.options).__name__,
-            remedy="derive the strategy's options from seu_bench.config.common_options.BackboneOptions",
-        )
-    plan = context.plan
     with RandomState(derive_seed(context.seed, "model")).active():
-        backbone, features = context.backbone.build(plan.channels, plan.height, plan.width, width_factor(context))
-        return BackboneModel(backbone, features, plan.classes_per_task)
+        return BackboneModel(*build_backbone(context), context.plan.classes_per_task)
 
 
 @dataclass(frozen=True)
