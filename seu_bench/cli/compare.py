@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 _SIDES: Final = ("1", "2", "2 - 1")
 
 #: What stands in place of a comparison over seeds that there is none of.
-_NONE = "over seeds: no comparison, since these runs are of one configuration, or not ranked in one leaderboard"
+_NONE: Final = "over seeds: no comparison, since these runs are of one configuration, or not ranked in one leaderboard"
 
 #: Below the tables over seeds.
-_MEANING = (
+_MEANING: Final = (
     "Significant: paired t-test over the common seeds, p < 0.05 after Holm's correction for the configurations named. "
     "Intervals are of the mean difference, each by itself. Detectable: what so many seeds find with 80 % power."
 )

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import click
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from seu_bench.cli.options import known_metrics, request_command
-from seu_bench.cli.tables import leaderboard_table, wide_console
+from seu_bench.cli.options import known_metrics, print_as, request_command
+from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
+from seu_bench.errors import OptionError
 from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
 from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.results.leaderboard.markdown import to_markdown
+from seu_bench.results.metric import Metric
+from seu_bench.results.over_benchmarks import BenchmarkComparison, compare_over_benchmarks
 from seu_bench.results.record_files import require_records
+from seu_bench.results.record_metrics import known_metric
+
+#: Where there are no ranks.
+_NO_RANKS: Final = "no two configurations were run on two benchmarks of one protocol"
 
 
 @request_command("results")
@@ -42,6 +52,15 @@ from seu_bench.results.record_files import require_records
     help="Sort by a metric, the best first [default: the front of accuracy against memory, then by accuracy].",
 )
 @click.option(
+    "--ranks",
+    is_flag=False,
+    flag_value="acc",
+    default=None,
+    metavar="[METRIC]",
+    help="In place of leaderboards: average ranks over the benchmarks of each protocol, in accuracy or another metric, "
+    "with Friedman's test and Holm's correction.",
+)
+@click.option(
     "--rows",
     type=click.IntRange(min=0),
     default=25,
@@ -61,6 +80,7 @@ def leaderboard(
     budgets: tuple[str, ...],
     axes: str | None,
     sort: str | None,
+    ranks: str | None,
     rows: int,
     form: str,
     results: Path,
@@ -75,7 +95,10 @@ def leaderboard(
     metrics = known_metrics()
     limits = views.parse_budgets(budgets, metrics)
     dimensions = views.parse_axes(axes, metrics) if axes else ()
-    sorted_by = views.parse_sort(sort, metrics) if sort is not None else None
+    sorted_by = views.parse_metric("--sort", sort, metrics) if sort is not None else None
+    ranked_by = views.parse_metric("--ranks", ranks, metrics) if ranks is not None else None
+    if ranked_by and form not in ("table", "json"):
+        raise OptionError(f"--ranks has no --format {form}", remedy="choose --format table or json")
     require_records(results)
     made = make_leaderboards(results, metrics)
     boards = [
@@ -85,6 +108,11 @@ def leaderboard(
         boards = [views.pareto_front(board, dimensions, metrics) for board in boards]
     if sorted_by:
         boards = [views.in_order_of(board, sorted_by, metrics) for board in boards]
+    if ranked_by:
+        compared = compare_over_benchmarks(boards, ranked_by, metrics)
+        tables = [part for each in compared for part in ("", rank_table(each, metrics))]
+        print_as(form, [each.document() for each in compared], tables[1:] or [_NO_RANKS])
+        return
     if form != "table":
         click.echo(_text(boards, form), nl=False)
         return
@@ -106,3 +134,25 @@ def _text(boards: Sequence[Leaderboard], form: str) -> str:
     if form == "md":
         return "\n".join(to_markdown(board) for board in boards)
     return to_csv(boards)
+
+
+def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> RenderableType:
+    """Average ranks, the best first, with each benchmark's mean; below, the test and what is not on all benchmarks."""
+    metric, ranks = known_metric(compared.metric, metrics), compared.ranks
+    rows = [
+        (
+            row.configuration,
+            f"{row.mean:.2f}",
+            "-" if row.corrected is None else f"{row.corrected:.4f}",
+            row.verdict or "the best",
+            *[f"{metric.format_cell(it.mean(compared.metric) or 0.0)}" for it in compared.rows[row.configuration]],
+        )
+        for row in ranks.rows
+    ]
+    headings = ("configuration", ">rank", ">p (Holm)", "beside the best", *[f">{name}" for name in ranks.benchmarks])
+    title = f"protocol {compared.protocol}: average ranks in {metric.column or compared.metric}"
+    tested = "no test: too few benchmarks or configurations"
+    if ranks.p_value is not None:
+        tested = f"Friedman's test: chi-squared {ranks.statistic:.2f}, p = {ranks.p_value:.4f}"
+    lines = [tested, *[f"not on all benchmarks: {name}" for name in compared.excluded]]
+    return Group(new_table(title, headings, rows, pad=0), Text("\n").join(map(literal, lines)))

@@ -1,4 +1,4 @@
-"""Records, comparisons and leaderboards as tables for the terminal.
+"""Records and leaderboards as tables for the terminal.
 
 Everything that comes from a record is shown literally, on one line and without control characters: rich is given
 texts and no markup. Tables hold within 80 columns, the width of an output that is no terminal.

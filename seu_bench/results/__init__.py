@@ -9,6 +9,7 @@
 :mod:`.reference_rows`   rows that leaderboards show and never rank
 :mod:`.comparison`       two runs task by task
 :mod:`.over_seeds`       configurations compared over their seeds
+:mod:`.over_benchmarks`  configurations compared over several benchmarks
 :mod:`.statistics`       over seeds and over benchmarks; what is called significant
 :mod:`.labels`           configurations and reasons in words
 :mod:`.leaderboard`      leaderboards

@@ -15,7 +15,7 @@ from seu_bench.metrics import mixed_score
 from seu_bench.results.leaderboard.boards import Leaderboard
 from seu_bench.results.leaderboard.markdown import cells, notes, to_markdown
 from seu_bench.results.leaderboard.ordering import not_dominated, size_axis
-from seu_bench.results.leaderboard.views import in_order_of, pareto_front, parse_sort
+from seu_bench.results.leaderboard.views import in_order_of, pareto_front, parse_metric
 
 
 @pytest.fixture
@@ -145,5 +145,5 @@ class TestSort:
 
     def test_unknown(self) -> None:
         with pytest.raises(OptionError, match="did you mean 'mixed_score'") as caught:
-            parse_sort("mixed_scor")
+            parse_metric("--sort", "mixed_scor")
         assert "acc" in str(caught.value.remedy)

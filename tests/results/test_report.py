@@ -194,7 +194,7 @@ class TestStrangers:
         put_all(tmp_path, ["naive"])
         (folder,) = (tmp_path / "runs").glob("*-seed1-*")
         folder.rename(folder.with_name("elsewhere"))
-        (section,), _ = read_sections(tmp_path, None, None, Limits())
+        (section,), *_ = read_sections(tmp_path, None, None, Limits())
         assert [run.seed for run in section.drawn[0].runs] == [0, 1, 2] and section.notes == []
 
     def test_unreadable_records_are_named(self, tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ class TestPaper:
             record = published("naive", seed)
             metrics = record.metrics | {"acc": accuracy, "params_total": 12_978_314}
             put(tmp_path, record, benchmark="split_cifar10", protocol="paper", metrics=metrics)
-        (section,), _ = read_sections(tmp_path, None, None, Limits())
+        (section,), *_ = read_sections(tmp_path, None, None, Limits())
         tables = beside_ours(("split_cifar10", 1, "paper"), section.drawn)
         assert len(tables) > 1 and "Mixed Score" in next(iter(tables))
         rows = [row for table in tables.values() for row in table]
@@ -278,7 +278,7 @@ class TestChoice:
         for version in range(1, 12):
             put(tmp_path, published("naive", 0), run_id=f"v{version}", benchmark_version=version)
         put(tmp_path, published("naive", 1), run_id="v11-1", benchmark_version=11)
-        sections, _ = read_sections(tmp_path, None, None, FEW)
+        sections, *_ = read_sections(tmp_path, None, None, FEW)
         assert [section.place[1] for section in sections if section.drawn] == [1, 2, 3, 4, 5, 6, 7, 11]
         page = page_of(write_report(tmp_path, limits=FEW))
         assert len([table for table in page.tables if "seeds" in table[0]]) == 11

@@ -89,7 +89,7 @@ def test_sections_keep_them_apart(tmp_path: Path) -> None:
     better = published("joint", 0).metrics | {"acc": 1.0}
     put(tmp_path, published("joint", 0), run_id="wide", options={"backbone": "mlp"}, metrics=better)
     put(tmp_path, published("naive", 0), run_id="flat", options={"backbone": "linear"})
-    (section,), _ = read_sections(tmp_path, None, None, Limits(configurations=2))
+    (section,), *_ = read_sections(tmp_path, None, None, Limits(configurations=2))
     assert sorted(each.example.strategy for each in section.drawn) == ["naive", "seu"]
     assert sorted(each.example.run_id for each in section.references) == ["flat", "wide"]
     assert not any("configurations are drawn" in note for note in section.notes)

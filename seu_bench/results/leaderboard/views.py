@@ -104,12 +104,12 @@ def in_order_of(board: Leaderboard, name: str, metrics: Mapping[str, Metric] = M
     return board.narrowed(by_metric(board.rows, name, metric), f"sorted by {metric.column or name}, {best} first")
 
 
-def parse_sort(text: str, metrics: Mapping[str, Metric] = METRICS) -> str:
-    """Parse the name of a metric to sort by to its id."""
+def parse_metric(option: str, text: str, metrics: Mapping[str, Metric] = METRICS) -> str:
+    """Parse the name of a metric that an option was given to its id."""
     name = _SHORT.get(text.strip(), text.strip())
     if name not in metrics:
         raise OptionError(
-            f"--sort {text!r}: there is no such metric{did_you_mean(name, list(metrics))}",
+            f"{option} {text!r}: there is no such metric{did_you_mean(name, list(metrics))}",
             remedy="give one of " + ", ".join(metrics),
         )
     return name

@@ -4,6 +4,7 @@
 - ``sections``: which records are read, and which pictures are made of them
 - ``paper``: the SEU paper's own numbers, beside ours
 - ``draw_comparing``, ``draw_size``, ``draw_single``: the figures, of all configurations of a group, and of one each
+- ``draw_ranks``: the critical-difference diagram, over several benchmarks
 - ``references``: lines across and hollow markers for what competes with nobody
 - ``summary``: configurations, and means and deviations over their seeds
 - ``canvas``: how figures look; the set-up of matplotlib

@@ -19,6 +19,7 @@ from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.reference_rows import reference_of
 from seu_bench.results.report import draw_comparing, paper
 from seu_bench.results.report.canvas import Picture, Style, reference_styles, styles_of
+from seu_bench.results.report.draw_ranks import RankSection, rank_sections
 from seu_bench.results.report.draw_single import genotypes, learning_curves, paths
 from seu_bench.results.report.draw_size import accuracy_against_size
 from seu_bench.results.report.summary import Configuration
@@ -88,12 +89,12 @@ def read_sections(
     protocol: str | None,
     limits: Limits,
     metrics: Mapping[str, Metric] = METRICS,
-) -> tuple[list[Section], list[str]]:
-    """Read the sections of a results folder, and which records are in none of them and why.
+) -> tuple[list[Section], list[RankSection], list[str]]:
+    """Read the sections of a results folder, those over several of them, and which records are in none and why.
 
-    Where there are more figures than ``limits`` allow, those that compare come first, and the groups with the most
-    records. Raises :class:`ResultsError` if there are no records, or none of this benchmark and protocol that can be
-    ranked.
+    Where there are more figures than ``limits`` allow, those over several benchmarks come first, then those that
+    compare configurations, and of these the groups with the most records. Raises :class:`ResultsError` if there are no
+    records, or none of this benchmark and protocol that can be ranked.
     """
     require_records(results)
     build = read_leaderboards(results, metrics)
@@ -114,8 +115,9 @@ def read_sections(
         chosen[board.name] = [*[learners[place] for place in places], *best_references(board.rows)]
     records = _records(results, {run.run_id for rows in chosen.values() for row in rows for run in row.runs.values()})
     sections = [_section(board, chosen.get(board.name), records, limits) for board in boards]
-    _limit(sections, limits)
-    return sections, outside
+    ranks = rank_sections(boards, limits.figures, metrics)
+    _limit(sections, limits, limits.figures - sum(each.is_drawn for each in ranks))
+    return sections, ranks, outside
 
 
 def choose(strategies: Sequence[str], most: int) -> list[int]:
@@ -200,9 +202,8 @@ def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, 
     return section
 
 
-def _limit(sections: Sequence[Section], limits: Limits) -> None:
-    """Exclude pictures beyond the limit: first those of single configurations, and of groups with few records."""
-    free = limits.figures
+def _limit(sections: Sequence[Section], limits: Limits, free: int) -> None:
+    """Exclude pictures beyond those ``free``: first those of single configurations, and of groups with few records."""
     by_size = sorted(sections, key=lambda section: -section.board.records)
     for pictures, section in [(s.comparing, s) for s in by_size] + [(s.single, s) for s in by_size]:
         if len(pictures) > free:

@@ -24,6 +24,7 @@ from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report import paper
 from seu_bench.results.report.canvas import PAGE_DPI, settings, to_png, to_svg
+from seu_bench.results.report.draw_ranks import RankSection
 from seu_bench.results.report.sections import Limits, Section, read_sections
 from seu_bench.utils.files import refuse_link, write_atomic
 from seu_bench.utils.locks import alone_in
@@ -80,12 +81,13 @@ def write_report(
     page = output or results / "report.html"
     folder = results / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
-    sections, outside = read_sections(results, benchmark, protocol, limits, metrics)
+    sections, ranks, outside = read_sections(results, benchmark, protocol, limits, metrics)
     work = [
         (f"{section.board.name}-{picture.kind}", picture)
         for section in sections
         for picture in (*section.comparing, *section.single)
     ]
+    work += [(f"{each.name}-{each.picture.kind}", each.picture) for each in ranks if each.is_drawn]
     images: dict[str, dict[str, Any]] = {}
     paths: list[Path] = []
     with alone_in(folder):
@@ -99,12 +101,16 @@ def write_report(
             for ending, content in contents.items():
                 paths.append(folder / f"{name}.{ending}")
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
-        write_atomic(page, _page(sections, images, outside, limits))
+        write_atomic(page, _page(sections, ranks, images, outside, limits))
     return ReportFiles(page, tuple(paths), tuple(outside), len(sections))
 
 
 def _page(
-    sections: Sequence[Section], images: Mapping[str, dict[str, Any]], outside: Sequence[str], limits: Limits
+    sections: Sequence[Section],
+    ranks: Sequence[RankSection],
+    images: Mapping[str, dict[str, Any]],
+    outside: Sequence[str],
+    limits: Limits,
 ) -> str:
     """Render the page: ``images`` by name, ``outside`` the records in no section with the reason."""
     folder = files("seu_bench.results.report") / "templates"
@@ -123,6 +129,7 @@ def _page(
         style=Markup(style),
         script=Markup(script),
         sections=sections,
+        ranks=ranks,
         latest=max((run.started for section in sections for _, run in section.runs), default=""),
         images=images,
         outside=outside,

@@ -1,0 +1,155 @@
+"""Configurations compared over several benchmarks of one protocol, by their average ranks."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from seu_bench.results.labels import CanonicalTexts
+from seu_bench.results.leaderboard.boards import Leaderboard, Row
+from seu_bench.results.metric import Metric
+from seu_bench.results.record import Record
+from seu_bench.results.record_metrics import METRICS, known_metric
+from seu_bench.results.statistics.ranks import RankComparison, compare_ranks
+
+#: Of more benchmarks those with the most records are considered.
+_MOST_BENCHMARKS: Final = 10
+#: Strategy, searcher and creator; and the options in which it is not as its protocol has it.
+_Key: TypeAlias = tuple[tuple[str, str | None, str | None], str]
+
+
+@dataclass(frozen=True)
+class BenchmarkComparison:
+    """Configurations that were run on all of several benchmarks.
+
+    Attributes:
+        protocol: of all of them.
+        metric: what they are ranked by, in its mean over seeds.
+        boards: the leaderboards, one for each benchmark.
+        rows: by configuration, its row on each of :attr:`boards`.
+        ranks: average ranks and tests.
+        excluded: configurations that are not on all benchmarks, references apart.
+    """
+
+    protocol: str
+    metric: str
+    boards: tuple[Leaderboard, ...]
+    rows: Mapping[str, tuple[Row, ...]]
+    ranks: RankComparison
+    excluded: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        document = {"protocol": self.protocol, "metric": self.metric, **self.ranks.document()}
+        return document | {"excluded": list(self.excluded)}
+
+
+def compare_over_benchmarks(
+    boards: Iterable[Leaderboard], metric: str = "acc", metrics: Mapping[str, Metric] = METRICS
+) -> list[BenchmarkComparison]:
+    """Compare configurations over the benchmarks of each protocol.
+
+    A configuration is a strategy with its searcher and creator, and with the options in which it differs from what the
+    protocol says: those that a protocol chooses may be others on each benchmark. Of the benchmarks and the
+    configurations those are compared that leave no gap and give the largest table.
+
+    Args:
+        boards: the leaderboards of a results folder; of one benchmark the latest version counts, and of that the data
+            with the most records.
+        metric: what to rank by: one of which more, or less, is better.
+        metrics: those known.
+
+    Returns:
+        A comparison for each protocol that has two or more configurations on two or more benchmarks.
+    """
+    by_protocol: dict[str, dict[str, Leaderboard]] = defaultdict(dict)
+    for board in boards:  # of one version the data with the most records come first
+        known = by_protocol[board.protocol].get(board.benchmark)
+        if known is None or known.benchmark_version < board.benchmark_version:
+            by_protocol[board.protocol][board.benchmark] = board
+    found = (_compared(protocol, list(by_protocol[protocol].values()), metric, metrics) for protocol in by_protocol)
+    return sorted((each for each in found if each), key=lambda each: each.protocol)
+
+
+def _compared(
+    protocol: str, boards: Sequence[Leaderboard], metric: str, metrics: Mapping[str, Metric]
+) -> BenchmarkComparison | None:
+    tables = {board: _by_key(board, boards, metric) for board in boards}
+    largest = max(_tables(tables), key=lambda found: (len(found[0]) * len(found[1]), len(found[0])), default=None)
+    if largest is None:
+        return None
+    chosen, keys = largest
+    names = _names(keys, tables[chosen[0]])
+    rows = {names[key]: tuple(tables[board][key] for board in chosen) for key in keys}
+    values = {
+        board.benchmark: {name: row.mean(metric) or 0.0 for name, row in zip(rows, on, strict=True)}
+        for board, on in zip(chosen, zip(*rows.values(), strict=True), strict=True)
+    }
+    better = known_metric(metric, metrics).higher_is_better
+    everywhere = {row for on in rows.values() for row in on}
+    excluded = {
+        f"{row.configuration} ({board.benchmark})"
+        for board in boards
+        for row in board.rows
+        if row.reference is None and row not in everywhere
+    }
+    ranks = compare_ranks(values, higher_is_better=better is not False)
+    return BenchmarkComparison(protocol, metric, tuple(chosen), rows, ranks, tuple(sorted(excluded)))
+
+
+def _tables(tables: Mapping[Leaderboard, Mapping[_Key, Row]]) -> Iterator[tuple[list[Leaderboard], list[_Key]]]:
+    """Sets of two and more benchmarks with the configurations, two and more, that all of them have."""
+    most = sorted(tables, key=lambda board: -board.records)[:_MOST_BENCHMARKS]
+    boards = sorted(most, key=lambda board: board.benchmark)
+    for number in range(2, len(boards) + 1):
+        for chosen in itertools.combinations(boards, number):
+            first, *others = [tables[board] for board in chosen]
+            keys = [key for key in first if all(key in other for other in others)]
+            if len(keys) > 1:
+                yield list(chosen), keys
+
+
+def _by_key(board: Leaderboard, boards: Sequence[Leaderboard], metric: str) -> dict[_Key, Row]:
+    """The rows of a leaderboard in which the metric was measured; without references, and where a key is not unique."""
+    text = CanonicalTexts()
+    rows = [row for row in board.rows if row.reference is None and row.mean(metric) is not None]
+    keys = [_key(row.record, boards, text) for row in rows]
+    count = Counter(keys)
+    return {key: row for key, row in zip(keys, rows, strict=True) if count[key] == 1}
+
+
+def _key(record: Record, boards: Sequence[Leaderboard], text: CanonicalTexts) -> _Key:
+    """What makes a configuration, without the options that the protocol chooses, here or on another benchmark."""
+    parts = {
+        "strategies": (record.strategy, record.options),
+        "searchers": (record.searcher, record.searcher_options),
+        "creators": (record.creator, record.creator_options),
+    }
+    own: list[Any] = [record.benchmark_overrides, record.precision]
+    for kind, (name, options) in parts.items():
+        layer = _layer(record, kind, name)
+        elsewhere = {key for board in boards for row in board.rows[:1] for key in _layer(row.record, kind, name)}
+        own.append(
+            {
+                key: value
+                for key, value in options.items()
+                if value is not None and (value != layer[key] if key in layer else key not in elsewhere)
+            }
+        )
+    return (record.strategy, record.searcher, record.creator), text(own)
+
+
+def _layer(record: Record, kind: str, name: str | None) -> dict[str, Any]:
+    """The options that a record's protocol sets for a strategy, searcher or creator; records may hold anything."""
+    found = record.protocol_settings.get(kind)
+    layer = found.get(name) if isinstance(found, dict) else None
+    return layer if isinstance(layer, dict) else {}
+
+
+def _names(keys: Sequence[_Key], rows: Mapping[_Key, Row]) -> dict[_Key, str]:
+    """A name for each: strategy, searcher and creator; with the options of its label where that is no name for one."""
+    count = Counter(name for name, _ in keys)
+    return {key: " + ".join(filter(None, key[0])) if count[key[0]] == 1 else rows[key].configuration for key in keys}
