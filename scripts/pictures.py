@@ -24,13 +24,19 @@ from rich.console import Console
 from rich.text import Text
 from selenium import webdriver
 
-from seu_bench import load_records
-from seu_bench.results.report import write_report
+from seu_bench.results import Record, read_records, write_report
+from seu_bench.results.record import write_record
 
 #: Columns of the terminal; width and height of the browser's window.
 COLUMNS: Final = 104
 WINDOW: Final = (1480, 1240)
 BENCHMARK: Final = "pmnist"
+STRATEGIES: Final = ("seu", "naive", "ewc", "ltg", "pnn", "linear", "independent", "joint", "cumulative")
+
+
+def is_shown(record: Record) -> bool:
+    """Whether the pictures, which have room for few rows, show a record."""
+    return record.benchmark == BENCHMARK and record.strategy in STRATEGIES and record.searcher in (None, "mdl")
 
 
 def in_a_terminal(command: Sequence[str], folder: Path) -> str:
@@ -91,9 +97,11 @@ def main() -> None:
     given.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
-        shutil.copytree(given.results, results)
+        chosen = [record for record in read_records(given.results) if isinstance(record, Record) and is_shown(record)]
+        for record in chosen:
+            write_record(results, record)
         commands = [["seu-bench", "leaderboard", "--benchmark", BENCHMARK]]
-        runs = load_records(results).query("benchmark == @BENCHMARK and strategy == 'naive' and seed == 0")["run_id"]
+        runs = [record.run_id for record in chosen if (record.strategy, record.seed) == ("naive", 0)]
         commands += [["seu-bench", "show", run_id, "--plot"] for run_id in runs[:1]]
         programs = Path(sys.executable).parent
         shown = [

@@ -58,6 +58,23 @@ def linear_row(evidence: Evidence) -> Correction:
     return Correction("The linear row was missing", earlier, told if lines else UNKNOWN)
 
 
+def networks(evidence: Evidence) -> Correction:
+    def learned(name: str, row: str) -> str:
+        found = [(group.benchmark, group.rows[row]) for group in evidence.sets[name] if row in group.rows]
+        return "; ".join(f"`{benchmark}` {mean(each, 'learning_acc')}" for benchmark, each in found)
+
+    earlier = (
+        "Nothing said whether the networks of short protocols learn more than the pixels alone tell. Accuracy (%) of "
+        f"`naive` on a task right after learning it: {learned(BEFORE, 'naive')}."
+    )
+    told = (
+        f"`naive` {learned(NOW, 'naive')}; `linear` {learned(NOW, 'linear')}. "
+        "[All learners](#is-every-learner-above-the-linear-row)."
+    )
+    measured = all(learned(NOW, row) for row in ("naive", "linear"))
+    return Correction("What the networks learn", earlier, told if measured else UNKNOWN)
+
+
 def search_at_chance(evidence: Evidence) -> Correction:
     earlier = (
         "It compared searches that had measured nothing: a sampled network was scored by BatchNorm statistics that "
@@ -208,8 +225,8 @@ def defaults(evidence: Evidence) -> Correction:
 
 
 _ALL: Final[tuple[Callable[[Evidence], Correction], ...]] = (
-    linear_row, search_at_chance, ties, best_pair, random_cells, ewc_lambda, defaults, few_seeds, memory, compute,
-    ranking,
+    linear_row, networks, search_at_chance, ties, best_pair, random_cells, ewc_lambda, defaults, few_seeds, memory,
+    compute, ranking,
 )  # fmt: skip
 
 
