@@ -9,7 +9,7 @@ trains, and the last weights are used.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,40 +17,15 @@ from typing import Any
 from avalanche.training.supervised import ER_ACE as StockErAce  # noqa: N811
 from avalanche.training.supervised import Cumulative as StockCumulative
 from avalanche.training.supervised import JointTraining as StockJoint
-from torch import Tensor, nn
+from torch import nn
 
 from seu_bench.data import MixedLoader
 from seu_bench.errors import RunError
 from seu_bench.models import BackboneModel
-from seu_bench.training import EpochReport, Phase, Stage, StagedStrategy, TaskData, TrainingStage, fitting
+from seu_bench.training import EpochMeter, EpochReport, Phase, Stage, StagedStrategy, TaskData, TrainingStage, fitting
 from seu_bench.utils import RandomState, derive_seed
 from seu_bench_avalanche.memory import Memory
-
-
-class PassCounter:
-    """Images that pass through a backbone or any copy of it, counted by the running stage.
-
-    Teachers and look-ahead models are copies made by ``deepcopy``; the hook is a plain function, which such a copy
-    shares, so their passes are counted too.
-    """
-
-    def __init__(self, backbone: nn.Module) -> None:
-        self.on_images: Callable[[int], None] | None = None
-
-        def count(_module: nn.Module, arguments: tuple[Tensor, ...], _output: object) -> None:
-            if self.on_images is not None:
-                self.on_images(len(arguments[0]))
-
-        backbone.register_forward_hook(count)
-
-    @contextmanager
-    def reporting_to(self, on_images: Callable[[int], None]) -> Iterator[None]:
-        """Report to ``on_images`` within a ``with`` block."""
-        self.on_images = on_images
-        try:
-            yield
-        finally:
-            self.on_images = None
+from seu_bench_avalanche.passes import PassCounter
 
 
 class AvalancheStrategy(StagedStrategy):
@@ -79,7 +54,7 @@ class AvalancheStrategy(StagedStrategy):
         self.methods = list(methods)
         for method in self.methods:
             self.penalty_strength = getattr(method, "penalty_strength", self.penalty_strength)
-        self.passes = PassCounter(model.backbone)
+        self.passes = PassCounter(model)
         self.randomness = RandomState(derive_seed(self.seed, "avalanche"), self.device)
         self.memory = None if memory is None else memory(self)
         self.resumable = memory is not None
@@ -209,15 +184,18 @@ class Joint(AvalancheStrategy, StockJoint):  # type: ignore[type-arg]
 class CountedTraining(TrainingStage):
     """Training in which every pass through the backbone counts, those of teachers and memories included."""
 
-    counts_batches = False
-
-    def run_epoch(self) -> EpochReport:
+    def train_epoch(self) -> EpochReport:
         """One epoch."""
         strategy = self.strategy
         if not isinstance(strategy, AvalancheStrategy):
             raise TypeError("only an AvalancheStrategy counts its passes")
-        with strategy.passes.reporting_to(self.passed):
-            return super().run_epoch()
+        meter = strategy.epoch_meter = EpochMeter(strategy.device)
+        try:
+            with strategy.passes.reporting_to(self.passed):
+                strategy.train_one_epoch()
+        finally:
+            strategy.epoch_meter = None
+        return meter.report
 
 
 class Consolidation(Stage[None]):

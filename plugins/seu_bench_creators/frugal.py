@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from seu_bench.data import TaskImages
 from seu_bench.metrics import mixed_score
+from seu_bench.models import RepeatedBatches, counted_as
 from seu_bench.training import (
     CreationTask,
     EpochReport,
@@ -72,17 +74,26 @@ class FrugalCreation(Stage[Path]):
             self.contenders = self._prefixes(self._best_earlier())
         set_rate(self.optimizer, cosine_rate(self.schedule, self.epoch))
         self.model.train()
-        batches = self.epoch  # turns continue where an epoch has a single batch
+        turns = itertools.count(self.epoch)  # which continue where an epoch has a single batch
+
+        def contender() -> Path:
+            # The path that is all old has nothing to train but a head, and is judged without it.
+            which = 0 if next(turns) % 2 == 0 else random.randrange(max(1, len(self.contenders) - 1))
+            self.model.set_path(self.task, self.contenders[which])
+            return self.contenders[which]
 
         def forward(images: Tensor) -> Tensor:
-            nonlocal batches
-            # The path that is all old has nothing to train but a head, and is judged without it.
-            which = 0 if batches % 2 == 0 else random.randrange(max(1, len(self.contenders) - 1))
-            batches += 1
-            self.model.set_path(self.task, self.contenders[which])
             return self.model.forward_single_task(images, self.task)
 
-        loss = train_epoch(forward, self.parameters, self.optimizer, self.train_images, self.schedule, self.passed)
+        loss = train_epoch(
+            forward,
+            self.parameters,
+            self.optimizer,
+            self.train_images,
+            self.schedule,
+            self.passed,
+            network=contender,
+        )
         if self.epoch < self.epochs - 1:
             return EpochReport(loss)
         self.accuracies = self._measured()
@@ -135,13 +146,16 @@ class FrugalCreation(Stage[Path]):
             self._gathered(images.part(0, count), lambda x: self.model.features(x, path))
             for images in (self.train_images, self.score_images)
         )
-        return probe_accuracy(*fit, *check)
+        with counted_as(lambda: 0):  # it is no network
+            return probe_accuracy(*fit, *check)
 
     def _gathered(self, images: TaskImages, compute: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         rows, labels = [], []
-        with torch.no_grad():
+        with torch.no_grad(), RepeatedBatches() as repeated:
             for x, y in images.batches(self.schedule.batch_size, shuffle=False):
+                repeated.begin()
                 rows.append(compute(x))
+                repeated.end(len(y))
                 labels.append(y)
                 self.passed(len(y))
         return torch.cat(rows), torch.cat(labels)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 Tensors: TypeAlias = Sequence[Tensor]
-#: Loss as a function of weights and architecture, both requiring gradients.
+#: Loss as a function of weights and architecture.
 Loss: TypeAlias = Callable[[Tensors, Tensors], Tensor]
 
 #: Length of the step of the finite difference (DARTS, section 2.3: epsilon = 0.01 / norm of the gradient).
@@ -22,7 +22,9 @@ STEP = 0.01
 def first_order(valid_loss: Loss, weights: Tensors, architecture: Tensors) -> list[Tensor]:
     """The gradient at the present weights, as if they did not depend on the architecture (DARTS, section 2.3,
     xi = 0)."""
-    return list(torch.autograd.grad(valid_loss(weights, architecture), list(architecture)))
+    # Layers with gradients of their own would compute the weights' as well.
+    fixed = [weight.detach() for weight in weights]
+    return list(torch.autograd.grad(valid_loss(fixed, architecture), list(architecture)))
 
 
 def second_order(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.data import batch_bounds
-from seu_bench.models import Mixture, ProxyNetwork
+from seu_bench.models import Mixture, ProxyNetwork, RepeatedBatches
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype
 from seu_bench.training import (
     EpochReport,
@@ -73,12 +73,15 @@ class DartsSearch(Stage[Genotype]):
         total = torch.zeros((), device=self.device)
         count = len(self.train_images)
         order = torch.randperm(count)
-        for start, stop in batch_bounds(count, self.schedule.batch_size, join=True):
-            train = self.train_images.gather(order[start:stop])
-            # As many images as the batch has, drawn anew each time; all of them where there are fewer.
-            drawn = torch.randperm(len(self.valid_images))[: stop - start]
-            self._step_architecture(train, self.valid_images.gather(drawn))
-            total += self._step_weights(*train) * (stop - start)
+        with RepeatedBatches() as repeated:
+            for start, stop in batch_bounds(count, self.schedule.batch_size, join=True):
+                train = self.train_images.gather(order[start:stop])
+                # As many images as the batch has, drawn anew each time; all of them where there are fewer.
+                drawn = torch.randperm(len(self.valid_images))[: stop - start]
+                repeated.begin((stop - start, len(drawn)))
+                self._step_architecture(train, self.valid_images.gather(drawn))
+                total += self._step_weights(*train) * (stop - start)
+                repeated.end(1)
         self.network.eval()
         limit, batch_size = self.options.recalibration_images, self.schedule.batch_size
         recalibrate(self.network, self._forward, self.train_images, limit, batch_size, self.passed)

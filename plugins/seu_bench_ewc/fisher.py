@@ -12,7 +12,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
 from seu_bench.errors import RunError
-from seu_bench.models import modes_kept
+from seu_bench.models import RepeatedBatches, modes_kept
 from seu_bench.training import EpochMeter, EpochReport, Stage, StagedStrategy, TaskData
 from seu_bench_ewc import Estimator
 
@@ -70,16 +70,19 @@ class FisherStage(Stage[dict[str, Tensor]]):
         batches = 0
         # Shuffled beforehand: where batches() shuffles, a single image left over joins the batch before it, and the
         # published code has a batch of that image.
-        for x, y in self.images.subset(order).batches(self.batch_size, shuffle=False):
-            logits = self.model.forward_single_task(x, self.task)
-            loss = cross_entropy(logits, y)
-            # Other tasks' heads have no part in the loss: their gradient is zero.
-            gradients = torch.autograd.grad(loss, list(parameters.values()), materialize_grads=True)
-            for square, gradient in zip(squares.values(), gradients, strict=True):
-                square.addcmul_(gradient, gradient)
-            batches += 1
-            meter.add(loss, logits, y)
-            self.passed(len(y))
+        with RepeatedBatches() as repeated:
+            for x, y in self.images.subset(order).batches(self.batch_size, shuffle=False):
+                repeated.begin()
+                logits = self.model.forward_single_task(x, self.task)
+                loss = cross_entropy(logits, y)
+                # Other tasks' heads have no part in the loss: their gradient is zero.
+                gradients = torch.autograd.grad(loss, list(parameters.values()), materialize_grads=True)
+                repeated.end(len(y))
+                for square, gradient in zip(squares.values(), gradients, strict=True):
+                    square.addcmul_(gradient, gradient)
+                batches += 1
+                meter.add(loss, logits, y)
+                self.passed(len(y))
         return {name: square * (self.batch_size / batches) for name, square in squares.items()}
 
     def _by_image(self, meter: EpochMeter) -> dict[str, Tensor]:

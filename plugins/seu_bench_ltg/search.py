@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.config import Schedule
+from seu_bench.models import RepeatedBatches
 from seu_bench.training import (
     BestWeights,
     EpochMeter,
@@ -96,10 +97,16 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
         meter = EpochMeter(self.device)
         # A single training image leaves the first half empty.
         batches = self.train_images.batches(schedule.batch_size, shuffle=True) if len(self.train_images) else ()
-        for x, y in batches:
-            self.arch_step(*self._arch_batch())
-            loss, logits = self.weight_step(x, y)
-            meter.add(loss, logits, y)
+        with RepeatedBatches() as repeated:
+            for x, y in batches:
+                arch_x, arch_y = self._arch_batch()
+                repeated.begin("architecture")
+                self.arch_step(arch_x, arch_y)
+                repeated.end(len(arch_y))
+                repeated.begin("weights")
+                loss, logits = self.weight_step(x, y)
+                repeated.end(len(y))
+                meter.add(loss, logits, y)
         self._validate()
         return meter.report
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seu_bench.models import RepeatedBatches
 from seu_bench.training import EpochReport, Stage, TaskData
 from seu_bench_seu.statistics import UnitStatistics
 from seu_bench_seu.super_model import SuperModel
@@ -39,11 +40,13 @@ class StatisticsStage(Stage[dict[int, UnitStatistics]]):
     def run_epoch(self) -> EpochReport:
         """The pass; neither loss nor accuracy is measured."""
         self.model.eval()
-        with torch.no_grad(), ExitStack() as modes:
+        with torch.no_grad(), RepeatedBatches() as repeated, ExitStack() as modes:
             for layer, estimate in self.estimates.items():
                 modes.enter_context(estimate.estimated_by(self.path[layer]))
             for x, y in self.images.batches(self.batch_size, shuffle=True):
+                repeated.begin()
                 self._compute(x)
+                repeated.end(len(y))
                 self.passed(len(y))
         return EpochReport()
 

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from seu_bench.models import counted_as
+
 
 def naswot(network: nn.Module, images: Tensor) -> float:
     """NASWOT: how differently images switch the ReLUs (Mellor et al., "Neural Architecture Search without
@@ -27,8 +29,9 @@ def naswot(network: nn.Module, images: Tensor) -> float:
     def add(_module: nn.Module, _inputs: tuple[Tensor, ...], output: Tensor) -> None:
         active = (output.detach() > 0).flatten(1).to(torch.float32)
         inactive = 1 - active
-        # Sums of at most 2**24 ones are exact in 32 bits.
-        agreed.add_((active @ active.T + inactive @ inactive.T).to(torch.float64))
+        with counted_as(lambda: 0):  # no layer of the network
+            # Sums of at most 2**24 ones are exact in 32 bits.
+            agreed.add_((active @ active.T + inactive @ inactive.T).to(torch.float64))
 
     hooks = [module.register_forward_hook(add) for module in network.modules() if isinstance(module, nn.ReLU)]
     try:

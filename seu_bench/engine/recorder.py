@@ -75,6 +75,7 @@ class RunRecorder:
                     seconds=progress.seconds,
                     image_passes=progress.image_passes,
                     cpu_seconds=progress.cpu_seconds,
+                    flops=progress.flops,
                     clipped_share=progress.clipped_share,
                     stability=_stability(progress),
                     chance_share=progress.chance_share,

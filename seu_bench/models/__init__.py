@@ -9,6 +9,7 @@
 - ``kernels``: gradients that are fast on a CPU
 - ``feature_cache``, ``feature_store``: outputs of frozen layers, cached for a task's images
 - ``sizes``: parameters, bytes and multiply-accumulates
+- ``flops``: operations of what is computed, backward passes included
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from seu_bench.utils.lazy import attach
 if TYPE_CHECKING:
     from .alexnet import AlexNetShape
     from .cells import ExtensionUnit, GenotypeNetwork, Mixture, ProxyNetwork, Sample, Stem, Unit, sample_of
+    from .flops import FlopCounter, RepeatedBatches, counted_as
     from .layers import ChannelsLastConv2d, Dropout, channels_last, dropout
     from .modes import modes_kept
     from .multihead import BackboneModel, MultiHeadModel
@@ -31,10 +33,12 @@ __all__ = [
     "ChannelsLastConv2d",
     "Dropout",
     "ExtensionUnit",
+    "FlopCounter",
     "GenotypeNetwork",
     "Mixture",
     "MultiHeadModel",
     "ProxyNetwork",
+    "RepeatedBatches",
     "Sample",
     "Stem",
     "Unit",
@@ -42,6 +46,7 @@ __all__ = [
     "count_bytes",
     "count_macs",
     "count_parameters",
+    "counted_as",
     "dropout",
     "modes_kept",
     "sample_of",

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from seu_bench.data.images import SampleIds, TaskImages, sample_ids_of, tag_batch
 from seu_bench.models.feature_store import Form, Table, Tier, Values
+from seu_bench.models.flops import FlopCounter, counted_as
 
 Compute: TypeAlias = Callable[[Tensor], Values]
 
@@ -41,6 +42,7 @@ class FeatureCache:
         self.chunk = chunk
         self.dtype = dtype
         self.peak_bytes = 0  # largest size so far
+        self._flops: dict[Hashable, int] = {}  # per image, of each function
         self._images = 0  # of all splits
         self._tables: dict[tuple[_Split, Hashable], Table] = {}
         self._asked = 0
@@ -70,27 +72,46 @@ class FeatureCache:
                 return compute(x)
             if not len(x) or torch.is_inference_mode_enabled():  # no rows; rows that autograd could never read again
                 return compute(x)
-            split = ids.owner
-            if not self._depth and ids.numbers is not self._newest:
-                # Several functions may be asked for the same images: these go by once.
-                self._newest = ids.numbers
-                self._asked += len(x)
-            table = self._tables.get((split, key))
-            if table is not None and table.rows < len(split.images) and self._is_idle(table):
-                self._tables.pop((split, key)).free()
-                table = None  # there may be more room for it by now
-            if table is None and keep and any(tier.limit for tier in self.tiers):
-                table = self._open(split, key, compute)
-            numbers = ids.numbers
-            if table is None or not table.rows:
-                return self._computed(split, compute, x, numbers)
+            # As many operations as without a cache: they say what a strategy takes, on any machine.
+            with counted_as(lambda: len(x) * self._flops[key]):
+                return self._looked_up(x, ids, ids.owner, key, self._measured(key, compute), keep=keep)
 
-            def computed(places: Tensor) -> Values:
-                return self._computed(split, compute, x.index_select(0, places.to(x.device)), numbers[places])
+    def _looked_up(
+        self, x: Tensor, ids: SampleIds, split: _Split, key: Hashable, compute: Compute, *, keep: bool
+    ) -> Values:
+        if not self._depth and ids.numbers is not self._newest:
+            # Several functions may be asked for the same images: these go by once.
+            self._newest = ids.numbers
+            self._asked += len(x)
+        table = self._tables.get((split, key))
+        if table is not None and table.rows < len(split.images) and self._is_idle(table):
+            self._tables.pop((split, key)).free()
+            table = None  # there may be more room for it by now
+        if table is None and keep and any(tier.limit for tier in self.tiers):
+            table = self._open(split, key, compute)
+        numbers = ids.numbers
+        if table is None or not table.rows:
+            return self._computed(split, compute, x, numbers)
 
-            table.asked = self._asked
-            self._fill(split, table, numbers, compute)
-            return table.read(numbers, x.device, computed)
+        def computed(places: Tensor) -> Values:
+            return self._computed(split, compute, x.index_select(0, places.to(x.device)), numbers[places])
+
+        table.asked = self._asked
+        self._fill(split, table, numbers, compute)
+        return table.read(numbers, x.device, computed)
+
+    def _measured(self, key: Hashable, compute: Compute) -> Compute:
+        """``compute``, whose operations are counted where they are not known yet."""
+        if key in self._flops:
+            return compute
+
+        def counted(x: Tensor) -> Values:
+            with FlopCounter() as counter:
+                values = compute(x)
+            self._flops[key] = counter.flops // len(x)
+            return values
+
+        return counted
 
     def _computed(self, split: _Split, compute: Compute, x: Tensor, numbers: Tensor) -> Values:
         """Compute in the chunk's size, the last image repeated: uncached outputs are rounded as cached ones."""

@@ -22,6 +22,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.grad import conv2d_weight
 
+from seu_bench.models.flops import counted_as
+
 
 def trains_on_cpu(x: Tensor, *weights: Tensor) -> bool:
     """Whether the routes of this module may be taken: gradients of 32-bit numbers are needed, eagerly, on a CPU, and
@@ -75,19 +77,31 @@ class DepthwiseFunction(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, weight = ctx.saved_tensors
         needs_x, needs_weight, _, _ = ctx.needs_input_grad
-        stride, dilation, size = ctx.stride, ctx.dilation, weight.shape[-1]
-        gradient = gradient.contiguous(memory_format=torch.channels_last)
-        # With a stride equal to the dilation only pixels of even rows and columns are read: on them it is a plain one.
-        pixels, subset = x, stride == dilation == 2
-        if subset:
-            pixels = x[:, :, ::2, ::2].contiguous(memory_format=torch.channels_last)
-            stride = dilation = 1
-        of_x = _gradient_of_input(gradient, pixels, weight, stride, dilation) if needs_x else None
-        if subset and of_x is not None:
-            of_pixels, of_x = of_x, torch.zeros_like(x)
-            of_x[:, :, ::2, ::2] = of_pixels
-        of_weight = _gradient_of_weight(gradient, pixels, size, stride, dilation) if needs_weight else None
-        return of_x, of_weight, None, None
+        # Each takes as many multiply-accumulates as the forward pass; the routes to them take more.
+        flops = 2 * gradient.numel() * weight.shape[-1] ** 2 * (needs_x + needs_weight)
+        with counted_as(lambda: flops):
+            gradients = _gradients(gradient, x, weight, ctx.stride, ctx.dilation, (needs_x, needs_weight))
+        return *gradients, None, None
+
+
+def _gradients(
+    gradient: Tensor, x: Tensor, weight: Tensor, stride: int, dilation: int, needs: tuple[bool, bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of ``x`` and of ``weight``, as far as they are needed."""
+    needs_x, needs_weight = needs
+    size = weight.shape[-1]
+    gradient = gradient.contiguous(memory_format=torch.channels_last)
+    # With a stride equal to the dilation only pixels of even rows and columns are read: on them it is a plain one.
+    pixels, subset = x, stride == dilation == 2
+    if subset:
+        pixels = x[:, :, ::2, ::2].contiguous(memory_format=torch.channels_last)
+        stride = dilation = 1
+    of_x = _gradient_of_input(gradient, pixels, weight, stride, dilation) if needs_x else None
+    if subset and of_x is not None:
+        of_pixels, of_x = of_x, torch.zeros_like(x)
+        of_x[:, :, ::2, ::2] = of_pixels
+    of_weight = _gradient_of_weight(gradient, pixels, size, stride, dilation) if needs_weight else None
+    return of_x, of_weight
 
 
 def _gradient_of_input(gradient: Tensor, x: Tensor, weight: Tensor, stride: int, dilation: int) -> Tensor:

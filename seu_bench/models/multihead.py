@@ -11,6 +11,7 @@ from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 
 from seu_bench.errors import RunError
+from seu_bench.models.flops import active_counter
 
 if TYPE_CHECKING:
     from seu_bench.models.feature_cache import FeatureCache
@@ -20,7 +21,8 @@ class CompiledUnits:
     """Units of a model, compiled by ``torch.compile`` for their training, if the user asks for it.
 
     Compiled are forward and backward passes of single units for batches of ``batch`` images; another batch, such as the
-    last of an epoch, and evaluation are computed eagerly. A unit is compiled again for every task that trains it.
+    last of an epoch, evaluation, and the one whose operations are counted are computed eagerly. A unit is compiled
+    again for every task that trains it.
     """
 
     def __init__(self, batch: int) -> None:
@@ -29,7 +31,7 @@ class CompiledUnits:
 
     def __call__(self, unit: nn.Module, *inputs: Tensor) -> Any:
         """``unit(*inputs)``."""
-        if len(inputs[0]) != self.batch or not torch.is_grad_enabled():
+        if len(inputs[0]) != self.batch or not torch.is_grad_enabled() or active_counter() is not None:
             return unit(*inputs)
         if id(unit) not in self._made:
             self._made[id(unit)] = torch.compile(unit, dynamic=False)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
+
+from seu_bench.models.flops import FlopCounter, counted_as
 
 
 def count_parameters(*modules: nn.Module) -> int:
@@ -59,8 +60,7 @@ def state_bytes(*modules: nn.Module) -> int:
 def count_macs(forward: Callable[[Tensor], object], shape: Iterable[int], device: torch.device) -> int:
     """Count the multiply-accumulates of ``forward`` on one image.
 
-    Convolutions and linear layers count, biases, normalisation and pooling do not (torch.utils.flop_counter counts two
-    operations per multiply-accumulate).
+    Convolutions and linear layers count, biases, normalisation and pooling do not.
 
     Args:
         forward: called with images ``[1, C, H, W]``.
@@ -71,6 +71,7 @@ def count_macs(forward: Callable[[Tensor], object], shape: Iterable[int], device
         Multiply-accumulates.
     """
     image = torch.zeros((1, *shape), device=device)
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+    # A search may measure networks that it does not compute with.
+    with counted_as(lambda: 0), torch.no_grad(), FlopCounter() as counter:
         forward(image)
-    return int(counter.get_total_flops()) // 2
+    return counter.flops // 2

@@ -35,6 +35,7 @@ UNITS: Final[Mapping[str, Unit]] = {
     "fraction": Unit(100, ",.2f", lambda value: f"{round(100 * value, 2) + 0.0:.2f} %"),
     "score": Unit(1, ",.4f", "{:.4f}".format),
     "count": Unit(1e-6, ",.3f", _show_number),
+    "flops": Unit(1e-12, ",.3f", lambda value: f"{value * 1e-12:,.4g} TFLOP"),
     "seconds": Unit(1, ",.1f", format_seconds),
     "bytes": Unit(1e-6, ",.3f", lambda value: f"{value / 1e6:,.3f} MB"),
 }
@@ -57,7 +58,7 @@ class Metric:
         compute: gives the value for a record; ``None`` where it is not defined or was not measured.
         summary: the definition, in one line.
         unit: a key of :data:`UNITS`: ``fraction`` (shown in percent), ``score``, ``count`` (in millions in
-            leaderboards), ``seconds``, ``bytes`` (in MB of 1,000,000 bytes), or nothing.
+            leaderboards), ``flops`` (in units of 10^12), ``seconds``, ``bytes`` (in MB of 1,000,000 bytes), or nothing.
         higher_is_better: the direction; ``None``: neither is better, and no Pareto front or budget has it.
         column: heading of the metric's column in leaderboards that have records with it; ``None``: no column.
         machine_dependent: whether it may differ between two runs of one seed on one machine: times, memory.

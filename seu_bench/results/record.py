@@ -61,6 +61,8 @@ class StageRecord(Document):
         seconds: wall clock.
         image_passes: images passed forward, whether to train or to evaluate.
         cpu_seconds: of all threads of the process; ``None``: not measured, as in older records.
+        flops: floating-point operations of convolutions and matrix products, forward and backward; ``None``: not
+            counted, as in older records and in the stage ``evaluation``.
         clipped_share: of the optimiser's steps, those whose gradient's norm was above ``clip_norm``, in [0, 1];
             ``None``: nothing clips, or it was not counted, as in older records.
         stability: of the penalty that the stage trained with; ``None``: there was none, or it is not quadratic.
@@ -76,6 +78,7 @@ class StageRecord(Document):
     seconds: Seconds
     image_passes: Integer
     cpu_seconds: Seconds | None = None
+    flops: Integer | None = None
     clipped_share: Annotated[float, Field(ge=0, le=1)] | None = None
     stability: StabilityRecord | None = None
     chance_share: Annotated[float, Field(ge=0, le=1)] | None = None

@@ -80,6 +80,7 @@ def _intransigence(record: Record, reference: Record) -> float | None:
 _score = partial(Metric, unit="fraction", higher_is_better=True)
 _loss = partial(Metric, unit="fraction", higher_is_better=False)
 _size = partial(Metric, unit="count", higher_is_better=False)
+_operations = partial(Metric, unit="flops", higher_is_better=False)
 _time = partial(Metric, unit="seconds", higher_is_better=False, machine_dependent=True)
 _memory = partial(Metric, _undefined, unit="bytes", higher_is_better=False, machine_dependent=True, from_record=False)
 
@@ -129,6 +130,15 @@ METRICS: Final[Mapping[str, Metric]] = {
         column="mixed score (memory)",
     ),
     "macs": _size(_last("macs"), "multiply-accumulates per image on the last task's path, forward", column="MACs (M)"),
+    "train_flops": _operations(
+        _stages("flops"),
+        "floating-point operations of all stages but evaluation, searching included: two per multiply-accumulate of "
+        "convolutions and linear layers, forward and backward",
+        column="training (TFLOP)",
+    ),
+    "search_flops": _operations(
+        _stages("flops", SEARCH), "floating-point operations of the search stages", column="search (TFLOP)"
+    ),
     "learning_acc": _score(
         _matrix(formulas.learning_acc),
         "mean accuracy on each task right after learning it: mean_j R[j,j] (Riemer et al. 2019)",

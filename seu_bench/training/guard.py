@@ -89,6 +89,7 @@ class GuardedStage(Stage[Result]):
 
     def _copy_progress(self) -> None:
         self.image_passes = self.inner.image_passes
+        self.flops = self.inner.flops
         self.seconds = self.inner.seconds
         self.cpu_seconds = self.inner.cpu_seconds
         self.report = self.inner.report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
+from seu_bench.models.flops import RepeatedBatches
 from seu_bench.training.clipping import count_step
 from seu_bench.training.stage import EpochReport
 
@@ -28,6 +29,7 @@ def train_epoch(
     schedule: Schedule,
     on_batch: Callable[[int], None],
     unsampled: Unsampled = "still",
+    network: Callable[[], Hashable] = lambda: None,
 ) -> float:
     """Train with cross-entropy on all images once, shuffled.
 
@@ -39,20 +41,25 @@ def train_epoch(
         schedule: batch size and largest gradient norm.
         on_batch: called with the number of images of each batch.
         unsampled: treatment of parameters that get no gradient.
+        network: called before each batch; returns what tells networks of different cost apart, where ``forward`` is not
+            the same one for all batches. Of each the operations of one batch are counted.
 
     Returns:
         Mean loss per image.
     """
     total = torch.zeros((), device=images.device)
-    for x, y in images.batches(schedule.batch_size, shuffle=True):
-        optimizer.zero_grad(set_to_none=unsampled == "still")
-        loss = nn.functional.cross_entropy(forward(x), y)
-        loss.backward()
-        if schedule.clip_norm is not None:
-            clip_gradients(parameters, schedule.clip_norm)
-        optimizer.step()
-        total += loss.detach() * len(y)
-        on_batch(len(y))
+    with RepeatedBatches() as repeated:
+        for x, y in images.batches(schedule.batch_size, shuffle=True):
+            repeated.begin(network())
+            optimizer.zero_grad(set_to_none=unsampled == "still")
+            loss = nn.functional.cross_entropy(forward(x), y)
+            loss.backward()
+            if schedule.clip_norm is not None:
+                clip_gradients(parameters, schedule.clip_norm)
+            optimizer.step()
+            total += loss.detach() * len(y)
+            repeated.end(len(y))
+            on_batch(len(y))
     return float(total) / len(images)
 
 
@@ -72,9 +79,11 @@ def evaluate(
     """
     correct = torch.zeros((), device=images.device, dtype=torch.int64)
     total = torch.zeros((), device=images.device)
-    with torch.no_grad():
+    with torch.no_grad(), RepeatedBatches() as repeated:
         for x, y in images.batches(batch_size, shuffle=False):
+            repeated.begin()
             logits = forward(x)
+            repeated.end(len(y))
             correct += (logits.argmax(dim=1) == y).sum()
             total += nn.functional.cross_entropy(logits, y, reduction="sum")
             on_batch(len(y))

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from seu_bench.data.images import TaskImages
+from seu_bench.models.flops import RepeatedBatches
 from seu_bench.training.costing import recalibration_passes
 from seu_bench.training.loops import Forward
 
@@ -64,10 +65,12 @@ def recalibrate(
     """
     norms = [norm for _, norm in running_norms(trained)]
     part = images.part(0, recalibration_passes(limit, len(images), batch_size))
-    with torch.no_grad(), normalising_by_batch(norms):
+    with torch.no_grad(), normalising_by_batch(norms), RepeatedBatches() as repeated:
         batches = part.batches(batch_size, shuffle=False) if len(part) else ()
         for number, (x, y) in enumerate(batches, start=1):
             for norm in norms:
                 norm.momentum = 1 / number  # 1 first, which forgets what was there
+            repeated.begin()
             forward(x)
+            repeated.end(len(y))
             on_batch(len(y))

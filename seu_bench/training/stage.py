@@ -18,6 +18,7 @@ import torch
 
 from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError
+from seu_bench.models.flops import FlopCounter
 from seu_bench.training.chance import chance_share, guessing_probability
 from seu_bench.training.clipping import ClippedSteps
 from seu_bench.training.stability import Stability
@@ -28,7 +29,7 @@ Result = TypeVar("Result")
 #: Seconds between two reports within an epoch.
 REPORT_EVERY = 0.5
 
-_COUNTS = ("epoch", "image_passes", "seconds", "cpu_seconds")
+_COUNTS = ("epoch", "image_passes", "flops", "seconds", "cpu_seconds")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class StageProgress:
         done: whether this is the stage's last progress.
         curve: measurements of every epoch, with the last progress; empty before.
         cpu_seconds: CPU seconds of all threads in this stage, with the last progress; ``None``: not measured.
+        flops: floating-point operations of this stage, with the last progress; ``None``: not counted.
         clipped_share: steps whose gradient was clipped, of all, with the last progress; ``None``: nothing clips.
         stability: of SGD on the penalty that this stage trains with; ``None``: there is none.
         chance_share: rewards no better than guesses, of all, with the last progress; ``None``: there are no rewards.
@@ -69,6 +71,7 @@ class StageProgress:
     done: bool = False
     curve: tuple[EpochReport, ...] = ()
     cpu_seconds: float | None = None
+    flops: int | None = None
     clipped_share: float | None = None
     stability: Stability | None = None
     chance_share: float | None = None
@@ -118,6 +121,7 @@ class Stage(ABC, Generic[Result]):
         self.device = device
         self.epoch = 0
         self.image_passes = 0
+        self.flops: int | None = 0
         self.seconds = 0.0
         self.cpu_seconds: float | None = 0.0
         self.clipped = ClippedSteps()
@@ -179,7 +183,7 @@ class Stage(ABC, Generic[Result]):
         Raises:
             RunError: the loss is not finite any more.
         """
-        with self._timed(), self.randomness.active(), self.clipped.counting():
+        with self._metered(), self.randomness.active(), self.clipped.counting():
             self.report = self.run_epoch()
         self.epoch += 1
         loss = self.report.loss
@@ -208,7 +212,7 @@ class Stage(ABC, Generic[Result]):
                 pause(self)
             if self.epoch < self.epochs:
                 self._notify()
-        with self._timed(), self.randomness.active():
+        with self._metered(), self.randomness.active():
             result = self.result()
         self._notify(done=True)
         self._on_progress = None
@@ -240,7 +244,8 @@ class Stage(ABC, Generic[Result]):
                 f"not of stage {self.name!r} of task {self.task}"
             )
         for name in _COUNTS:
-            setattr(self, name, state[name])
+            # Earlier versions counted no operations.
+            setattr(self, name, state.get(name) if name == "flops" else state[name])
         self.clipped.load_state_dict(state.get("clipped"))
         self.report = EpochReport(*state["report"])
         self.curve = [EpochReport(*measured) for measured in state["curve"]]
@@ -249,12 +254,15 @@ class Stage(ABC, Generic[Result]):
         self.set_extra_state(state["own"])
 
     @contextlib.contextmanager
-    def _timed(self) -> Iterator[None]:
+    def _metered(self) -> Iterator[None]:
         self._began, computed = time.perf_counter(), time.process_time()
-        yield
+        with FlopCounter() as counter:
+            yield
         self.seconds += time.perf_counter() - self._began
         if self.cpu_seconds is not None:
             self.cpu_seconds += time.process_time() - computed
+        if self.flops is not None:
+            self.flops += counter.flops
 
     def _notify(self, running: float = 0.0, done: bool = False) -> None:
         """Report the present progress, with the seconds that an epoch has been ``running``."""
@@ -277,6 +285,7 @@ class Stage(ABC, Generic[Result]):
                     progress,
                     curve=tuple(self.curve),
                     cpu_seconds=self.cpu_seconds,
+                    flops=self.flops,
                     clipped_share=self.clipped.share,
                     chance_share=chance_share(self.guessing),
                 )

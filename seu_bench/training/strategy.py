@@ -7,7 +7,7 @@ weights restored, and no optimiser state or copy of frozen weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from seu_bench.config.common_options import SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule
 from seu_bench.config.run import ComputeConfig
+from seu_bench.models.flops import RepeatedBatches
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.training.interfaces import StrategyContext, checked_options
 from seu_bench.training.loops import BestWeights, EpochMeter, clip_gradients, cosine_rate, evaluate, make_sgd, set_rate
@@ -229,9 +230,6 @@ class TrainingStage(Stage[None]):
         task: to learn.
     """
 
-    #: Whether each image of a batch is one image pass; a subclass that says no counts passes itself.
-    counts_batches = True
-
     compiles_units = True
 
     def __init__(self, strategy: StagedStrategy, task: TaskData) -> None:
@@ -247,6 +245,8 @@ class TrainingStage(Stage[None]):
         self.stability = (
             None if curvature is None else Stability.of(strategy.schedule, curvature, strategy.penalty_strength)
         )
+        #: Operations of a batch and its number of images, once a batch was counted.
+        self.batch_flops: dict[Hashable, tuple[int, int]] = {}
         strategy.begin_training(self.module)
 
     def run_epoch(self) -> EpochReport:
@@ -255,17 +255,30 @@ class TrainingStage(Stage[None]):
         if strategy.lr_schedule == "cosine":
             set_rate(strategy.optimizer, cosine_rate(strategy.schedule, self.epoch))
         strategy.training_mode()
-        meter = strategy.epoch_meter = EpochMeter(strategy.device, self.passed if self.counts_batches else None)
-        try:
-            strategy.train_one_epoch()
-        finally:
-            strategy.epoch_meter = None
-        report = meter.report
+        report = self.train_epoch()
         if strategy.restore == "best_valid":
             loss = strategy.validation_loss(self.data, self.passed)
             if loss is not None:
                 self.best.offer(loss)
         return report
+
+    def train_epoch(self) -> EpochReport:
+        """One epoch of training, all of whose batches cost the same per image."""
+        strategy = self.strategy
+        with RepeatedBatches(self.batch_flops) as repeated:
+
+            def on_batch(images: int) -> None:
+                repeated.end(images)
+                self.passed(images)
+                repeated.begin()
+
+            meter = strategy.epoch_meter = EpochMeter(strategy.device, on_batch)
+            repeated.begin()
+            try:
+                strategy.train_one_epoch()
+            finally:
+                strategy.epoch_meter = None
+        return meter.report
 
     def result(self) -> None:
         """Restore the best weights."""
@@ -277,6 +290,7 @@ class TrainingStage(Stage[None]):
             "weights": self.module.state_dict(),
             "optimizer": self.strategy.optimizer.state_dict(),
             "best": self.best.state_dict(),
+            "batch_flops": dict(self.batch_flops),
         }
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
@@ -284,3 +298,4 @@ class TrainingStage(Stage[None]):
         self.module.load_state_dict(state["weights"])
         self.strategy.optimizer.load_state_dict(state["optimizer"])
         self.best.load_state_dict(state["best"])
+        self.batch_flops |= state.get("batch_flops", {})

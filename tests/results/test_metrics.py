@@ -224,6 +224,8 @@ class TestComputeMetrics:
             "train_seconds": 5.5,
             "train_cpu_seconds": 7.5,
             "search_seconds": 2.0,
+            "train_flops": None,
+            "search_flops": None,
             "image_passes": 50,
             "peak_memory_bytes": None,
             "peak_feature_bytes": None,

@@ -55,6 +55,8 @@ def writer(folder: Path) -> Put:
             "params_total": parameters,
             "macs": 3 * parameters,
             "memory_bytes": 5 * parameters,
+            "train_flops": int(1e12 * acc),
+            "search_flops": int(1e11 * acc),
             "mixed_score": mixed_score(100 * acc, parameters),
             "mixed_score_memory": mixed_score(100 * acc, 5 * parameters / 4),
             "learning_acc": acc + 0.05,

@@ -1,0 +1,98 @@
+"""Operations that a stage counts, against torch's own counter around every epoch of it, for every strategy installed.
+
+Torch's counter forgets that a convolution may have groups, and sees what a machine does in place of what is asked for:
+gradients by other routes, and nothing where outputs are cached. Here the first is corrected, and the others are off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from seu_bench.models import kernels
+from seu_bench.testing import Trial
+from seu_bench.testing.trial import installed
+from seu_bench.training.phases import PhasedStrategy
+from seu_bench.training.stage import Stage
+
+#: What makes a run short, and the counted more.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "agem": {"patterns_per_experience": 5, "sample_size": 4},
+    "er_ace": {"batch_size_mem": 3},
+    "gem": {"patterns_per_experience": 5},
+    "mir": {"batch_size_mem": 3, "subsample": 6},
+    "replay": {"mem_size": 7},
+}
+
+
+def convolution_gradients(gradient: Any, x: Any, weight: Any, *rest: Any, out_shape: tuple[Any, ...], **_: Any) -> int:
+    """Operations of each gradient that is asked for: as many as forward."""
+    images, outputs, height, width = gradient
+    _, inputs, kernel_height, kernel_width = weight  # inputs of a group
+    forward = 2 * images * outputs * height * width * inputs * kernel_height * kernel_width
+    return forward * sum(bool(shape) for shape in out_shape[:2])
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Stage[Any], int]]:
+    """Every epoch of every stage, with the operations that torch counts in it."""
+    epochs: list[tuple[Stage[Any], int]] = []
+    advance = Stage.advance
+
+    def watched(stage: Stage[Any]) -> None:
+        with FlopCounterMode(
+            display=False, custom_mapping={torch.ops.aten.convolution_backward: convolution_gradients}
+        ) as counter:
+            advance(stage)
+        epochs.append((stage, counter.get_total_flops()))
+
+    @contextmanager
+    def uncached(_: object) -> Iterator[Any]:
+        yield lambda images: images
+
+    monkeypatch.setattr(Stage, "advance", watched)
+    monkeypatch.setattr(PhasedStrategy, "_features_cached", uncached)
+    monkeypatch.setattr(kernels, "trains_on_cpu", lambda *_: False)
+    return epochs
+
+
+SEU: dict[str, Any] = {"cells": 3, "channels": 2, "searcher.cells": 3, "searcher.channels": 2}
+CASES: dict[str, Trial] = {
+    **{name: Trial(name, OPTIONS.get(name, {})) for name in installed().strategies if name != "seu"},
+    "seu mdl mdl": Trial("seu", SEU),
+    "seu darts frugal": Trial("seu", SEU | {"searcher.epochs": 1}, searcher="darts", creator="frugal"),
+    "seu darts 2": Trial("seu", SEU | {"searcher.epochs": 1, "searcher.order": 2}, searcher="darts", creator="all_new"),
+    "seu zero_cost reuse_first": Trial(
+        "seu",
+        SEU | {"searcher.candidates": 2, "searcher.score": "synflow"},
+        searcher="zero_cost",
+        creator="reuse_first",
+    ),
+    "seu blockwise": Trial(
+        "seu",
+        SEU | {"searcher.budget": "scratch", "searcher.samples": 2, "searcher.scratch_epochs": 1},
+        searcher="blockwise",
+        creator="all_new",
+    ),
+    "ewc per_sample": Trial("ewc", {"fisher": "per_sample"}),
+}
+#: Those that ``make test`` runs, the others are ``long``: each has its own way of passing images.
+USUAL = ("naive", "pnn", "ltg", "lwf", "mir", "gem", "mas", "joint", "seu mdl mdl")
+
+
+@pytest.mark.parametrize(
+    "case", [name if name in USUAL else pytest.param(name, marks=pytest.mark.long) for name in sorted(CASES)]
+)
+def test_stages_count_as_torch_does(case: str, counted: list[tuple[Stage[Any], int]]) -> None:
+    learner = CASES[case].learner("tiny_two")
+    for task in range(learner.tasks):
+        learner.learn(task)
+    stages = {id(stage): stage for stage, _ in counted}
+    for key, stage in stages.items():
+        assert stage.flops == sum(flops for of, flops in counted if id(of) == key), (stage.name, stage.task)
+    assert sum(stage.flops or 0 for stage in stages.values()) > 0
