@@ -245,8 +245,7 @@ class TrainingStage(Stage[None]):
         self.stability = (
             None if curvature is None else Stability.of(strategy.schedule, curvature, strategy.penalty_strength)
         )
-        #: Operations of a batch and its number of images, once a batch was counted.
-        self.batch_flops: dict[Hashable, tuple[int, int]] = {}
+        self.batch_flops: dict[Hashable, tuple[int, int]] = {}  # as RepeatedBatches knows them
         strategy.begin_training(self.module)
 
     def run_epoch(self) -> EpochReport:
