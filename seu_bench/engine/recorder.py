@@ -213,7 +213,7 @@ def _tuning_record(file: TunedFile | None) -> TuningRecord | None:
     """What a record says of the tuning that chose its options."""
     if file is None:
         return None
-    own = file.model_dump(include={"id", "sha256", "method", "seeds"})
+    own = file.model_dump(include={"id", "sha256", "method", "seeds", "options"})
     return TuningRecord(**own, **file.cost.model_dump())
 
 

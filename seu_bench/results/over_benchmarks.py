@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from seu_bench.config.options import split_by_prefix
 from seu_bench.results.labels import CanonicalTexts
 from seu_bench.results.leaderboard.boards import Leaderboard, Row
 from seu_bench.results.metric import Metric
@@ -17,7 +18,11 @@ from seu_bench.results.statistics.ranks import RankComparison, compare_ranks
 
 #: Of more benchmarks those with the most records are considered.
 _MOST_BENCHMARKS: Final = 10
-#: Strategy, searcher and creator; and the options in which it is not as its protocol has it.
+#: Kinds of parts of a configuration, with the prefixes of their options.
+_PREFIXES: Final = {"strategies": "", "searchers": "searcher", "creators": "creator"}
+#: Kind and name of a part.
+_Part: TypeAlias = tuple[str, str | None]
+#: Strategy, searcher and creator; and the options in which it is not as its protocol, or its tuning, has it.
 _Key: TypeAlias = tuple[tuple[str, str | None, str | None], str]
 
 
@@ -53,8 +58,8 @@ def compare_over_benchmarks(
     """Compare configurations over the benchmarks of each protocol.
 
     A configuration is a strategy with its searcher and creator, and with the options in which it differs from what the
-    protocol says: those that a protocol chooses may be others on each benchmark. Of the benchmarks and the
-    configurations those are compared that leave no gap and give the largest table.
+    protocol says: those that a protocol, or its tuning, chooses may be others on each benchmark. Of the benchmarks and
+    the configurations those are compared that leave no gap and give the largest table.
 
     Args:
         boards: the leaderboards of a results folder; of one benchmark the latest version counts, and of that the data
@@ -77,7 +82,11 @@ def compare_over_benchmarks(
 def _compared(
     protocol: str, boards: Sequence[Leaderboard], metric: str, metrics: Mapping[str, Metric]
 ) -> BenchmarkComparison | None:
-    tables = {board: _by_key(board, boards, metric) for board in boards}
+    chosen_options: dict[_Part, set[str]] = defaultdict(set)
+    for row in (row for board in boards for row in board.rows):
+        for part in _parts(row.record):
+            chosen_options[part].update(_layer(row.record, part))
+    tables = {board: _by_key(board, chosen_options, metric) for board in boards}
     largest = max(_tables(tables), key=lambda found: (len(found[0]) * len(found[1]), len(found[0])), default=None)
     if largest is None:
         return None
@@ -112,41 +121,46 @@ def _tables(tables: Mapping[Leaderboard, Mapping[_Key, Row]]) -> Iterator[tuple[
                 yield list(chosen), keys
 
 
-def _by_key(board: Leaderboard, boards: Sequence[Leaderboard], metric: str) -> dict[_Key, Row]:
+def _by_key(board: Leaderboard, chosen: Mapping[_Part, Set[str]], metric: str) -> dict[_Key, Row]:
     """The rows of a leaderboard in which the metric was measured; without references, and where a key is not unique."""
     text = CanonicalTexts()
     rows = [row for row in board.rows if row.reference is None and row.mean(metric) is not None]
-    keys = [_key(row.record, boards, text) for row in rows]
+    keys = [_key(row.record, chosen, text) for row in rows]
     count = Counter(keys)
     return {key: row for key, row in zip(keys, rows, strict=True) if count[key] == 1}
 
 
-def _key(record: Record, boards: Sequence[Leaderboard], text: CanonicalTexts) -> _Key:
-    """What makes a configuration, without the options that the protocol chooses, here or on another benchmark."""
-    parts = {
-        "strategies": (record.strategy, record.options),
-        "searchers": (record.searcher, record.searcher_options),
-        "creators": (record.creator, record.creator_options),
-    }
+def _key(record: Record, chosen: Mapping[_Part, Set[str]], text: CanonicalTexts) -> _Key:
+    """What makes a configuration, without options that protocol or tuning chose, here or on another benchmark."""
     own: list[Any] = [record.benchmark_overrides, record.precision]
-    for kind, (name, options) in parts.items():
-        layer = _layer(record, kind, name)
-        elsewhere = {key for board in boards for row in board.rows[:1] for key in _layer(row.record, kind, name)}
+    for part, options in _parts(record).items():
+        layer = _layer(record, part)
         own.append(
             {
                 key: value
                 for key, value in options.items()
-                if value is not None and (value != layer[key] if key in layer else key not in elsewhere)
+                if value is not None and (value != layer[key] if key in layer else key not in chosen[part])
             }
         )
     return (record.strategy, record.searcher, record.creator), text(own)
 
 
-def _layer(record: Record, kind: str, name: str | None) -> dict[str, Any]:
-    """The options that a record's protocol sets for a strategy, searcher or creator; records may hold anything."""
+def _parts(record: Record) -> dict[_Part, Mapping[str, Any]]:
+    """Options of a record's strategy, searcher and creator."""
+    return {
+        ("strategies", record.strategy): record.options,
+        ("searchers", record.searcher): record.searcher_options,
+        ("creators", record.creator): record.creator_options,
+    }
+
+
+def _layer(record: Record, part: _Part) -> dict[str, Any]:
+    """The options that a record's protocol or tuning chose for a part; records may hold anything."""
+    kind, name = part
     found = record.protocol_settings.get(kind)
     layer = found.get(name) if isinstance(found, dict) else None
-    return layer if isinstance(layer, dict) else {}
+    tuned = split_by_prefix(record.tuned.options)[_PREFIXES[kind]] if record.tuned else {}
+    return (layer if isinstance(layer, dict) else {}) | tuned
 
 
 def _names(keys: Sequence[_Key], rows: Mapping[_Key, Row]) -> dict[_Key, str]:

@@ -93,6 +93,7 @@ class TuningRecord(Document):
         id, sha256: of its file.
         method: how it was chosen, e.g. ``first-tasks:3``.
         seeds: on which.
+        options: what it chose, with the values that were given to it; keys as of ``-o``.
         runs, image_passes, cpu_seconds, flops: its cost; ``None``: not measured.
     """
 
@@ -100,6 +101,7 @@ class TuningRecord(Document):
     sha256: str
     method: str
     seeds: tuple[Integer, ...] = ()
+    options: dict[str, Any] = Field(default_factory=dict)
     runs: Integer
     image_passes: Integer
     cpu_seconds: Seconds | None = None

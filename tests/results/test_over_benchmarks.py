@@ -92,6 +92,22 @@ def test_options_of_the_protocol_make_no_other_configuration(tmp_path: Path, put
     assert [row.record.options.get("strength") for row in found.rows["ewc"]] == [5, 1, 7]
 
 
+def test_tuned_options_make_no_other_configuration(tmp_path: Path, put: Put) -> None:
+    """What tuning chose may differ by benchmark, or be the default where nothing was tuned; the user's own may not."""
+    for benchmark, alpha in (("one", 0.5), ("two", 0.7), ("three", None)):
+        fields: dict[str, Any] = {"strategy": "seu", "searcher": "mdl", "benchmark": benchmark}
+        put(0, 0.7, benchmark=benchmark)
+        if alpha:
+            tuned = {"id": "x", "sha256": "0" * 64, "method": "first-tasks:3", "runs": 1, "image_passes": 1}
+            fields["tuned"] = tuned | {"options": {"searcher.alpha": alpha}}
+            put(0, 0.6, searcher_options={"alpha": 0.9}, **fields)
+        put(0, 0.5, searcher_options={"alpha": alpha or 0.1}, **fields)
+    found = compared(tmp_path)
+    assert found.ranks.benchmarks == ("one", "three", "two")
+    assert [row.record.searcher_options["alpha"] for row in found.rows["seu + mdl"]] == [0.5, 0.1, 0.7]
+    assert len(found.excluded) == 2 and all("alpha=0.9" in name for name in found.excluded)
+
+
 def test_each_protocol_by_itself(results: Path, put: Put) -> None:
     for benchmark in ("one", "two"):
         for strategy in ("a", "b"):
