@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from scripts.evidence.evidence import PROTOCOLS
-from scripts.evidence.page import CONFIGURATIONS, KINDS, PAGE, rendered
+from scripts.evidence.page import CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, rendered
 from scripts.evidence.publish import publish
 from scripts.evidence.runs import EVIDENCE
 from seu_bench.results.report import Limits, write_report
@@ -27,7 +27,7 @@ def make_figures() -> None:
             shutil.copytree(EVIDENCE / name, scratch, dirs_exist_ok=True)
             written = write_report(Path(scratch), limits=Limits(configurations=CONFIGURATIONS))
             for figure in written.figures:
-                if figure.suffix == ".png" and figure.stem.endswith(tuple(KINDS)):
+                if figure.suffix == ".png" and figure.stem.endswith((*KINDS, *OVER_BENCHMARKS)):
                     shutil.copy(figure, folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,8 @@ KINDS: Final = {
     "accuracy-parameters": "Accuracy against parameters",
     "average-accuracy": "Average accuracy of the tasks learned",
 }
+#: The same over several benchmarks.
+OVER_BENCHMARKS: Final = {"average-ranks": "Average ranks over the benchmarks"}
 #: As many configurations as a figure can draw.
 CONFIGURATIONS: Final = 24
 
@@ -53,6 +56,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
         beside_paper=beside_paper.beside_paper,
         order=beside_paper.order,
         figures=figures,
+        diagrams=diagrams,
         ranks={name: tables.average_ranks(evidence, name) for name in PROTOCOLS},
         parameters=tables.equal_parameters(evidence),
         linear={name: tables.linear_row(evidence, name) for name in PROTOCOLS},
@@ -68,12 +72,17 @@ def rendered(folder: Path = EVIDENCE) -> str:
 
 def figures(name: str, group: Group) -> list[tuple[str, str]]:
     """Title and place, from the page's folder, of the figures of a group that there are."""
-    found = []
-    for kind, title in KINDS.items():
-        path = EVIDENCE / "figures" / name / f"{group.benchmark}-v1-{group.protocol}-{kind}.png"
-        if path.is_file():
-            found.append((title, f"../../{path.relative_to(ROOT).as_posix()}"))
-    return found
+    return _found(name, f"{group.benchmark}-v1-{group.protocol}", KINDS)
+
+
+def diagrams(name: str) -> list[tuple[str, str]]:
+    """The same over all benchmarks of a set."""
+    return _found(name, f"over-benchmarks-{name}", OVER_BENCHMARKS)
+
+
+def _found(name: str, beginning: str, kinds: Mapping[str, str]) -> list[tuple[str, str]]:
+    places = {title: EVIDENCE / "figures" / name / f"{beginning}-{kind}.png" for kind, title in kinds.items()}
+    return [(title, f"../../{path.relative_to(ROOT).as_posix()}") for title, path in places.items() if path.is_file()]
 
 
 def _minutes(evidence: Evidence) -> dict[str, float] | None:

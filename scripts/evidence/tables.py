@@ -147,26 +147,30 @@ def _yes(found: Compared | None) -> str:
 
 
 def average_ranks(evidence: Evidence, name: str, metric: str = "acc") -> tuple[RankComparison, str] | None:
-    """Average ranks of the learners that are on all benchmarks, with SEU as the control; ``None``: too little."""
+    """Average ranks of the learners that are on all benchmarks, beside the best of them; ``None``: too few are."""
     values: dict[str, Mapping[str, float]] = {}
     for group in evidence.sets[name]:
         means = {each: row.mean(metric) for each, row in group.learners.items()}
         values[group.benchmark] = {each: value for each, value in means.items() if value is not None}
     common = [each for each in next(iter(values.values()), {}) if all(each in there for there in values.values())]
-    if len(values) < 2 or len(common) < 2 or SEU not in common:
+    if len(values) < 2 or len(common) < 2:
         return None
-    found = compare_ranks(
-        {place: {each: there[each] for each in common} for place, there in values.items()}, control=SEU
-    )
+    found = compare_ranks({place: {each: there[each] for each in common} for place, there in values.items()})
     rows = [
         (
             f"`{row.configuration}`",
             *[f"{row.ranks[place]:g}" for place in found.benchmarks],
             f"{row.mean:.2f}",
             NOTHING if row.corrected is None else f"{row.corrected:.3g}",
-            row.verdict or "the control",
+            row.verdict or "the best",
         )
         for row in found.rows
     ]
-    headings = ("strategy", *[f"`{place}`" for place in found.benchmarks], "average rank", "p (Holm)", "beside SEU")
+    headings = (
+        "strategy",
+        *[f"`{place}`" for place in found.benchmarks],
+        "average rank",
+        "p (Holm)",
+        "beside the best",
+    )
     return found, table(headings, rows)
