@@ -102,11 +102,13 @@ def _beside_random(evidence: Evidence, name: str) -> str:
     """Size of SEU beside that of a random search with the same creator."""
     control = named(SEU, "random")
     lines = [
-        f"{ratio(group.rows[SEU].mean('params_total'), group.rows[control].mean('params_total'))} (`{group.benchmark}`)"
+        f"On `{group.benchmark}` SEU has "
+        f"{ratio(group.rows[SEU].mean('params_total'), group.rows[control].mean('params_total'))} the parameters "
+        "that it has with random search."
         for group in evidence.sets[name]
         if {SEU, control} <= group.rows.keys()
     ]
-    return f"Its models have {', '.join(lines)} the parameters of those of random search." if lines else ""
+    return " ".join(lines)
 
 
 def best_pair(evidence: Evidence) -> Correction:

@@ -6,36 +6,37 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence.evidence import BEFORE, SETS
-from scripts.evidence.runs import EVIDENCE
-from seu_bench.results.record import Record, record_path
-from seu_bench.results.record_files import PACKED_NAME, pack_records, read_records
+from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS
+from scripts.evidence.runs import EVIDENCE, records, short_name
+from seu_bench.results.record import record_path
+from seu_bench.results.record_files import PACKED_NAME, pack_records
 
-#: Sets that sweeps make.
-MADE = (*(name for name in SETS if name != BEFORE), "probes")
+#: Results folders of the sweeps.
+FOLDERS = (*PROTOCOLS, COMPONENTS, "probes")
 
 
 def publish(source: Path, target: Path = EVIDENCE) -> dict[str, int]:
-    """Replace published sets by the finished records of the results folders below ``source`` of their names.
+    """Replace published sets by the finished records of the results folders below ``source``.
 
     Runs that go on are left out, so that it can be done while sweeps run. Sets without a finished record stay.
 
     Returns:
         How many records each set has that was replaced.
     """
-    written = {}
-    for name in MADE:
-        runs = source / name
-        if not runs.is_dir():
-            continue
-        finished = [item for item in read_records(runs) if isinstance(item, Record) and item.status == "finished"]
+    sets: dict[str, dict[tuple[str, ...], Path]] = {}
+    for folder in FOLDERS:
+        for record in sorted(records(source / folder), key=lambda record: record.started):
+            # Strategies of SEU's size lie beside the runs that their size is taken from. Where that changed as more of
+            # them finished, the latest counts.
+            matched = getattr(record, "matched", None) is not None
+            place = (record.benchmark, short_name(record), str(record.seed)) if matched else (record.run_id,)
+            sets.setdefault(PARAMETERS if matched else folder, {})[place] = record_path(source / folder, record.run_id)
+    for name, paths in sets.items():
         with tempfile.TemporaryDirectory() as scratch:
-            for record in finished:
-                path = record_path(Path(scratch), record.run_id)
-                path.parent.mkdir(parents=True)
-                shutil.copy(record_path(runs, record.run_id), path)
-            if finished:
-                (target / name).mkdir(parents=True, exist_ok=True)
-                shutil.copy(pack_records(Path(scratch)), target / name / PACKED_NAME)
-                written[name] = len(finished)
-    return written
+            for path in paths.values():
+                copied = record_path(Path(scratch), path.parent.name)
+                copied.parent.mkdir(parents=True)
+                shutil.copy(path, copied)
+            (target / name).mkdir(parents=True, exist_ok=True)
+            shutil.copy(pack_records(Path(scratch)), target / name / PACKED_NAME)
+    return {name: len(paths) for name, paths in sets.items()}
