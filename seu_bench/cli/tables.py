@@ -104,7 +104,8 @@ def leaderboard_table(board: Leaderboard, most: int | None = None) -> Renderable
         return made
 
     first = [name for name in ("acc", "forgetting", board.size, "train_flops") if name in board.columns]
-    further = [name for name in ("mixed_score", "macs", "train_seconds", "tuning_passes") if name in board.columns]
+    size = "macs" if board.size == "params_total" else "params_total"
+    further = [name for name in ("mixed_score", size, "train_seconds", "tuning_passes") if name in board.columns]
     accuracy = [name for name in ("acc",) if name in board.columns]
     both = zip(intervals(board, accuracy, most), cells(board, further, most), strict=True)
     measured = {name for name in board.columns if any(row.mean(name) is not None for row in board.rows)}

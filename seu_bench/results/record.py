@@ -107,6 +107,10 @@ class TuningRecord(Document):
     cpu_seconds: Seconds | None = None
     flops: Integer | None = None
 
+    def __hash__(self) -> int:
+        """By the file, which says all else: options may be lists."""
+        return hash((self.id, self.sha256))
+
 
 class Environment(Document):
     """Device, versions and platform of a run."""

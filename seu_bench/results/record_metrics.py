@@ -86,13 +86,6 @@ _memory = partial(Metric, _undefined, unit="bytes", higher_is_better=False, mach
 
 #: Core's metrics by id, in the order of columns and tables; this project's peers do not agree on all definitions.
 METRICS: Final[Mapping[str, Metric]] = {
-    "mixed_score": Metric(
-        _mixed_score("params_total"),
-        "accuracy and size in one number in [0, 1], from acc and params_total (SEU paper, equation MS)",
-        unit="score",
-        higher_is_better=True,
-        column="mixed score",
-    ),
     "acc": _score(
         _matrix(formulas.acc),
         "mean over tasks of the accuracy after the last task: mean_j R[T-1,j] (Lopez-Paz & Ranzato 2017)",
@@ -103,17 +96,6 @@ METRICS: Final[Mapping[str, Metric]] = {
         "mean_{j<T-1} (max_{l<T-1} R[l,j] - R[T-1,j]) (Chaudhry et al. 2018)",
         column="forgetting (%)",
     ),
-    "percent_of_joint": _score(
-        _undefined,
-        "acc divided by the acc of joint training with the same seed; leaderboards only",
-        column="% of joint",
-        relative=lambda record, joint: formulas.percent_of_joint(record.metrics.get("acc"), joint.metrics.get("acc")),
-    ),
-    "params_total": _size(
-        _last("params_total"),
-        "parameters stored after the last task, each counted once, all heads included (SEU paper)",
-        column="parameters (M)",
-    ),
     "memory_bytes": Metric(
         _last("memory_bytes"),
         "bytes of all that is kept for later tasks, after the last one: parameters, buffers, exemplars as 8-bit "
@@ -122,6 +104,24 @@ METRICS: Final[Mapping[str, Metric]] = {
         higher_is_better=False,
         column="memory (MB)",
     ),
+    "params_total": _size(
+        _last("params_total"),
+        "parameters stored after the last task, each counted once, all heads included (SEU paper)",
+        column="parameters (M)",
+    ),
+    "train_flops": _operations(
+        _stages("flops"),
+        "floating-point operations of all stages but evaluation, searching included: two per multiply-accumulate of "
+        "convolutions and linear layers, forward and backward",
+        column="training (TFLOP)",
+    ),
+    "mixed_score": Metric(
+        _mixed_score("params_total"),
+        "accuracy and size in one number in [0, 1], from acc and params_total (SEU paper, equation MS)",
+        unit="score",
+        higher_is_better=True,
+        column="mixed score",
+    ),
     "mixed_score_memory": Metric(
         _mixed_score("memory_bytes", FLOAT_BYTES),
         "the mixed score of all that is kept, n = memory_bytes / 4: as many parameters as would take that memory",
@@ -129,13 +129,13 @@ METRICS: Final[Mapping[str, Metric]] = {
         higher_is_better=True,
         column="mixed score (memory)",
     ),
-    "macs": _size(_last("macs"), "multiply-accumulates per image on the last task's path, forward", column="MACs (M)"),
-    "train_flops": _operations(
-        _stages("flops"),
-        "floating-point operations of all stages but evaluation, searching included: two per multiply-accumulate of "
-        "convolutions and linear layers, forward and backward",
-        column="training (TFLOP)",
+    "percent_of_joint": _score(
+        _undefined,
+        "acc divided by the acc of joint training with the same seed; leaderboards only",
+        column="% of joint",
+        relative=lambda record, joint: formulas.percent_of_joint(record.metrics.get("acc"), joint.metrics.get("acc")),
     ),
+    "macs": _size(_last("macs"), "multiply-accumulates per image on the last task's path, forward", column="MACs (M)"),
     "search_flops": _operations(
         _stages("flops", SEARCH), "floating-point operations of the search stages", column="search (TFLOP)"
     ),

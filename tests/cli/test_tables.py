@@ -87,9 +87,9 @@ class TestMetrics:
         record = a_record(metrics={"acc": 0.5, "of_a_plugin": 12.5, "[bold]odd": None, "mixed_score": 0.123456})
         text = rendered(metrics_table(record), width=200)
         lines = [line.split(maxsplit=3) for line in text.splitlines()[3:]]
-        assert [line[0] for line in lines] == ["mixed_score", "acc", "[bold]odd", "of_a_plugin"]
-        assert lines[1][1:3] == ["50.00", "%"]
-        assert lines[0][1] == "0.1235"
+        assert [line[0] for line in lines] == ["acc", "mixed_score", "[bold]odd", "of_a_plugin"]
+        assert lines[0][1:3] == ["50.00", "%"]
+        assert lines[1][1] == "0.1235"
         assert lines[2][1:] == ["-"]
         assert METRICS["acc"].summary in text
 

@@ -63,7 +63,7 @@ class TestMarks:
             assert board.standings(metric) == said
             assert frame(board)[f"{metric}_against_best"].tolist()[:5] == said[:5]
             assert frame(board)[f"{metric}_against_best"].isna().tolist()[5]
-        shown = {row[1]: row[4] for row in cells(board)}
+        shown = {row[1]: row[3] for row in cells(board, ["acc"])}
         assert {name: text[:2] for name, text in shown.items()} == {
             "best": "* ",
             "within": "≈ ",

@@ -209,6 +209,7 @@ class TestComputeMetrics:
         final = (0.6 + 0.75 + 0.5) / 3
         assert metrics == {
             "acc": pytest.approx(final),
+            "tuning_passes": None,
             "learning_acc": pytest.approx(0.7),
             "bwt": pytest.approx(-0.125),
             "forgetting": pytest.approx(0.125),

@@ -222,5 +222,5 @@ class TestMetric:
         assert METRICS[name].format_cell(value) == shown
 
     def test_order_and_defaults_of_what_nobody_registered(self) -> None:
-        assert in_order(["z", "acc", "a", "mixed_score"]) == ["mixed_score", "acc", "a", "z"]
+        assert in_order(["z", "acc", "a", "mixed_score"]) == ["acc", "mixed_score", "a", "z"]
         assert known_metric("z").higher_is_better is None
