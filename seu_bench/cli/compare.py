@@ -72,7 +72,7 @@ def comparison_tables(comparison: Comparison, metrics: Mapping[str, Metric] = ME
     parts: list[RenderableType] = [literal(f"{side}: {_named(run)}") for side, run in runs]
     if not comparison.same_order:
         parts.append("They learned the tasks in another order; rows are in that of the first.")
-    shares, costs = ("final", "learned", "forgetting"), ("parameters", "seconds")
+    shares, costs = ("final", "learned", "forgetting"), ("parameters", "memory", "seconds")
     parts += ["", _task_table("accuracy of each task (%)", comparison, shares, is_share=True)]
     parts += ["", _task_table("cost after and of each task", comparison, costs, is_share=False), ""]
     rows = [_metric_row(key, known_metric(key, metrics), pair) for key, pair in comparison.metrics.items()]

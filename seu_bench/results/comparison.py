@@ -21,6 +21,7 @@ MEASURES: Final[dict[str, str]] = {
     "learned": "accuracy right after learning the task, in [0, 1]: R[j,j]",
     "forgetting": "max_{l<T-1} R[l,j] - R[T-1,j], in [-1, 1]; none of the task that was learned last",
     "parameters": "parameters stored after learning the task",
+    "memory": "bytes of all that is kept after learning the task",
     "seconds": "wall-clock seconds of the task's stages but evaluation",
 }
 
@@ -134,7 +135,9 @@ def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
     falls = task_forgetting(matrix)
     last = len(record.task_order) - 1
     # Sizes are measured when accuracies are: a run that is evaluated once has them of the last task only.
-    sizes = dict(zip(measured_rows(record), record.params_total, strict=False))
+    sizes, memory = (
+        dict(zip(measured_rows(record), values, strict=False)) for values in (record.params_total, record.memory_bytes)
+    )
     found: dict[int, dict[str, float | None]] = {}
     for position, task in enumerate(record.task_order):
         stages = [stage.seconds for stage in record.stages if stage.task == position and stage.name != EVALUATION]
@@ -143,6 +146,7 @@ def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
             "learned": entry(matrix, position, position),
             "forgetting": falls[position] if position < last else None,
             "parameters": sizes.get(position),
+            "memory": memory.get(position),
             "seconds": math.fsum(stages) if stages else None,
         }
     return found

@@ -30,6 +30,7 @@ def a_run(**fields: Any) -> Record:
         "task_names": ("one", "zero"),
         "accuracy_matrix": ((0.9, None), (0.6, 0.8)),
         "params_total": (100, 150),
+        "memory_bytes": (400, 900),
         "stages": tuple(
             StageRecord(name=name, task=task, epochs=1, seconds=seconds, image_passes=1)
             for name, task, seconds in stages
@@ -41,6 +42,7 @@ def a_run(**fields: Any) -> Record:
 class TestValues:
     def test_by_hand(self) -> None:
         other = a_run(run_id="other", accuracy_matrix=((0.7, None), (0.7, 0.9)), params_total=(100, 100))
+        other = other.model_copy(update={"memory_bytes": ()})  # of an older version
         found = compare(a_run(), other)
         assert [(task.task, task.name) for task in found.tasks] == [(1, "one"), (0, "zero")]
         assert found.same_order
@@ -51,6 +53,7 @@ class TestValues:
         assert (first["parameters"], first["seconds"]) == ((100, 100), (10.0, 10.0))
         assert (last["final"], last["forgetting"]) == ((0.8, 0.9), (None, None))
         assert (last["parameters"], last["seconds"]) == ((150, 100), (25.0, 25.0))
+        assert (first["memory"], last["memory"]) == ((400, None), (900, None))
         assert found.metrics["acc"] == (pytest.approx(0.7), pytest.approx(0.8))
         assert "fwt" not in found.metrics
         assert found.settings == {}

@@ -23,7 +23,7 @@ from seu_bench.results.report.draw_comparing import (
     original_against_retained,
 )
 from seu_bench.results.report.draw_single import genotypes, learning_curves, paths
-from seu_bench.results.report.draw_size import accuracy_against_size
+from seu_bench.results.report.draw_size import MEMORY, accuracy_against_size
 from seu_bench.results.report.paper import published_points
 from seu_bench.results.report.summary import Configuration
 
@@ -194,6 +194,22 @@ class TestSize:
             ]
             assert scores == pytest.approx([scores[0]] * len(scores), rel=1e-4)
             assert f"{scores[0]:.2f}" in named
+
+    def test_memory(self) -> None:
+        """Points are bytes, and lines join equal scores of four bytes a number."""
+        record = published("seu", 0)
+        record = record.model_copy(update={"metrics": record.metrics | {"memory_bytes": 4_000_000}})
+        picture = accuracy_against_size([configuration(record)], against=MEMORY)
+        (axes,) = picture.draw().axes
+        assert list(lines(axes)["1 label"].get_xdata()) == [4_000_000]
+        assert "4,000,000 bytes" in picture.alt and "bytes kept" in axes.get_xlabel()
+        level = next(line for line in axes.get_lines() if line.get_linewidth() < 1)
+        ends = [(float(a), float(n)) for n, a in zip(level.get_xdata(), level.get_ydata(), strict=True)][
+            :: len(level.get_xdata()) - 1
+        ]
+        assert mixed_score(ends[0][0], ends[0][1] / 4) == pytest.approx(
+            mixed_score(ends[1][0], ends[1][1] / 4), rel=1e-4
+        )
 
     def test_the_papers_points(self) -> None:
         """Hollow, and in the colour of our own configuration of the same strategy."""

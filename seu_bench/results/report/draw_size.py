@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from seu_bench.metrics import mixed_score
+from seu_bench.results.record_metrics import FLOAT_BYTES
 from seu_bench.results.report import canvas
 from seu_bench.results.report.canvas import Picture, legend_label, panels, percent_scale, with_legend
 from seu_bench.results.report.references import hollow, reference_lines, what_references_are
@@ -20,18 +22,33 @@ from seu_bench.results.report.summary import Configuration, Published, sentences
 _LEVELS = tuple(level / 20 for level in range(2, 18))
 
 
+class Size(NamedTuple):
+    """A size to draw accuracy against: its metric, its name, what it counts, and how many make a number."""
+
+    metric: str
+    name: str
+    unit: str
+    label: str
+    per_number: int = 1
+
+
+PARAMETERS: Final = Size("params_total", "parameters", "parameters", "parameters stored after the last task")
+MEMORY: Final = Size("memory_bytes", "memory", "bytes", "bytes kept after the last task", FLOAT_BYTES)
+
+
 def accuracy_against_size(
     configurations: Sequence[Configuration],
     published: Sequence[Published] = (),
     references: Sequence[Configuration] = (),
+    against: Size = PARAMETERS,
 ) -> Picture:
-    """Final accuracy over the number of parameters, with lines of equal mixed score; references are hollow."""
+    """Final accuracy over a size, with lines of equal mixed score; references are hollow."""
     both = (*configurations, *references)
-    points = [(each, each.metric("acc", 100), each.metric("params_total")) for each in both]
+    points = [(each, each.metric("acc", 100), each.metric(against.metric)) for each in both]
     drawn = [(c, a, n) for c, a, n in points if math.isfinite(float(a.mean)) and float(n.mean) > 0]
 
     def draw() -> Figure:
-        labels = "parameters stored after the last task", "average accuracy after the last task (%)"
+        labels = against.label, "average accuracy after the last task (%)"
         figure, (axes,) = panels([""], 1, (7.5, 4.4), *labels)
         axes.set_xscale("log")
         handles = []
@@ -52,22 +69,22 @@ def accuracy_against_size(
         _scale(axes, [float(n.mean) for _, _, n in drawn] + [known.parameters for known in published])
         values = [float(a.low) for _, a, _ in drawn] + [known.accuracy for known in published]
         percent_scale(axes, min(values, default=100.0))
-        _levels(axes)
+        _levels(axes, against.per_number)
         return with_legend(figure, handles, 2) if handles else figure
 
-    texts = [f"{c.title} ({c.seeds}): {a.text()} with {n.text(' parameters', 0)}" for c, a, n in points]
+    texts = [f"{c.title} ({c.seeds}): {a.text()} with {n.text(f' {against.unit}', 0)}" for c, a, n in points]
     texts += [f"the paper's {p.label}: {p.accuracy:.2f} % with {p.parameters:,.0f} parameters" for p in published]
     rows = [(c.title, a.text("", 2, "-"), n.text("", 0, "-")) for c, a, n in points]
     papers = " Hollow markers in colours are the paper's own results." if published else ""
     return Picture(
-        "accuracy-parameters",
-        "Accuracy against parameters",
+        f"accuracy-{against.name}",
+        f"Accuracy against {against.name}",
         "Further left and higher is better. Means over seeds with one standard deviation; thin lines join equal mixed "
         f"scores, which they are named by.{papers}{what_references_are(references)}",
-        "Average accuracy after the last task against the number of parameters, on a logarithmic scale. "
+        f"Average accuracy after the last task against the {against.label}, on a logarithmic scale. "
         + sentences(texts),
         draw,
-        [("configuration", "accuracy (%)", "parameters"), *rows],
+        [("configuration", "accuracy (%)", against.unit), *rows],
     )
 
 
@@ -81,11 +98,11 @@ def _scale(axes: Axes, sizes: Sequence[float]) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _levels(axes: Axes) -> None:
-    """Draw thin lines of equal mixed score, labelled where they begin."""
+def _levels(axes: Axes, per_number: int) -> None:
+    """Draw thin lines of equal mixed score, labelled where they begin; so many units of size make a number."""
     (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
     sizes = np.geomspace(left, right, 200)
-    smallness = np.array([mixed_score(100, round(size)) for size in sizes])
+    smallness = np.array([mixed_score(100, round(size / per_number)) for size in sizes])
     for level in _LEVELS:
         accuracy = 100 * (level / smallness) ** 2  # the score is sqrt(a) / 10 times what depends on the size
         inside = np.flatnonzero((accuracy >= max(bottom, 0)) & (accuracy <= 100))

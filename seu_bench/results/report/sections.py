@@ -21,7 +21,7 @@ from seu_bench.results.report import draw_comparing, paper
 from seu_bench.results.report.canvas import Picture, Style, reference_styles, styles_of
 from seu_bench.results.report.draw_ranks import RankSection, rank_sections
 from seu_bench.results.report.draw_single import genotypes, learning_curves, paths
-from seu_bench.results.report.draw_size import accuracy_against_size
+from seu_bench.results.report.draw_size import MEMORY, accuracy_against_size
 from seu_bench.results.report.summary import Configuration
 from seu_bench.utils.text import printable
 
@@ -189,6 +189,7 @@ def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, 
     if drawn:
         section.comparing = [
             draw_comparing.average_curve(drawn, beside),
+            *([accuracy_against_size(drawn, (), beside, MEMORY)] if any(map(_has_memory, drawn)) else []),
             accuracy_against_size(drawn, paper.published_points(section.place), beside),
             draw_comparing.accuracy_curves(drawn),
             draw_comparing.original_against_retained(drawn),
@@ -200,6 +201,11 @@ def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, 
         curves = [picture for c in chosen if (picture := learning_curves(c))][: limits.detailed + 2]
         section.single = [*[picture for c in chosen if (picture := paths(c))][: limits.detailed], *units, *curves]
     return section
+
+
+def _has_memory(configuration: Configuration) -> bool:
+    """Whether its runs say what they kept, which older ones do not."""
+    return math.isfinite(float(configuration.metric(MEMORY.metric).mean))
 
 
 def _limit(sections: Sequence[Section], limits: Limits, free: int) -> None:
