@@ -2,7 +2,7 @@
 
     python examples/plain_avalanche.py
 
-Avalanche's own metrics and loggers work beside seu-bench's accuracy matrix.
+Avalanche's own metrics and loggers work beside seu-bench's accuracy matrix and sizes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.utils.data import TensorDataset
 
 from seu_bench.config import CreationSchedule, Schedule, SearchSchedule
 from seu_bench.search_space import SearchSpace
-from seu_bench.training import AccuracyMatrix
+from seu_bench.training import AccuracyMatrix, ModelSizes
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.options import CreationOptions, SearchOptions
 from seu_bench_seu.searcher import MdlSearch
@@ -53,7 +53,7 @@ def main() -> list[list[float | None]]:
             test=[digits_of(classes, task, test=True) for task, classes in enumerate(TASKS)],
         )
     )
-    matrix = AccuracyMatrix(len(TASKS))
+    matrix, sizes = AccuracyMatrix(len(TASKS)), ModelSizes()
     strategy = Seu(
         model=SuperModel(1, [len(classes) for classes in TASKS], cells=3, channels=8, space=SearchSpace()),
         searcher=lambda task: MdlSearch(SearchOptions(), task),
@@ -62,13 +62,14 @@ def main() -> list[list[float | None]]:
         creation_schedule=CreationSchedule(epochs=4, batch_size=32),
         schedule=Schedule(epochs=6, batch_size=32),
         seed=0,
-        evaluator=EvaluationPlugin(matrix, accuracy_metrics(experience=True), loggers=[TextLogger()]),
+        evaluator=EvaluationPlugin(matrix, sizes, accuracy_metrics(experience=True), loggers=[TextLogger()]),
     )
     for experience in benchmark.train_stream:
         strategy.train(experience, eval_streams=[])
         strategy.eval(benchmark.test_stream[: experience.current_experience + 1])
     for row in matrix.result():
         print("  ".join("  -  " if value is None else f"{value:.3f}" for value in row))
+    print(f"{sizes.params_total[-1]:,} parameters, {sizes.memory_bytes[-1]:,} bytes kept for later tasks")
     return matrix.result()
 
 
