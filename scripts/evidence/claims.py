@@ -136,14 +136,17 @@ def counted(found: Sequence[Finding]) -> str:
 
 
 def judged(evidence: Evidence, claim: Claim) -> Finding:
-    """Judge a claim by the set that it names, and say what the longer protocol says of it."""
-    found = chosen(evidence, claim, claim.where)
-    if not found:
+    """Judge a claim by the set that it names, and say what the longer protocol says of it.
+
+    Where only the longer one was run, that one judges.
+    """
+    order = PROTOCOLS if claim.where in PROTOCOLS else (claim.where,)
+    told = [(name, found) for name in order if (found := chosen(evidence, claim, name))]
+    if not told:
         return Finding("not measured", claim.text, "")
-    details = [detail(found, claim.side)]
-    for longer in PROTOCOLS[1:] if claim.where in PROTOCOLS else ():
-        if again := chosen(evidence, claim, longer):
-            details.append(f"By `{longer}`: {summary(again, claim.side)}")
+    (first, found), *others = told
+    details = [("" if first == claim.where else f"by `{first}` ") + detail(found, claim.side)]
+    details += [f"By `{name}`: {summary(again, claim.side)}" for name, again in others]
     return Finding(status(found, claim.side), claim.text, ". ".join(details))
 
 

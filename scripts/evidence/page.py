@@ -22,7 +22,6 @@ PAGE: Final = ROOT / "docs" / "evidence" / "reproduction.md"
 #: Kinds of figures of the report that the page shows, with their titles.
 KINDS: Final = {
     "accuracy-memory": "Accuracy against memory",
-    "accuracy-parameters": "Accuracy against parameters",
     "average-accuracy": "Average accuracy of the tasks learned",
 }
 #: The same over several benchmarks.

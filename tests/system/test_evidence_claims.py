@@ -136,6 +136,11 @@ def test_longer_protocol_is_counted(publish: Publish) -> None:
     assert said.detail == "`one` +30.00 points. By `half_day`: 1 of 1"
 
 
+def test_longer_protocol_judges_where_it_is_alone(publish: Publish) -> None:
+    said = found(publish(half_day=accuracies({"seu": 0.8, "linear": 0.5})), "SEU is more accurate than a linear")
+    assert (said.status, said.detail) == ("stands", "by `half_day` `one` +30.00 points")
+
+
 def test_every_claim_is_about_rows_that_can_be_there() -> None:
     """Of each claim the rows are in the sweeps' strategies, or all others."""
     for claim in claims.CLAIMS:
