@@ -40,6 +40,7 @@ def run(
     precision: Precision = "float32",
     evaluation: Evaluation = "test",
     first_tasks: int | None = None,
+    stability_decay: str | Mapping[str, Any] | None = None,
     tuned: str | Path | None = None,
     compile: bool = False,
     progress: bool = False,
@@ -73,6 +74,7 @@ def run(
         precision: number format of learning; accuracies are measured in float32.
         evaluation: ``validation`` reads no test images and measures on withheld validation images.
         first_tasks: learn only so many tasks.
+        stability_decay: decides an option of each task by FACIL's rule, e.g. ``"ewc_lambda=1e5"``.
         tuned: hyper-parameters that ``tune`` chose, laid below ``options``: a file, a folder of files, or the id of a
             file in ``<results>/tuned``.
         compile: whether SEU's units are compiled for their training.

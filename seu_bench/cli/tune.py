@@ -149,7 +149,7 @@ def trial_table(spec: TuneSpec, result: TuneResult, most: int = 30) -> Table:
 
 
 def _values(spec: TuneSpec, trial: Trial) -> Iterator[str]:
-    return (format_option(trial.options[key]) for key in spec.space)
+    return (format_option(trial.options[key]) if key in trial.options else "-" for key in spec.space)
 
 
 def _score(trial: Trial) -> str:

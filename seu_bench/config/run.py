@@ -20,6 +20,7 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.options import Frozen, fault_lines, fault_text, flattened
 from seu_bench.config.protocol import ProtocolSpec
+from seu_bench.config.stability import Decay
 from seu_bench.config.tuned import Place
 from seu_bench.errors import OptionError
 from seu_bench.utils.text import parse_bytes
@@ -93,6 +94,11 @@ class ResultFields(Frozen):
     )
     first_tasks: WholeNumber | None = Field(
         None, ge=1, description="Learn only so many tasks of the stream; such runs are never ranked."
+    )
+    stability_decay: Annotated[Decay, CommandLine(metavar="OPTION=START,...", is_text=True)] = Field(
+        None,
+        description="Decide the strength of a penalty before each task, by learning it in trials: the option begins at "
+        "START and is halved until the accuracy on new validation images suffices (see docs).",
     )
 
 
@@ -257,6 +263,7 @@ class RunSpec(ResultFields):
         parts += [self.precision] if self.precision != "float32" else []
         parts += [self.evaluation] if self.evaluation != "test" else []
         parts += [f"first{self.first_tasks}"] if self.first_tasks else []
+        parts += ["decided"] if self.stability_decay is not None else []
         slug = "-".join(parts)[:150]  # the name of a folder; the hash distinguishes what is cut off
         return f"{slug}-seed{self.seed}-{digest}"
 

@@ -75,7 +75,7 @@ def validated(
 
 
 def toml_text(document: Mapping[str, Any], heading: str = "") -> str:
-    """Write plain values as TOML; lists of tables become arrays of tables, all else below a table stays on its line.
+    """Write plain values as TOML; lists of tables become arrays of tables, two deep; all else stays on its line.
 
     Libraries write each number of a matrix on a line of its own.
 
@@ -96,7 +96,8 @@ def toml_text(document: Mapping[str, Any], heading: str = "") -> str:
 def _is_table(value: Any, heading: str) -> bool:
     if isinstance(value, Mapping):
         return not heading
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(part, Mapping) for part in value)
+    is_list = isinstance(value, list | tuple) and bool(value) and all(isinstance(part, Mapping) for part in value)
+    return is_list and heading.count(".") < 2
 
 
 def _toml_key(key: str) -> str:

@@ -63,12 +63,18 @@ class TuningCost(Frozen):
 
 
 class TrialRun(Frozen):
-    """A trial on one seed; ``run_id`` is that of its record below ``tuning`` in the results folder."""
+    """A trial on one seed.
+
+    Attributes:
+        run_id: of its record, below ``tuning`` in the results folder.
+        decisions: options that were decided for each task, where a rule did.
+    """
 
     seed: NonNegativeInt
     run_id: _Name
     status: Literal["finished", "failed"]
     accuracy_matrix: Matrix = ()
+    decisions: tuple[dict[str, float], ...] = ()
 
 
 class Trial(Frozen):

@@ -7,11 +7,12 @@ Orders, splits and permutations are those of the paper and its code (docs/refere
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -30,6 +31,8 @@ from seu_bench.utils.progress import tracked
 
 Rows = NDArray[np.int64]
 
+#: The stream of validation images by which options of a task are decided, apart from those that restore weights.
+DECIDING: Final = "deciding"
 #: Test subsets are the same for every seed, so that seeds are measured on the same images.
 TEST_SUBSET_SEED = 0
 
@@ -57,11 +60,24 @@ class TaskStream:
     tasks: tuple[TaskSplits, ...]
     fingerprint: str
 
-    def avalanche(self) -> CLScenario[Any]:
-        """The Avalanche benchmark with streams ``train``, ``valid`` and ``test``, task labels and classes."""
-        streams = {
-            name: [TaskDataset.of(getattr(task, name)) for task in self.tasks] for name in ("train", "valid", "test")
+    def avalanche(self, *, deciding: bool = False) -> CLScenario[Any]:
+        """The Avalanche benchmark with streams ``train``, ``valid`` and ``test``, task labels and classes.
+
+        With ``deciding`` half of each task's validation images make a stream :data:`DECIDING`, and are not in
+        ``valid``.
+        """
+        splits: dict[str, list[TaskImages]] = {
+            name: [getattr(task, name) for task in self.tasks] for name in ("train", "valid", "test")
         }
+        if deciding:
+            halves = [images.halves() for images in splits["valid"]]
+            if not all(map(len, itertools.chain.from_iterable(halves))):
+                raise RequestError(
+                    "a task has less than two validation images: none can decide",
+                    remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2",
+                )
+            splits["valid"], splits[DECIDING] = ([pair[side] for pair in halves] for side in (0, 1))
+        streams = {name: list(map(TaskDataset.of, images)) for name, images in splits.items()}
         scenario: CLScenario[Any] = with_task_labels(benchmark_from_datasets(**streams))
         for stream in scenario.streams.values():
             for experience, task in zip(stream, self.plan.tasks, strict=True):

@@ -151,7 +151,8 @@ class RunRecorder:
         self._stages = list(before.stages)
         self._unstable = any(it.stability and it.stability.value >= it.stability.bound for it in before.stages)
         self._before = before
-        self.record = now.model_copy(update={"started": before.started, "earlier_environments": tuple(earlier)})
+        kept = {"started": before.started, "earlier_environments": tuple(earlier), "decisions": before.decisions}
+        self.record = now.model_copy(update=kept)
 
     def _measured(self, **fields: Any) -> Record:
         """The record with what is measured by now, added to what was before the run was resumed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import torch
 from avalanche.training.plugins import EvaluationPlugin
 
 from seu_bench.config.run import ComputeConfig
-from seu_bench.data.streams import build_stream
+from seu_bench.data.streams import DECIDING, build_stream
 from seu_bench.engine.checkpoint import Position
 from seu_bench.engine.checkpoint_manager import CheckpointManager, is_resumable
+from seu_bench.engine.deciding import Decider, require_decidable
 from seu_bench.engine.environment import choose_device
 from seu_bench.engine.loggers import HookCaller
 from seu_bench.engine.recorder import RunRecorder, initial_record
@@ -28,7 +30,7 @@ from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
 from seu_bench.training.interfaces import Cost, StrategyContext
-from seu_bench.training.stage import EpochReport, Stage, StageProgress
+from seu_bench.training.stage import EpochReport, ProgressCallback, Stage, StageProgress
 from seu_bench.training.template import SilentLogger
 from seu_bench.utils.locks import RunLock
 
@@ -102,6 +104,7 @@ class _Run:
         record = initial_record(self.run, self.stream, self.device)
         hooks = self.hook_caller
         self.recorder = RunRecorder(request.results, record, self.registry, device, hooks.on_progress, hooks.notice)
+        self.decider = Decider(self.run, self.recorder, self._context_of, hooks.on_progress)
         try:
             self.strategy = self._build()
             cost = self.run.strategy.cost(self._context())
@@ -117,10 +120,13 @@ class _Run:
             stop=self.stop,
             notice=self.hook_caller.notice,
         )
+        require_decidable(self.strategy, self.run)
         if request.restart:
             self.folder.start_over()
         else:
             self.strategy = manager.resume(self.strategy, self._build, self.recorder, self.device)
+            if self.recorder.record.decisions:
+                self._adopt_decision()
         self.folder.clean()
         self._update(status="running", error=None)
         self._learn_and_end(cost)
@@ -159,9 +165,11 @@ class _Run:
 
     def _context(self) -> StrategyContext:
         recorder = self.recorder
-        measures = (recorder.matrix, recorder.sizes)
+        return self._context_of(self.decider.decided, recorder.watch, recorder.matrix, recorder.sizes)
+
+    def _context_of(self, run: ResolvedRun, watch: ProgressCallback, *measures: Any) -> StrategyContext:
         evaluator = EvaluationPlugin(*measures, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
-        return self.run.context(self.stream.plan, self.device, on_progress=recorder.watch, evaluator=evaluator)
+        return run.context(self.stream.plan, self.device, on_progress=watch, evaluator=evaluator)
 
     def _build(self) -> Any:
         strategy = self.run.strategy.build(self._context())
@@ -174,10 +182,17 @@ class _Run:
             )
         return strategy
 
+    def _adopt_decision(self) -> None:
+        """Go on with a strategy of the options decided last, from where the present one is."""
+        state, self.strategy = self.strategy.state_dict(), self._build()
+        self.strategy.load_state_dict(state)
+        self.strategy.pause = self._between_epochs
+
     # ------------------------------------------------------------------ training
 
     def _learn(self) -> None:
-        scenario = self.stream.avalanche()
+        decides = self.run.spec.stability_decay is not None
+        scenario = self.stream.avalanche(deciding=decides)
         train, valid, test = (scenario.streams[name] for name in ("train", "valid", "test"))
         whole = getattr(self.strategy, "whole_stream", False)
         lessons = [(len(train) - 1, train, [valid])] if whole else [(t, e, [[valid[t]]]) for t, e in enumerate(train)]
@@ -185,6 +200,10 @@ class _Run:
             if number < self.recorder.evaluated:
                 continue
             if self.strategy.clock.train_exp_counter <= task:
+                if decides:
+                    images = (experiences, valid[task], scenario.streams[DECIDING][task])
+                    if self.decider.decide(task, self.strategy, *images, pause=self._at_start_of(task)):
+                        self._adopt_decision()
                 self.strategy.train(experiences, eval_streams=streams)
                 self._pause(Position(task=task, stage="evaluation"))
             self._evaluate(task, test[: task + 1])
@@ -206,6 +225,10 @@ class _Run:
     def _between_epochs(self, stage: Stage[Any]) -> None:
         position = Position(task=stage.task, stage=stage.name, epoch=stage.epoch, epochs=stage.epochs)
         self._pause(position, within_task=True)
+
+    def _at_start_of(self, task: int) -> Callable[[object], None]:
+        """What is called between epochs before a task is learned: a checkpoint is of where the task begins."""
+        return lambda _: self._pause(Position(task=task))
 
     def _pause(self, position: Position, *, within_task: bool = False) -> None:
         self.lock.check()

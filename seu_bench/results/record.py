@@ -112,6 +112,22 @@ class TuningRecord(Document):
         return hash((self.id, self.sha256))
 
 
+class DecisionRecord(Document):
+    """Options of one task that were decided before it was learned.
+
+    Attributes:
+        options: that it was learned with.
+        accuracy: of the trial with these, on the validation images that decide.
+        reachable: the best without a penalty.
+        trials: how often the task was learned to decide.
+    """
+
+    options: dict[str, Measurement]
+    accuracy: Measurement
+    reachable: Measurement
+    trials: Integer
+
+
 class Environment(Document):
     """Device, versions and platform of a run."""
 
@@ -139,6 +155,8 @@ class Record(Versioned):
         evaluation: ``validation``: withheld validation images stand in the place of test images, in the matrix and in
             ``task_images``.
         tuned: what chose some of the options; ``None``: they were given, or are defaults that nobody tuned.
+        stability_decay: the rule by which options of each task were decided; ``None``: they were not.
+        decisions: what it decided, per task.
         first_tasks: so many tasks of the stream were learned; ``None``: all.
         metrics: by id, defined in :mod:`seu_bench.results.record_metrics`; ``None``: not measured, or not defined.
         params_total, params_active: parameters stored, and on the task's own path, after each task.
@@ -181,6 +199,8 @@ class Record(Versioned):
     evaluation: Evaluation = "test"
     first_tasks: Integer | None = None
     tuned: TuningRecord | None = None
+    stability_decay: dict[str, Any] | None = None
+    decisions: tuple[DecisionRecord, ...] = ()
     task_order: tuple[Integer, ...] = ()
     task_names: tuple[str, ...] = ()
     task_classes: tuple[Integer, ...] = ()

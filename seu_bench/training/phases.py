@@ -108,8 +108,10 @@ class PhasedStrategy(LeanTemplate):
         """Return the strategy as it was when the present phase began, and the present stage as it is now.
 
         The weights are today's: those that the phase found and its stage trains are in the stage's state as well, and
-        in a file they are stored once.
+        in a file they are stored once. What was loaded into the middle of a phase stays as it is until it is resumed.
         """
+        if self._pending is not None:
+            return dict(self._pending)
         begun = self._begun or self._beginning(self.learned, 0)
         weights = self.model.state_dict()
         return {

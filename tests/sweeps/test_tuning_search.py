@@ -153,3 +153,19 @@ def test_optuna(tmp_path: Path) -> None:
     assert same(tuning(tmp_path, **more).file, file)
     assert written(tmp_path) == before
     assert "optuna" in file.software
+
+
+def test_stability_decay(tmp_path: Path) -> None:
+    """A rule decides task by task on each seed; the file has every decision, and their medians as options."""
+    space = {"ewc_lambda": "1000000", "learning_rate": "0.01,0.1"}
+    more = {"strategy": "ewc", "space": space, "options": {"epochs": 2}, "method": "stability-decay:0.05"}
+    file = tuning(tmp_path, **more).file
+    (trial,) = file.trials
+    decisions = [run.decisions for run in trial.runs]
+    assert [len(made) for made in decisions] == [3, 3]
+    later = sorted(made["ewc_lambda"] for seed in decisions for made in seed[1:])
+    rates = sorted(made["learning_rate"] for seed in decisions for made in seed)
+    assert file.options == {"epochs": 2, "ewc_lambda": later[1], "learning_rate": rates[2]}
+    assert TunedFile.read(tmp_path / "tuned" / "sealed-paper-ewc.toml") == file
+    with pytest.raises(SpecError, match="takes one option with the value that its decay begins at"):
+        tuning(tmp_path, **{**more, "space": {"ewc_lambda": "1,2"}})
