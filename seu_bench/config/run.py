@@ -251,10 +251,7 @@ class RunSpec(ResultFields):
         at_default = {name for name, field in fields if getattr(self, name) == field.default} - _ALWAYS_HASHED
         decisive = self.model_dump(mode="json", exclude={"benchmark", *at_default}) | {
             "benchmark": self.benchmark.identity(),
-            # Options by strategy, searcher and creator are among this run's own, where they concern it.
-            "protocol": self.protocol.model_dump(
-                mode="json", exclude={"summary", "ranked", "strategies", "searchers", "creators", "tuned"}
-            ),
+            "protocol": self._protocol_identity(),
         }
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:10]
         parts = [self.benchmark.name, self.protocol_name, self.configuration]
@@ -266,6 +263,15 @@ class RunSpec(ResultFields):
         parts += ["decided"] if self.stability_decay is not None else []
         slug = "-".join(parts)[:150]  # the name of a folder; the hash distinguishes what is cut off
         return f"{slug}-seed{self.seed}-{digest}"
+
+    def _protocol_identity(self) -> dict[str, Any]:
+        """Values of the protocol that decide a run."""
+        # Options by strategy, searcher and creator, and the backbone, are among this run's own where they concern it.
+        texts_and_options = {"summary", "ranked", "strategies", "searchers", "creators", "tuned"}
+        identity = self.protocol.model_dump(mode="json", exclude={*texts_and_options, "model"})
+        model = self.protocol.model
+        later = {"backbone", *(["dropout"] if model.dropout == 1.0 else [])}
+        return identity | {"model": model.model_dump(mode="json", exclude=later)}
 
 
 #: Part of every run id since the first version, also at their defaults.

@@ -52,7 +52,7 @@ def test_registering_imports_nothing_heavy() -> None:
 def test_every_file_is_whole(name: str) -> None:
     spec = load(name)
     assert spec.name == name
-    assert spec.version == 1
+    assert spec.version == 2
     assert spec.default_protocol == ("quick" if name in OURS else "paper")
     assert set(spec.protocols) == {"paper", "half_day", "quick", "smoke"}
     assert not spec.protocols["smoke"].ranked and spec.protocols["paper"].ranked
@@ -146,7 +146,7 @@ def test_overrides() -> None:
     spec = load("mixture", {"stream.validation": 0.10, "protocols.quick.training.epochs": 3})
     assert spec.stream.validation == 0.10
     assert spec.protocols["quick"].training.epochs == 3
-    assert spec.protocols["quick"].training.batch_size == 16
+    assert spec.protocols["quick"].training.batch_size == 32
     assert spec.identity() != load("mixture").identity()
     fixed = load("split_cifar10", {"stream.order": [1, 0, 2, 4, 3]}).stream
     assert isinstance(fixed, ClassSplit) and fixed.order == (1, 0, 2, 4, 3)

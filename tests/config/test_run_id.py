@@ -88,7 +88,7 @@ CHANGES: list[dict[str, Any]] = [
     {"options": {"searcher.alpha": 0.02}},
     {"options": {"creator.alpha": 0.02}},
     {"options": {"benchmark.stream.validation": 0.2}},
-    {"options": {"benchmark.version": 2}},
+    {"options": {"benchmark.version": 3}},
     {"options": {"benchmark.protocols.smoke.training.epochs": 3}},
     {"options": {"benchmark.protocols.smoke.images.train": 60}},
 ]
