@@ -16,12 +16,12 @@ from seu_bench.errors import RequestError
 from seu_bench.results.comparison import Comparison, Pair, difference
 from seu_bench.results.comparison import compare as compared
 from seu_bench.results.leaderboard.building import read_leaderboards
-from seu_bench.results.metric import UNITS, Metric
+from seu_bench.results.metric import Metric
 from seu_bench.results.over_seeds import SeedComparison, compare_over_seeds
 from seu_bench.results.record_files import find_record
 from seu_bench.results.record_metrics import METRICS, known_metric
 from seu_bench.results.reference_rows import reference_of
-from seu_bench.results.statistics.differences import PairedDifference
+from seu_bench.results.statistics.words import HEADINGS, MEANING, difference_cells
 
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
@@ -29,14 +29,9 @@ if TYPE_CHECKING:
 #: Headings of the three columns of what two runs are compared by.
 _SIDES: Final = ("1", "2", "2 - 1")
 
+_TESTS: Final = "effect size, what so many seeds detect, and the paired t-test"
 #: What stands in place of a comparison over seeds that there is none of.
 _NONE: Final = "over seeds: no comparison, since these runs are of one configuration, or not ranked in one leaderboard"
-
-#: Below the tables over seeds.
-_MEANING: Final = (
-    "Significant: paired t-test over the common seeds, p < 0.05 after Holm's correction for the configurations named. "
-    "Intervals are of the mean difference, each by itself. Detectable: what so many seeds find with 80 % power."
-)
 
 
 @request_command("results")
@@ -125,40 +120,8 @@ def seed_tables(seeds: SeedComparison, metrics: Mapping[str, Metric]) -> Rendera
         pairs = max((each.pairs for each in found.values()), default=0)
         title = f"over {pairs} common seeds: {other.configuration} less {seeds.one.configuration}"
         names = {name: known_metric(name, metrics).column or name for name in found}
-        differences = [
-            (names[name], *_differences(each, known_metric(name, metrics)), each.verdict)
-            for name, each in found.items()
-        ]
-        tests = [(names[name], *_tests(each, known_metric(name, metrics))) for name, each in found.items()]
-        headings = ("metric", ">difference", ">95 % interval", ">bootstrap", "verdict")
-        parts += ["", new_table(title, headings, differences, pad=0)]
-        headings = ("metric", ">Hedges' g", ">detectable", ">p", ">p (Holm)")
-        parts += ["", new_table("effect size, what so many seeds detect, and the paired t-test", headings, tests)]
-    return Group(*parts[1:], "", _MEANING)
-
-
-def _differences(found: PairedDifference, metric: Metric) -> tuple[str, str, str]:
-    if found.summary is None:
-        return "-", "-", "-"
-    own, bootstrap = found.summary, found.bootstrap
-    interval = "-" if own.low is None or own.high is None else _between((own.low, own.high), metric)
-    return _signed(own.mean, metric), interval, _between(bootstrap, metric) if bootstrap else "-"
-
-
-def _tests(found: PairedDifference, metric: Metric) -> tuple[str, str, str, str]:
-    effect = "-" if found.effect is None else f"{found.effect:+.2f}"
-    detectable = "-" if found.detectable is None else metric.format_cell(found.detectable)
-    return effect, detectable, _p_value(found.p_value), _p_value(found.corrected)
-
-
-def _between(ends: tuple[float, float], metric: Metric) -> str:
-    return " to ".join(_signed(end, metric) for end in ends)
-
-
-def _signed(value: float, metric: Metric) -> str:
-    text = metric.format_cell(value)
-    return text if text.startswith("-") or value * UNITS[metric.unit].factor <= 0 else f"+{text}"
-
-
-def _p_value(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}" if value >= 1e-4 else "<0.0001"
+        cells = {names[name]: difference_cells(each, known_metric(name, metrics)) for name, each in found.items()}
+        for heading, part, pad in ((title, slice(4), 0), (_TESTS, slice(4, None), 1)):
+            headings = ("metric", *[f"{'' if it == 'verdict' else '>'}{it}" for it in HEADINGS[part]])
+            parts += ["", new_table(heading, headings, [(name, *row[part]) for name, row in cells.items()], pad=pad)]
+    return Group(*parts[1:], "", MEANING)

@@ -10,6 +10,7 @@ from support.board_records import Put, leaderboards, writer
 from support.commands import Command
 
 from seu_bench.results.over_seeds import COMPARED_BY, compare_over_seeds
+from seu_bench.results.report import Limits, write_report
 from seu_bench.results.statistics.differences import paired_p_value
 
 #: Accuracies by seed. The others are below the first by differences that are clear alone, and not among many.
@@ -91,3 +92,11 @@ class TestCommand:
 
     def test_one_configuration(self, command: Command, results: Path) -> None:
         assert "over seeds: no comparison" in command("compare", "--results", results, "run-001", "run-002").out
+
+
+def test_report_has_the_differences_to_the_best(results: Path) -> None:
+    """As ``compare`` has them, corrected for all rows of the leaderboard."""
+    page = write_report(results, limits=Limits(configurations=3, figures=0)).page.read_text(encoding="utf-8")
+    table = page.partition("Accuracy beside that of 1 s0")[2].partition("</table>")[0]
+    assert table.count("<td>-5.00</td><td>-7.91 to -2.09</td>") == 2
+    assert table.count("<td>not significant</td>") == 2 and "<td>0.0598</td>" in table

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record, TuningRecord
 from seu_bench.results.reference_rows import MissingReferences, reference_of
-from seu_bench.results.statistics.differences import Verdict, compare_paired
+from seu_bench.results.statistics.differences import PairedDifference, Verdict, compare_paired
 from seu_bench.results.statistics.samples import SampleSummary, summarize
 
 #: Columns in which each row is compared with the best one, by its seeds; in both a higher value is better.
@@ -138,18 +138,25 @@ class Leaderboard:
     def standings(self, metric: str) -> list[Standing | None]:
         """Standing of each row in a column of :data:`COMPARED`; ``None`` where it has no mean, or is a reference.
 
-        The best row has the highest mean of those that are no references, which have no standing; of several, the
+        See :meth:`beside_best`.
+        """
+        best, others = self.beside_best(metric)
+        said: dict[Row, Standing] = {row: found.verdict for row, found in others.items()}
+        return ["best" if row is best else said.get(row) for row in self.rows]
+
+    def beside_best(self, metric: str) -> tuple[Row | None, dict[Row, PairedDifference]]:
+        """The best row of a column of :data:`COMPARED`, and the differences of the other rows to it.
+
+        The best row has the highest mean of those that are no references, which are compared with none; of several, the
         first. The other rows are one family of comparisons.
         """
-        means = [row.mean(metric) if row.reference is None else None for row in self.rows]
-        best = max((mean for mean in means if mean is not None), default=None)
-        leader = None if best is None else self.rows[means.index(best)]
-        if leader is None:
-            return [None] * len(self.rows)
-        others = [row for row, mean in zip(self.rows, means, strict=True) if mean is not None and row is not leader]
-        found = compare_paired([(leader.values(metric), row.values(metric)) for row in others])
-        said: dict[Row, Standing] = {row: each.verdict for row, each in zip(others, found, strict=True)}
-        return ["best" if row is leader else said.get(row) for row in self.rows]
+        means = {row: mean for row in self.rows if row.reference is None and (mean := row.mean(metric)) is not None}
+        if not means:
+            return None, {}
+        best = max(means, key=lambda row: means[row])
+        others = [row for row in means if row is not best]
+        found = compare_paired([(row.values(metric), best.values(metric)) for row in others])
+        return best, dict(zip(others, found, strict=True))
 
     def narrowed(self, rows: Sequence[Row], reason: str) -> Leaderboard:
         """Select rows for a ``reason`` among :attr:`views`.

@@ -26,6 +26,7 @@ from seu_bench.results.report import paper
 from seu_bench.results.report.canvas import PAGE_DPI, settings, to_png, to_svg
 from seu_bench.results.report.draw_ranks import RankSection
 from seu_bench.results.report.sections import Limits, Section, read_sections
+from seu_bench.results.statistics.words import HEADINGS, MEANING, difference_cells
 from seu_bench.utils.files import refuse_link, write_atomic
 from seu_bench.utils.locks import alone_in
 from seu_bench.utils.progress import tracked
@@ -139,6 +140,8 @@ def _page(
         notes_on=notes,
         tuning=tuned_rows,
         paper=paper,
+        beside_best=_beside_best,
+        meaning=MEANING,
         run_cells=_run_cells,
         zip=zip,
     )
@@ -146,6 +149,20 @@ def _page(
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _beside_best(section: Section) -> tuple[str, list[Sequence[str]]]:
+    """The most accurate row, and the differences of the others that are drawn to it: headings, then a row for each."""
+    best, others = section.board.beside_best("acc")
+    drawn = {each.number: each.title for each in section.drawn}
+    rows = [
+        (drawn[row.number], str(found.pairs), *difference_cells(found, METRICS["acc"]))
+        for row, found in others.items()
+        if row.number in drawn
+    ]
+    if best is None or not rows:
+        return "", []
+    return f"{best.number} {printable(best.configuration)}", [("configuration", "seeds", *HEADINGS), *rows]
 
 
 def _run_cells(runs: Sequence[tuple[int, Record]]) -> list[list[str]]:

@@ -5,5 +5,6 @@
 :mod:`.differences`  paired differences over seeds: tests, Holm's correction, the verdict
 :mod:`.power`        which difference so many pairs would find
 :mod:`.ranks`        average ranks over benchmarks: Friedman's test, Holm's post hoc
+:mod:`.words`        differences as text
 ===================  ====================================================================
 """
