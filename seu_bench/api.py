@@ -42,6 +42,7 @@ def run(
     first_tasks: int | None = None,
     stability_decay: str | Mapping[str, Any] | None = None,
     tuned: str | Path | None = None,
+    match: str | None = None,
     compile: bool = False,
     progress: bool = False,
     log: Iterable[str] = (),
@@ -75,6 +76,8 @@ def run(
         evaluation: ``validation`` reads no test images and measures on withheld validation images.
         first_tasks: learn only so many tasks.
         stability_decay: decides an option of each task by FACIL's rule, e.g. ``"ewc_lambda=1e5"``.
+        match: ``params=RUN``, ``flops=RUN`` or ``passes=RUN``: choose width or epochs so that the budget is RUN's:
+            a run id, a run's folder or a configuration such as ``seu+random+frugal``.
         tuned: hyper-parameters that ``tune`` chose, laid below ``options``: a file, a folder of files, or the id of a
             file in ``<results>/tuned``.
         compile: whether SEU's units are compiled for their training.

@@ -55,7 +55,11 @@ def fields_command(
     """
     # A class's own fields before those that it inherits.
     known = dict.fromkeys(name for base in model.__mro__ for name in vars(base).get("__annotations__", ()))
-    fields = {name: model.model_fields[name] for name in known if name in names and name in model.model_fields}
+    fields = {
+        name: field
+        for name in known
+        if name in names and (field := model.model_fields.get(name)) and not command_line_of(field).is_internal
+    }
 
     def make(function: Callable[..., Any]) -> click.Command:
         command = click.command(cls=kind)(function)
@@ -70,9 +74,14 @@ def request_command(*names: str) -> Callable[[Callable[..., Any]], click.Command
     return fields_command(Request, names or Request.model_fields)
 
 
+def command_line_of(field: FieldInfo) -> CommandLine:
+    """The command-line form of a field."""
+    return next((mark for mark in field.metadata if isinstance(mark, CommandLine)), CommandLine())
+
+
 def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.Option:
     """Option of a field: type, limits, choices, default and help are the field's; ``unset``: ``None`` if not given."""
-    given = next((mark for mark in field.metadata if isinstance(mark, CommandLine)), CommandLine())
+    given = command_line_of(field)
     flags = given.flags or (f"--{name.replace('_', '-')}",)
     default, kind, text = field.get_default(call_default_factory=True), _plain_type(field.annotation), field.description
     if unset and default not in (None, False, True, (), {}, ""):

@@ -153,6 +153,7 @@ def _header(record: Record) -> Table:
         "strategy": record.strategy + _options(record.options),
         "searcher": record.searcher and record.searcher + _options(record.searcher_options),
         "creator": record.creator and record.creator + _options(record.creator_options),
+        "matched": record.matched and str(record.matched),
         "seed": str(record.seed),
         "data": data if record.limit is None else f"{data}, limited to {record.limit:,} images per split",
         "task order": " ".join(map(str, record.task_order)),

@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field, StrictBool, ValidationError, model_
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from seu_bench.config.benchmark import BenchmarkSpec
+from seu_bench.config.matched import Matched
 from seu_bench.config.options import Frozen, fault_lines, fault_text, flattened
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.stability import Decay
@@ -39,11 +40,13 @@ class CommandLine:
         flags: names of the option, e.g. ``("-o", "--option")``; empty: ``--field-name``.
         metavar: placeholder of the value in help texts.
         is_text: whether the field takes the value as it was typed.
+        is_internal: whether it is no option at all: seu-bench itself sets the field.
     """
 
     flags: tuple[str, ...] = ()
     metavar: str | None = None
     is_text: bool = False
+    is_internal: bool = False
 
 
 def _whole(value: Any) -> Any:
@@ -128,6 +131,11 @@ class ExecutionFields(Frozen):
     keep_weights: Annotated[StrictBool, CommandLine(("--no-weights",))] = Field(
         True, description="Keep no model of a finished run."
     )
+    match: Annotated[str | None, CommandLine(metavar="BUDGET=RUN")] = Field(
+        None,
+        description="Choose the width (params) or the epochs (flops, passes) so that the budget is that of RUN: a run "
+        "id, a run's folder, or a configuration such as seu or seu+random+frugal, by the mean over its finished runs.",
+    )
     log: Annotated[Names, CommandLine(metavar="NAME[,NAME]")] = Field(
         (), description="Loggers that also write the run down (seu-bench list loggers); may be repeated."
     )
@@ -160,6 +168,9 @@ class Request(ResultFields, ExecutionFields):
         None,
         description="Options that seu-bench tune chose, laid below --option: its file, the file's id in "
         "RESULTS/tuned, or a folder of such files.",
+    )
+    matched: Annotated[Matched | None, CommandLine(is_internal=True)] = Field(
+        None, description="How near the option chosen by match came."
     )
     restart: StrictBool = Field(False, description="Start over, even if the run is finished or could be resumed.")
     max_seconds: float | None = Field(

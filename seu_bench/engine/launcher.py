@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from seu_bench.config.run import Request
 from seu_bench.engine.loggers import add_loggers
+from seu_bench.engine.matching import matched_request
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import RequestError
@@ -42,7 +43,7 @@ def launch(
     """
     stop = stop or StopRequest(request.max_seconds)
     registry = registry or Registry()
-    resolved = resolve(registry, request)
+    resolved = resolve(registry, matched_request(registry, request))
     if run_id is not None and resolved.spec.run_id != run_id:
         raise RequestError(
             f"here this run is another one, {resolved.spec.run_id}: data or versions are not those it was planned with",

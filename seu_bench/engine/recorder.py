@@ -201,6 +201,7 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         ranked=spec.protocol.ranked,
         reference=run.reference,
         tuned=_tuning_record(run.tuned),
+        matched=run.request.matched,
         data_fingerprint=stream.fingerprint,
         environment=describe_environment(device),
         started=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from seu_bench.config.matched import Matched
 from seu_bench.config.options import fault_lines
 from seu_bench.config.run import Evaluation, Precision
 from seu_bench.errors import NewerRecordError, ResultsError
@@ -157,6 +158,7 @@ class Record(Versioned):
         tuned: what chose some of the options; ``None``: they were given, or are defaults that nobody tuned.
         stability_decay: the rule by which options of each task were decided; ``None``: they were not.
         decisions: what it decided, per task.
+        matched: the run whose budget was to be met, and how near the option chosen for it came; ``None``: none was.
         first_tasks: so many tasks of the stream were learned; ``None``: all.
         metrics: by id, defined in :mod:`seu_bench.results.record_metrics`; ``None``: not measured, or not defined.
         params_total, params_active: parameters stored, and on the task's own path, after each task.
@@ -201,6 +203,7 @@ class Record(Versioned):
     tuned: TuningRecord | None = None
     stability_decay: dict[str, Any] | None = None
     decisions: tuple[DecisionRecord, ...] = ()
+    matched: Matched | None = None
     task_order: tuple[Integer, ...] = ()
     task_names: tuple[str, ...] = ()
     task_classes: tuple[Integer, ...] = ()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from seu_bench.config.options import did_you_mean, format_option
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
 from seu_bench.engine.loggers import choose_loggers
+from seu_bench.engine.matching import matched_request
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.run_folder import find_state
 from seu_bench.engine.tuning import TunedFiles
@@ -122,7 +123,12 @@ def plan_requests(
         run_id = configuration.at(seed).spec.run_id
         if run_id not in jobs:
             jobs[run_id] = _planned(spec.results, run_id, configuration, seed)
-    plan = SweepPlan(spec, tuple(jobs.values()), tuple(notes))
+    matched = [
+        f"{it.run.spec.benchmark.name}, {it.request.strategy}: {it.request.matched}"
+        for it in configurations
+        if it.request.matched is not None
+    ]
+    plan = SweepPlan(spec, tuple(jobs.values()), (*notes, *matched))
     _refuse_missing_data(plan)
     return plan
 
@@ -237,13 +243,12 @@ def _resolved(registry: Registry, spec: SweepSpec, requests: Iterable[Request]) 
 
 
 def _configuration(registry: Registry, request: Request, files: TunedFiles) -> Configuration:
-    """Resolve a request, with the file that was tuned for it if there is one."""
+    """Resolve a request, with the file that was tuned for it if there is one, and with the budget that it asks for."""
     run = resolve(registry, request)
     path = files.path_for(run.spec.place)
-    if path is None:
-        return Configuration(request, run)
-    tuned = request.model_copy(update={"tuned": str(path)})
-    return Configuration(tuned, resolve(registry, tuned))
+    asked = request if path is None else request.model_copy(update={"tuned": str(path)})
+    job = matched_request(registry, asked)
+    return Configuration(job, run if job is request else resolve(registry, job))
 
 
 def _refusal(jobs: Sequence[str], reason: str) -> str:
