@@ -13,7 +13,7 @@ from seu_bench.engine.checkpoint_manager import is_resumable
 from seu_bench.engine.recorder import RunRecorder
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import RequestError
-from seu_bench.results.record import DecisionRecord
+from seu_bench.results.record_parts import DecisionRecord
 from seu_bench.training.evaluators import AccuracyMatrix
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.stage import ProgressCallback, StageProgress

@@ -21,8 +21,9 @@ from seu_bench.engine.environment import describe_environment
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, StabilityRecord, StageRecord, TuningRecord, write_record
+from seu_bench.results.record import Record, StageRecord, write_record
 from seu_bench.results.record_metrics import METRICS, compute_metrics
+from seu_bench.results.record_parts import StabilityRecord, TuningRecord
 from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
 from seu_bench.training.stage import StageProgress
 

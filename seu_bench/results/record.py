@@ -10,12 +10,22 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from seu_bench.config.matched import Matched
 from seu_bench.config.options import fault_lines
 from seu_bench.config.run import Evaluation, Precision
 from seu_bench.errors import NewerRecordError, ResultsError
+from seu_bench.results.record_parts import (
+    DecisionRecord,
+    Document,
+    FileName,
+    Integer,
+    Measurement,
+    Seconds,
+    StabilityRecord,
+    TuningRecord,
+)
 from seu_bench.utils.files import write_atomic
 
 RECORD_NAME = "record.json"
@@ -27,31 +37,6 @@ SCHEMA_VERSION: Final = 1
 
 Status: TypeAlias = Literal["running", "finished", "failed", "interrupted"]
 Matrix: TypeAlias = tuple[tuple[float | None, ...], ...]
-#: A name that files are called by. A record may come from a stranger: none of its names may lead out of a folder.
-FileName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
-#: Integers that tables and other programs can hold. A record of a stranger may have a number of any length.
-Integer: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-#: A measured number.
-Measurement: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
-Seconds: TypeAlias = Measurement
-
-
-class Document(BaseModel):
-    """Part of a record. Unknown keys, of a later version, are ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class StabilityRecord(Document):
-    """Stability of SGD on a quadratic penalty.
-
-    Attributes:
-        value: learning rate of the first epoch times the largest second derivative of the penalty.
-        bound: ``2 (1 + momentum)``; beyond it SGD diverges along that direction.
-    """
-
-    value: Measurement
-    bound: Measurement
 
 
 class StageRecord(Document):
@@ -85,48 +70,6 @@ class StageRecord(Document):
     chance_share: Annotated[float, Field(ge=0, le=1)] | None = None
     losses: tuple[Measurement | None, ...] = ()
     accuracies: tuple[Measurement | None, ...] = ()
-
-
-class TuningRecord(Document):
-    """The tuning that chose options of a run.
-
-    Attributes:
-        id, sha256: of its file.
-        method: how it was chosen, e.g. ``first-tasks:3``.
-        seeds: on which.
-        options: what it chose, with the values that were given to it; keys as of ``-o``.
-        runs, image_passes, cpu_seconds, flops: its cost; ``None``: not measured.
-    """
-
-    id: FileName
-    sha256: str
-    method: str
-    seeds: tuple[Integer, ...] = ()
-    options: dict[str, Any] = Field(default_factory=dict)
-    runs: Integer
-    image_passes: Integer
-    cpu_seconds: Seconds | None = None
-    flops: Integer | None = None
-
-    def __hash__(self) -> int:
-        """By the file, which says all else: options may be lists."""
-        return hash((self.id, self.sha256))
-
-
-class DecisionRecord(Document):
-    """Options of one task that were decided before it was learned.
-
-    Attributes:
-        options: that it was learned with.
-        accuracy: of the trial with these, on the validation images that decide.
-        reachable: the best without a penalty.
-        trials: how often the task was learned to decide.
-    """
-
-    options: dict[str, Measurement]
-    accuracy: Measurement
-    reachable: Measurement
-    trials: Integer
 
 
 class Environment(Document):

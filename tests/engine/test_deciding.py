@@ -19,8 +19,9 @@ from seu_bench.engine.runner import execute
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, RequestError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import DecisionRecord, Record
+from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import without_times
+from seu_bench.results.record_parts import DecisionRecord
 from seu_bench.training.stage import EpochReport, StageProgress
 
 

@@ -13,8 +13,8 @@ from seu_bench.results.comparison import compare
 from seu_bench.results.leaderboard.boards import to_csv
 from seu_bench.results.leaderboard.markdown import cells, notes, to_markdown
 from seu_bench.results.leaderboard.views import parse_budgets, within_budget
-from seu_bench.results.record import TuningRecord
 from seu_bench.results.record_metrics import compute_metrics
+from seu_bench.results.record_parts import TuningRecord
 
 
 def tuning(**fields: Any) -> TuningRecord:

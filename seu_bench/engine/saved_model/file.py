@@ -28,9 +28,10 @@ from seu_bench.engine.run_folder import MODEL_NAME
 from seu_bench.errors import PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import FileName, Record, read_record
+from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import find_run
 from seu_bench.results.record_metrics import measured_rows
+from seu_bench.results.record_parts import FileName
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.utils.files import write_atomic
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from seu_bench.results.metric import Metric
-from seu_bench.results.record import Record, TuningRecord
+from seu_bench.results.record import Record
+from seu_bench.results.record_parts import TuningRecord
 from seu_bench.results.reference_rows import MissingReferences, reference_of
 from seu_bench.results.statistics.differences import PairedDifference, Verdict, compare_paired
 from seu_bench.results.statistics.samples import SampleSummary, summarize

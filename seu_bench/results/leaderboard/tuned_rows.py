@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from seu_bench.results.leaderboard.boards import Leaderboard, Row
-from seu_bench.results.record import TuningRecord
+from seu_bench.results.record_parts import TuningRecord
 from seu_bench.utils.text import format_seconds
 
 #: Behind the label of a tuned row.
