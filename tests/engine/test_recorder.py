@@ -103,6 +103,21 @@ def test_a_resumed_run_does_not_repeat_it(
     assert said == []
 
 
+def test_checkpoint_of_a_version_that_counted_no_memory(
+    unstable: tuple[Record, list[str]], recorder_of: Callable[[Record, list[str]], RunRecorder]
+) -> None:
+    """What it had not measured is not measured, and stays beside its task."""
+    record = unstable[0]
+    state = record.model_dump(mode="json", exclude={"memory_bytes", "memory_by_kind"})
+    recorder = recorder_of(record, [])
+    recorder.load_state_dict(state)
+    assert recorder.sizes.memory_bytes == [None] * len(record.params_total)
+    recorder.load_state_dict(record.model_dump(mode="json"))
+    assert tuple(recorder.sizes.memory_bytes) == record.memory_bytes
+    assert recorder.sizes.memory_by_kind == record.memory_by_kind
+    assert sum(record.memory_by_kind.values()) == record.memory_bytes[-1] == record.metrics["memory_bytes"]
+
+
 def test_a_penalty_that_is_no_number(
     unstable: tuple[Record, list[str]], recorder_of: Callable[[Record, list[str]], RunRecorder]
 ) -> None:

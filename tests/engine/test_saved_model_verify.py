@@ -225,6 +225,12 @@ def test_changed_metric(command: Command, copy: Path) -> None:
     answer, checks = asked(command, copy)
     assert answer.status == 0
     assert checks["metrics"]["detail"][0].endswith("not compared: of_a_stranger (its plugin is not installed)")
+    # A record of a version that knew no memory has none, and need not.
+    changed(copy, metrics={name: value for name, value in metrics.items() if "memory" not in name}, memory_bytes=())
+    assert asked(command, copy)[0].status == 0
+    changed(copy, metrics=metrics, memory_bytes=(1,))
+    assert "memory_bytes: recorded" in failed(command, copy)["metrics"]
+    changed(copy, memory_bytes=(metrics["memory_bytes"],))
     del metrics["bwt"]
     changed(copy, metrics=metrics)
     assert failed(command, copy)["metrics"].startswith("bwt: not recorded, found")

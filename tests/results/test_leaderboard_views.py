@@ -118,7 +118,7 @@ class TestBudget:
         ("texts", "budgets"),
         [
             ([], {}),
-            (["params=5e6"], {"params_total": 5e6}),
+            (["params=5e6,memory=2e7"], {"params_total": 5e6, "memory_bytes": 2e7}),
             (["macs=1e9,seconds=60", "params = 10"], {"macs": 1e9, "train_seconds": 60, "params_total": 10}),
             (["params=5e6", "params_total=3e6", "params=4e6"], {"params_total": 3e6}),
             (["peak_memory_bytes=1e9"], {"peak_memory_bytes": 1e9}),
@@ -171,7 +171,7 @@ class TestBudget:
 
 class TestPareto:
     @pytest.mark.parametrize(
-        "axes", ["acc,params_total", "acc,params", "acc,macs,seconds", "mixed_score,forgetting", "params_total,macs"]
+        "axes", ["acc,params_total", "acc,memory", "acc,macs,seconds", "mixed_score,forgetting", "params_total,macs"]
     )
     def test_by_brute_force(self, crowd: Leaderboard, axes: str) -> None:
         metrics = parse_axes(axes)
@@ -224,9 +224,9 @@ class TestShown:
         whole = command("leaderboard", "--results", results)
         files = {path: path.read_bytes() for path in (results / "leaderboards").iterdir()}
         assert whole.status == 0 and len(files) == 4
-        view = command("leaderboard", "--results", results, "--budget", "params=5e6", "--benchmark", "cifar10")
+        view = command("leaderboard", "--results", results, "--budget", "memory=25e6", "--benchmark", "cifar10")
         assert view.status == 0
-        assert "parameters (M) at most 5.000: 2 rows excluded, above (" in view.out
+        assert "memory (MB) at most 25.000: 2 rows excluded, above (" in view.out
         table = view.out.partition("95 %")[0]
         assert "small" in table and "large" not in table and "pmnist, version" not in view.out
         front = command("leaderboard", "--pareto", "--results", results, "--benchmark", "cifar10").out
