@@ -195,6 +195,18 @@ class TestSize:
             assert scores == pytest.approx([scores[0]] * len(scores), rel=1e-4)
             assert f"{scores[0]:.2f}" in named
 
+    def test_front(self) -> None:
+        """Steps from the smallest to the right, up at each that is larger and more accurate; others are below them."""
+        points = {1e4: 50.0, 1e5: 45.0, 1e6: 70.0, 1e7: 60.0}
+        record = published("seu", 0)
+        drawn = [
+            configuration(record.model_copy(update={"metrics": {"acc": acc / 100, "params_total": round(size)}}))
+            for size, acc in points.items()
+        ]
+        (axes,) = accuracy_against_size(drawn).draw().axes
+        (steps,) = [line for line in axes.get_lines() if line.get_drawstyle() == "steps-post"]
+        assert list(steps.get_xdata())[:2] == [1e4, 1e6] and list(steps.get_ydata()) == [50.0, 70.0, 70.0]
+
     def test_memory(self) -> None:
         """Points are bytes, and lines join equal scores of four bytes a number."""
         record = published("seu", 0)

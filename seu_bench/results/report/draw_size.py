@@ -66,10 +66,12 @@ def accuracy_against_size(
             look = known.style.plotted() | {"linestyle": "none", "markerfacecolor": "none", "markersize": 9}
             look |= {"markeredgecolor": known.style.color, "markeredgewidth": 1.6}
             handles += axes.plot([known.parameters], [known.accuracy], label=f"the paper's {known.label}", **look)
+        competing = [(float(n.mean), float(a.mean)) for each, a, n in drawn if each not in references]
         _scale(axes, [float(n.mean) for _, _, n in drawn] + [known.parameters for known in published])
         values = [float(a.low) for _, a, _ in drawn] + [known.accuracy for known in published]
         percent_scale(axes, min(values, default=100.0))
         _levels(axes, against.per_number)
+        _front(axes, competing)
         return with_legend(figure, handles, 2) if handles else figure
 
     texts = [f"{c.title} ({c.seeds}): {a.text()} with {n.text(f' {against.unit}', 0)}" for c, a, n in points]
@@ -79,13 +81,25 @@ def accuracy_against_size(
     return Picture(
         f"accuracy-{against.name}",
         f"Accuracy against {against.name}",
-        "Further left and higher is better. Means over seeds with one standard deviation; thin lines join equal mixed "
-        f"scores, which they are named by.{papers}{what_references_are(references)}",
+        "Further left and higher is better; steps are the front of those drawn: nothing is above it or left of it. "
+        "Means over seeds with one standard deviation; thin dashed lines join equal mixed scores, which they are named "
+        f"by.{papers}{what_references_are(references)}",
         f"Average accuracy after the last task against the {against.label}, on a logarithmic scale. "
         + sentences(texts),
         draw,
         [("configuration", "accuracy (%)", against.unit), *rows],
     )
+
+
+def _front(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
+    """Draw steps along the points, size and accuracy, than which no other is smaller and as accurate, to the right."""
+    front: list[tuple[float, float]] = []
+    for size, accuracy in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not front or accuracy > front[-1][1]:
+            front.append((size, accuracy))
+    if front:
+        sizes, accuracies = zip(*front, (axes.get_xlim()[1], front[-1][1]), strict=True)
+        axes.step(sizes, accuracies, where="post", color=canvas.MUTED, linewidth=1.2, zorder=0.8)
 
 
 def _scale(axes: Axes, sizes: Sequence[float]) -> None:
