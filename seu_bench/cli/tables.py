@@ -141,6 +141,7 @@ def record_summary(record: Record, metrics: Mapping[str, Metric] = METRICS) -> R
 
 def _header(record: Record) -> Table:
     data = "synthetic" if record.synthetic else record.data_fingerprint or "-"
+    data += ", measured on withheld validation images" if record.evaluation == "validation" else ""
     environment = record.environment
     versions = " ".join(f"{name} {version}" for name, version in sorted(environment.versions.items()))
     lines = {
@@ -153,6 +154,8 @@ def _header(record: Record) -> Table:
         "strategy": record.strategy + _options(record.options),
         "searcher": record.searcher and record.searcher + _options(record.searcher_options),
         "creator": record.creator and record.creator + _options(record.creator_options),
+        "tuned": record.tuned and f"{record.tuned.id} by {record.tuned.method} ({record.tuned.sha256[:10]})",
+        "decided": "; ".join(_options(made.options).strip(" ()") for made in record.decisions),
         "matched": record.matched and str(record.matched),
         "seed": str(record.seed),
         "data": data if record.limit is None else f"{data}, limited to {record.limit:,} images per split",
