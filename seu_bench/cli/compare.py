@@ -15,7 +15,9 @@ from seu_bench.cli.tables import literal, new_table
 from seu_bench.errors import RequestError
 from seu_bench.results.comparison import Comparison, Pair, difference
 from seu_bench.results.comparison import compare as compared
+from seu_bench.results.leaderboard import tuned_rows
 from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.leaderboard.tuned_rows import tuning_cells
 from seu_bench.results.metric import Metric
 from seu_bench.results.over_seeds import SeedComparison, compare_over_seeds
 from seu_bench.results.record_files import find_record
@@ -124,4 +126,6 @@ def seed_tables(seeds: SeedComparison, metrics: Mapping[str, Metric]) -> Rendera
         for heading, part, pad in ((title, slice(4), 0), (_TESTS, slice(4, None), 1)):
             headings = ("metric", *[f"{'' if it == 'verdict' else '>'}{it}" for it in HEADINGS[part]])
             parts += ["", new_table(heading, headings, [(name, *row[part]) for name, row in cells.items()], pad=pad)]
+    if tuned := tuning_cells([seeds.one, *seeds.others]):
+        parts += ["", new_table("tuning of the hyper-parameters, in no other cost", tuned_rows.HEADINGS, tuned, pad=0)]
     return Group(*parts[1:], "", MEANING)

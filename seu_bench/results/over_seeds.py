@@ -33,6 +33,7 @@ class SeedComparison:
         """Plain values, for JSON."""
         return {
             "first": self.one.configuration,
+            "tunings": {row.configuration: row.tuning_documents() for row in (self.one, *self.others) if row.tunings},
             "others": [
                 {
                     "configuration": other.configuration,

@@ -51,6 +51,9 @@ def test_tune_then_run(command: Command, tmp_path: Path) -> None:
     refused = command("run", "--strategy", "tiny", "--benchmark", "sealed", "--tuned", file.id, "--seed", 100,
                       "--results", tmp_path)  # fmt: skip
     assert (refused.status, "seed 100 was tuned on" in refused.err) == (2, True)
+    (run, *_) = sorted(path.name for path in (tmp_path / "tuning" / "runs").iterdir())
+    shown = command("show", run, "--results", tmp_path / "tuning").out
+    assert "measured on withheld validation images" in shown
 
 
 @pytest.mark.parametrize(

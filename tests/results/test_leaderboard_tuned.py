@@ -40,7 +40,7 @@ def test_marked_with_cost(results: Path) -> None:
     page = to_markdown(board)
     line = next(line for line in page.splitlines() if "first-tasks:3" in line)
     assert [cell.strip() for cell in line.strip("|").split("|")] == [
-        "1", "a", "first-tasks:3", "100, 101", "8", "6.000", "2.000", "1 min 30 s", "few-quick-a ababababab",
+        "1", "a", "first-tasks:3", "100, 101", "8", "6.000", "2.000", "-", "1 min 30 s", "few-quick-a ababababab",
     ]  # fmt: skip
     (row, other) = board.document()["rows"]
     assert row["tunings"][0]["image_passes_per_run"] == 2_000_000

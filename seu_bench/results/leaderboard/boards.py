@@ -60,6 +60,13 @@ class Row:
         """Tunings that chose options, mostly one or none, and how many of the runs each was for."""
         return Counter(run.tuned for run in self.runs.values() if run.tuned is not None)
 
+    def tuning_documents(self) -> list[dict[str, Any]]:
+        """The tunings as plain values, with their share per run."""
+        return [
+            {**tuning.model_dump(mode="json"), "image_passes_per_run": tuning.image_passes / runs}
+            for tuning, runs in self.tunings.items()
+        ]
+
     @property
     def seeds(self) -> int:
         """Number of seeds."""
@@ -219,10 +226,7 @@ class Leaderboard:
                     name: {part: getattr(row.summary(name), part, None) for part in ("mean", "std", "low", "high")}
                     for name in self.columns
                 },
-                "tunings": [
-                    {**tuning.model_dump(mode="json"), "image_passes_per_run": tuning.image_passes / runs}
-                    for tuning, runs in row.tunings.items()
-                ],
+                "tunings": row.tuning_documents(),
                 "against_best": {name: found[index] for name, found in standings.items()},
             }
             for index, row in enumerate(self.rows)

@@ -13,10 +13,22 @@ from seu_bench.utils.text import format_seconds
 TUNED: Final = " †"
 #: Methods of tuning that use what no lifelong learner has, and what that is.
 _UNFAIR: Final = {"whole-stream": "validation images of all tasks before the last one is learned"}
-HEADINGS: Final = ("#", "configuration", "method", "seeds", "runs", "passes (M)", "per run (M)", "processor", "file")
+HEADINGS: Final = (
+    "#",
+    "configuration",
+    "method",
+    "seeds",
+    "runs",
+    "passes (M)",
+    "per run (M)",
+    "TFLOP",
+    "processor",
+    "file",
+)
 MEANING: Final = (
     "What chose the hyper-parameters of the rows marked †, all trials together and shared among the runs of the row: "
-    "image passes, measuring included, and time of a processor; `-` where it was not measured."
+    "image passes, measuring included; without it, floating-point operations and time of a processor; `-` where these "
+    "were not measured."
 )
 
 
@@ -27,9 +39,10 @@ def tuning_cells(rows: Iterable[Row]) -> list[list[str]]:
 
 def _cells(row: Row, tuning: TuningRecord, runs: int) -> list[str]:
     passes = [f"{value / 1e6:,.3f}" for value in (tuning.image_passes, tuning.image_passes / runs)]
+    flops = "-" if tuning.flops is None else f"{tuning.flops / 1e12:,.3f}"
     seconds = "-" if tuning.cpu_seconds is None else format_seconds(tuning.cpu_seconds)
     seeds, file = ", ".join(map(str, tuning.seeds)), f"{tuning.id} {tuning.sha256[:10]}"
-    return [str(row.number), row.configuration, tuning.method, seeds, f"{tuning.runs:,}", *passes, seconds, file]
+    return [str(row.number), row.configuration, tuning.method, seeds, f"{tuning.runs:,}", *passes, flops, seconds, file]
 
 
 def tuning_notes(board: Leaderboard) -> Iterator[str]:
