@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .leaderboard.boards import Leaderboard
     from .leaderboard.building import LeaderboardBuild, load_records, make_leaderboards, read_leaderboards
     from .metric import Metric
+    from .over_benchmarks import BenchmarkComparison, compare_over_benchmarks
+    from .over_seeds import SeedComparison, compare_over_seeds
     from .record import Record, StageRecord, read_record
     from .record_files import find_record, pack_records, read_records, unpack_records
     from .record_metrics import METRICS, compute_metrics, without_times
@@ -44,6 +46,7 @@ __all__ = [
     "METRICS",
     "REFERENCE_ROWS",
     "AverageRank",
+    "BenchmarkComparison",
     "Comparison",
     "Leaderboard",
     "LeaderboardBuild",
@@ -52,9 +55,12 @@ __all__ = [
     "RankComparison",
     "Record",
     "SampleSummary",
+    "SeedComparison",
     "StageRecord",
     "Verdict",
     "compare",
+    "compare_over_benchmarks",
+    "compare_over_seeds",
     "compare_paired",
     "compare_ranks",
     "compute_metrics",
