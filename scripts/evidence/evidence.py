@@ -78,11 +78,11 @@ def read_evidence(folder: Path = EVIDENCE) -> Evidence:
 
 def _beside(group: Group, others: Sequence[Group], wanted: Sequence[str]) -> Group:
     """A group with rows of another set of the same benchmark and protocol, unless it has them itself."""
-    place = (group.benchmark, group.protocol)
+    place = (group.benchmark, group.version, group.protocol)
     found = {
         name: other.rows[name]
         for other in others
-        if (other.benchmark, other.protocol) == place
+        if (other.benchmark, other.version, other.protocol) == place
         for name in wanted
         if name in other.rows
     }

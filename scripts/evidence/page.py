@@ -71,7 +71,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
 
 def figures(name: str, group: Group) -> list[tuple[str, str]]:
     """Title and place, from the page's folder, of the figures of a group that there are."""
-    return _found(name, f"{group.benchmark}-v1-{group.protocol}", KINDS)
+    return _found(name, f"{group.benchmark}-v{group.version}-{group.protocol}", KINDS)
 
 
 def diagrams(name: str) -> list[tuple[str, str]]:

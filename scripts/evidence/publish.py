@@ -28,7 +28,7 @@ def publish(source: Path, target: Path = EVIDENCE) -> dict[str, int]:
         for record in sorted(records(source / folder), key=lambda record: record.started):
             # Strategies of SEU's size lie beside the runs that their size is taken from. Where that changed as more of
             # them finished, the latest counts.
-            matched = getattr(record, "matched", None) is not None
+            matched = record.matched is not None
             place = (record.benchmark, short_name(record), str(record.seed)) if matched else (record.run_id,)
             sets.setdefault(PARAMETERS if matched else folder, {})[place] = record_path(source / folder, record.run_id)
     for name, paths in sets.items():

@@ -36,6 +36,7 @@ class Group:
     """
 
     benchmark: str
+    version: int
     protocol: str
     rows: Mapping[str, Row]
 
@@ -65,7 +66,8 @@ def groups(folder: Path) -> list[Group]:
     """
     if not folder.is_dir():
         return []
-    return [Group(board.benchmark, board.protocol, _rows(board)) for board in read_leaderboards(folder).boards]
+    boards = read_leaderboards(folder).boards
+    return [Group(each.benchmark, each.benchmark_version, each.protocol, _rows(each)) for each in boards]
 
 
 def records(folder: Path) -> list[Record]:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
-from scripts.evidence.evidence import COMPONENTS, Evidence
+from scripts.evidence.evidence import COMPONENTS, PARAMETERS, Evidence
 from scripts.evidence.runs import ROOT, SEU, named
 from seu_bench.sweeps.spec import SweepSpec, make_spec
 
@@ -16,6 +16,7 @@ FILES: Final = {
     "quick_1_paper": ("quick", "the paper's strategies, `linear` and `independent`, by `quick`"),
     "quick_2_control": ("quick", "SEU's control, by `quick`"),
     "quick_3_avalanche": ("quick", "Avalanche's strategies, by `quick`"),
+    "quick_4_parameters": (PARAMETERS, "strategies with as many parameters as SEU"),
     "quick_5_searchers": (COMPONENTS, "searchers"),
     "quick_6_creators": (COMPONENTS, "creators"),
     "quick_7_darts": (COMPONENTS, "the searcher `darts`"),

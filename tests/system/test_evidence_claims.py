@@ -246,7 +246,14 @@ def test_finished_runs_are_published(tmp_path: Path) -> None:
     for seed, status in enumerate(("finished", "running", "finished")):
         write_record(tmp_path / "made" / "quick", a_run("ewc", seed, {"acc": 0.5}, status=status))
     write_record(tmp_path / "made" / "half_day", a_run("ewc", 0, {"acc": 0.5}, status="failed"))
-    assert publish_runs(tmp_path / "made", tmp_path / "published") == {"quick": 2}
+    size = {"budget": "params", "run": "seu", "seeds": (0,), "target": 9, "value": 9, "option": "width", "chosen": 0.1}
+    for when, acc in (("2026-01-02", 0.2), ("2026-01-01", 0.1)):  # the size of SEU changed as more of its runs finished
+        write_record(
+            tmp_path / "made" / "quick", a_run("ewc", 0, {"acc": acc}, matched=size, started=when, run_id=f"ewc-{acc}")
+        )
+    assert publish_runs(tmp_path / "made", tmp_path / "published") == {"quick": 2, "parameters": 1}
+    (group,) = read_evidence(tmp_path / "published").sets["parameters"]
+    assert group.rows["ewc"].mean("acc") == 0.2
     (group,) = read_evidence(tmp_path / "published").sets["quick"]
     assert list(group.rows["ewc"].runs) == [0, 2]
     assert not (tmp_path / "published" / "half_day").exists()
