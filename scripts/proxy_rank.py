@@ -17,7 +17,10 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,11 +28,11 @@ import torch
 from scipy.stats import kendalltau
 from torch import nn
 
-from seu_bench.config.protocol import Schedule
+from seu_bench.config.protocol import ProtocolSpec, Schedule
 from seu_bench.config.run import Request
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import build_stream
-from seu_bench.engine.resolve import ResolvedRun, resolve
+from seu_bench.engine.resolve import resolve
 from seu_bench.models import count_parameters, sample_of
 from seu_bench.plugin.registry import Registry
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype, SearchSpace
@@ -60,20 +63,20 @@ SCORES: Final = {
     "synflow": "SynFlow",
     "parameters": "number of parameters (no search: the control)",
 }
-#: Lines of a document between which the table stands.
+#: Marks of the page around the table.
 BEGIN, END = "<!-- proxy_rank: begin -->", "<!-- proxy_rank: end -->"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured with: a run of SEU that is resolved and never made, and the first task of its stream.
+    """What is measured with: a protocol and the first task of a benchmark's stream.
 
     Attributes:
         training: images to search and train on.
         withheld: validation images to measure accuracies on.
     """
 
-    run: ResolvedRun
+    protocol: ProtocolSpec
     task: SearchTask
     training: TaskImages
     withheld: TaskImages
@@ -85,15 +88,14 @@ class Setting:
 
 def setting(benchmark: str, protocol: str, seed: int, data: Path | None, **fields: Any) -> Setting:
     """Build the first task, with all of the validation images that the benchmark has: half of them are withheld."""
-    fields |= {"protocol": protocol, "seed": seed, "data_root": data}
-    request = Request(benchmark=benchmark, evaluation="validation", first_tasks=1, **fields)
-    run = resolve(Registry(), request)
+    fields |= {"benchmark": benchmark, "protocol": protocol, "seed": seed, "data_root": data}
+    run = resolve(Registry(), Request(evaluation="validation", first_tasks=1, **fields))
     limits = run.limits.model_copy(update={"valid": None, "test": None})
     stream = build_stream(run.spec.benchmark, run.load, limits, seed, CPU, **run.part)
     first = stream.tasks[0]
     classes, schedule = stream.plan.classes_per_task[0], run.spec.protocol.search
     task = SearchTask(first.train, 0, classes, SearchSpace(), schedule, seed, CPU)
-    return Setting(run, task, first.train, first.test)
+    return Setting(run.spec.protocol, task, first.train, first.test)
 
 
 def trained(network: nn.Module, images: TaskImages, schedule: Schedule) -> None:
@@ -108,7 +110,7 @@ def trained(network: nn.Module, images: TaskImages, schedule: Schedule) -> None:
 
 def from_scratch(found: Setting, genotype: Genotype, repeat: int) -> float:
     """Accuracy on the withheld images of the task model that is all of the genotype; the last weights count."""
-    protocol = found.run.spec.protocol
+    protocol = found.protocol
     size = protocol.search.model_copy(update=protocol.model.model_dump(include={"cells", "channels"}))
     with found.randomness("scratch", repeat).active():
         network = genotype_network(found.task, size, genotype)
@@ -116,48 +118,51 @@ def from_scratch(found: Setting, genotype: Genotype, repeat: int) -> float:
     return evaluate(network, found.withheld, 500, _ignore)[0]
 
 
-def scores_of(found: Setting, genotypes: Sequence[Genotype]) -> dict[str, list[float]]:
+def scores_of(found: Setting, shared: nn.Module, place: int, genotype: Genotype) -> dict[str, float]:
     """The scores of :data:`SCORES`; the larger, the better a genotype is said to be."""
-    schedule = found.task.schedule
-    halves = found.training.halves()
-    with found.randomness("shared").active():
-        shared = proxy_network(found.task, schedule)
-        _train_shared(shared, halves[0], schedule)
-    chosen = found.training.gather(torch.arange(min(64, len(found.training))))[0]
-    shape = (chosen.shape[1], chosen.shape[2], chosen.shape[3])
-    scores: dict[str, list[float]] = {name: [] for name in SCORES}
-    for place, genotype in enumerate(genotypes):
-        with found.randomness("copy", place).active():
-            stale, fresh = _shared_scores(copy.deepcopy(shared), genotype, halves, schedule)
-        with found.randomness("short", place).active():
-            network = genotype_network(found.task, schedule, genotype)
-            initial = copy.deepcopy(network)
-            trained(network, halves[0], schedule)
-            recalibrate(network, network, halves[0], len(halves[0]), schedule.batch_size, _ignore)
-            loss = evaluate(network, halves[1], 500, _ignore)[1]
-        values = (fresh, stale, -loss, naswot(initial.train(), chosen), synflow(initial, shape))
-        for name, value in zip(SCORES, (*values, float(count_parameters(network))), strict=True):
-            scores[name].append(value)
-    return scores
+    schedule, halves = found.task.schedule, found.training.halves()
+    with found.randomness("copy", place).active():
+        stale, fresh = _shared_scores(copy.deepcopy(shared), genotype, halves, schedule)
+    with found.randomness("short", place).active():
+        network = genotype_network(found.task, schedule, genotype)
+        initial = copy.deepcopy(network)
+        trained(network, halves[0], schedule)
+    recalibrate(network, network, halves[0], len(halves[0]), schedule.batch_size, _ignore)
+    loss = evaluate(network, halves[1], 500, _ignore)[1]
+    images = found.training.gather(torch.arange(min(64, len(found.training))))[0]
+    untrained = naswot(initial.train(), images), synflow(initial, (images.shape[1], images.shape[2], images.shape[3]))
+    return dict(zip(SCORES, (fresh, stale, -loss, *untrained, float(count_parameters(network))), strict=True))
 
 
-def measure(found: Setting, count: int, repeats: int) -> dict[str, Any]:
-    """Measure one benchmark with one seed; plain values."""
+def measured(job: tuple[Setting, nn.Module, int, Genotype, int]) -> tuple[dict[str, float], list[float], float]:
+    """Scores of a genotype, its accuracies from scratch, and CPU seconds."""
+    found, shared, place, genotype, repeats = job
+    torch.set_num_threads(1)
     began = time.process_time()
+    scores = scores_of(found, shared, place, genotype)
+    accuracies = [from_scratch(found, genotype, repeat) for repeat in range(repeats)]
+    return scores, accuracies, time.process_time() - began
+
+
+def measure(found: Setting, count: int, repeats: int, workers: int = 1) -> dict[str, Any]:
+    """Measure one benchmark with one seed; plain values."""
     with found.randomness("genotypes").active():
         genotypes = [found.task.space.random_genotype() for _ in range(count)]
-    scores = scores_of(found, genotypes)
-    accuracies = [[from_scratch(found, genotype, repeat) for genotype in genotypes] for repeat in range(repeats)]
+    with found.randomness("shared").active():
+        shared = proxy_network(found.task, found.task.schedule)
+        _train_shared(shared, found.training.halves()[0], found.task.schedule)
+    jobs = [(found, shared, place, genotype, repeats) for place, genotype in enumerate(genotypes)]
+    with ProcessPoolExecutor(workers, get_context("forkserver")) if workers > 1 else nullcontext() as pool:
+        results = list(map(measured, jobs) if pool is None else pool.map(measured, jobs))
+    scores = {name: [scores[name] for scores, _, _ in results] for name in SCORES}
     return {
         "images": [len(found.training), len(found.withheld)],
         "classes": found.task.num_classes,
-        "settings": found.run.spec.protocol.model_dump(mode="json", include={"search", "training", "model"}),
+        "settings": found.protocol.model_dump(mode="json", include={"search", "training", "model"}),
         "genotypes": [genotype.to_dict() for genotype in genotypes],
-        "accuracies": accuracies,
-        "scores": {
-            name: [value if math.isfinite(value) else None for value in values] for name, values in scores.items()
-        },
-        "cpu_seconds": round(time.process_time() - began, 1),
+        "accuracies": [[accuracies[repeat] for _, accuracies, _ in results] for repeat in range(repeats)],
+        "scores": {name: [it if math.isfinite(it) else None for it in values] for name, values in scores.items()},
+        "cpu_seconds": round(sum(seconds for _, _, seconds in results), 1),
     }
 
 
@@ -245,7 +250,7 @@ def inserted(page: str, text: str) -> str:
 
 
 def _measure(given: argparse.Namespace, show: Callable[[str], None] = print) -> None:
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # whatever the number of workers: sums are rounded alike
     document: dict[str, Any] = {"protocol": given.protocol, "torch": torch.__version__.split("+")[0], "benchmarks": {}}
     if given.output.exists():
         document = json.loads(given.output.read_text(encoding="utf-8"))
@@ -256,7 +261,7 @@ def _measure(given: argparse.Namespace, show: Callable[[str], None] = print) -> 
             parts = document["benchmarks"].setdefault(benchmark, {})
             if str(seed) not in parts:
                 found = setting(benchmark, given.protocol, seed, given.data)
-                parts[str(seed)] = measure(found, given.genotypes, given.repeats)
+                parts[str(seed)] = measure(found, given.genotypes, given.repeats, given.workers)
                 write_atomic(given.output, json.dumps(document, indent=1) + "\n")
                 show(f"{benchmark}, seed {seed}: {parts[str(seed)]['cpu_seconds']} CPU seconds")
 
@@ -279,6 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     measuring.add_argument("--genotypes", type=int, default=20)
     measuring.add_argument("--seeds", type=int, default=3)
     measuring.add_argument("--repeats", type=int, default=2, help="trainings from scratch of each genotype")
+    measuring.add_argument("--workers", type=int, default=1, help="processes, of one thread each")
     measuring.add_argument("--data", type=Path, help="folder of the data sets")
     measuring.add_argument("--output", type=Path, default=Path("results/published/proxy_rank.json"))
     measuring.set_defaults(call=_measure)
