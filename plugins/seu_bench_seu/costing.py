@@ -6,7 +6,7 @@ import torch
 
 from seu_bench.errors import RequestError
 from seu_bench.models import count_parameters, state_bytes
-from seu_bench.search_space import Genotype, named_genotype, uniform_genotype
+from seu_bench.search_space import Genotype, named_genotype, stem_parameters, uniform_genotype
 from seu_bench.training import Cost, StageCost, StrategyContext, evaluation_passes, on_meta, task_macs, training_passes
 from seu_bench.training.costing import component_passes
 from seu_bench_seu.building import make_super_model, seu_options
@@ -33,8 +33,8 @@ def seu_cost(context: StrategyContext) -> Cost:
     column, column_bytes = (count(large) - count(empty) for count in (count_parameters, state_bytes))
     reused = sum(_statistics_bytes(small, layer) for layer in range(len(small.layers)))
     if options.stem == "shared":
-        stem = large.unit(0, 0)
-        column, column_bytes = column - count_parameters(stem), column_bytes - state_bytes(stem)
+        column -= stem_parameters(plan.channels, large.channels)
+        column_bytes -= state_bytes(large.unit(0, 0))
         column_bytes += _statistics_bytes(large, 0) if options.statistics == "per_task" else 0
     first, first_bytes = count_parameters(small), state_bytes(small)
     later = reused if options.statistics == "per_task" else 0
