@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -12,11 +14,21 @@ from support.tuning import MODULES, POINTS
 
 import seu_bench
 from seu_bench.config.tuned import TunedFile
-from seu_bench.errors import RunError, SeuBenchError, SpecError
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.stopping import StopRequest
+from seu_bench.errors import Interruption, RunError, SeuBenchError, SpecError
+from seu_bench.plugin.executors import Job
+from seu_bench.plugin.registry import Registry
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import read_records
+from seu_bench.sweeps.driver import JobResult, SweepReport
+from seu_bench.sweeps.estimate import SweepEstimate
+from seu_bench.sweeps.plan import SweepPlan, plan_requests
+from seu_bench.sweeps.tuning.samplers import make_sampler
+from seu_bench.sweeps.tuning.search import run_tuning
+from seu_bench.sweeps.tuning.spec import make_tune_spec
 
 
 @pytest.fixture(autouse=True)
@@ -25,18 +37,20 @@ def stranger(install: Install) -> None:
     install("a-stranger", POINTS, MODULES)
 
 
+ASKED: dict[str, Any] = {
+    "strategy": "tiny",
+    "benchmark": "sealed",
+    "space": {"learning_rate": "0.0001,0.2"},
+    "options": {"epochs": 4},
+    "method": "first-tasks:2",
+    "seeds": "100-101",
+    "executor": "in_turn",
+    "device": "cpu",
+}
+
+
 def tuning(results: Path, **more: Any) -> Any:
-    known = {
-        "strategy": "tiny",
-        "benchmark": "sealed",
-        "space": {"learning_rate": "0.0001,0.2"},
-        "options": {"epochs": 4},
-        "method": "first-tasks:2",
-        "seeds": "100-101",
-        "executor": "in_turn",
-        "device": "cpu",
-    }
-    return seu_bench.tune(results=results, **{**known, **more})
+    return seu_bench.tune(results=results, **ASKED | more)
 
 
 def written(results: Path) -> dict[str, int]:
@@ -158,14 +172,53 @@ def test_optuna(tmp_path: Path) -> None:
 def test_stability_decay(tmp_path: Path) -> None:
     """A rule decides task by task on each seed; the file has every decision, and their medians as options."""
     space = {"ewc_lambda": "1000000", "learning_rate": "0.01,0.1"}
-    more = {"strategy": "ewc", "space": space, "options": {"epochs": 2}, "method": "stability-decay:0.05"}
-    file = tuning(tmp_path, **more).file
-    (trial,) = file.trials
-    decisions = [run.decisions for run in trial.runs]
-    assert [len(made) for made in decisions] == [3, 3]
-    later = sorted(made["ewc_lambda"] for seed in decisions for made in seed[1:])
-    rates = sorted(made["learning_rate"] for seed in decisions for made in seed)
-    assert file.options == {"epochs": 2, "ewc_lambda": later[1], "learning_rate": rates[2]}
+    more = {"strategy": "ewc", "space": space, "options": {"epochs": 1}, "method": "stability-decay:0.05"}
+    file = tuning(tmp_path, **more, seeds="100").file
+    ((run,),) = [trial.runs for trial in file.trials]
+    assert len(run.decisions) == 3
+    later = sorted(made["ewc_lambda"] for made in run.decisions[1:])
+    rates = sorted(made["learning_rate"] for made in run.decisions)
+    assert file.options == {"epochs": 1, "ewc_lambda": later[0], "learning_rate": rates[1]}
     assert TunedFile.read(tmp_path / "tuned" / "sealed-paper-ewc.toml") == file
     with pytest.raises(SpecError, match="takes one option with the value that its decay begins at"):
         tuning(tmp_path, **{**more, "space": {"ewc_lambda": "1,2"}})
+
+
+def test_trials_travel(tmp_path: Path) -> None:
+    """A trial is a job like any other: as JSON, as executors carry it, it is the same run and still reads no tests."""
+    space = {"ewc_lambda": "10", "learning_rate": "0.1,0.01"}
+    asked = {"strategy": "ewc", "space": space, "results": tmp_path, "benchmark": "open"}
+    for method, tasks in (("first-tasks:2", 2), ("whole-stream", None), ("stability-decay:0.1", None)):
+        spec = make_tune_spec({**asked, "method": method})
+        plan = plan_requests(Registry(), spec.sweep(), map(spec.request, make_sampler(spec).ask()))
+        assert len(plan.jobs) == 3 * (1 if spec.decay else 2)
+        for planned in plan.jobs:
+            job = Job.model_validate_json(plan.to_job(planned).model_dump_json())
+            assert job == plan.to_job(planned)
+            assert resolve(Registry(), job.request).spec.run_id == job.run_id
+            assert (job.request.evaluation, job.request.first_tasks) == ("validation", tasks)
+            assert job.request.results == tmp_path / "tuning"
+            assert not job.request.keep_weights
+            assert (job.request.stability_decay is None) == (spec.decay is None)
+
+
+def test_stopped(tmp_path: Path) -> None:
+    """Stopped between jobs, no file is there; the same call makes what is left, and the same file."""
+    whole = tuning(tmp_path / "whole").file
+    spec = make_tune_spec(ASKED | {"results": tmp_path / "part"})
+    stop = StopRequest()
+
+    @contextlib.contextmanager
+    def show(plan: SweepPlan, _: int | None) -> Iterator[Any]:
+        def hear(report: SweepReport) -> None:
+            if isinstance(report, JobResult):
+                stop.ask(Interruption("stopped by the test", 143))
+
+        yield SweepEstimate(), hear
+
+    result = run_tuning(Registry(), spec, show, stop)
+    assert result.file is None
+    assert result.sweeps[-1].interruption is not None
+    assert not (tmp_path / "part" / "tuned").exists()
+    assert 0 < len(written(tmp_path / "part")) < 4
+    assert same(tuning(tmp_path / "part").file, whole)
