@@ -120,6 +120,13 @@ def test_what_the_mixed_score_favours(tmp_path: Path, put: Put) -> None:
     assert mixed_score(60 + points, 1_000_000) == pytest.approx(mixed_score(60, 100_000), abs=5e-4)
 
 
+def test_numbers_too_large_to_count_with(tmp_path: Path, put: Put) -> None:
+    """A stranger's record may hold them: no note, and no failure."""
+    put(0, strategy="strange", metrics={"acc": 0.5, "params_total": 1.7e308, "mixed_score": 0.1})
+    (board,) = leaderboards(tmp_path)
+    assert not any("favours" in line for line in notes(board)) and board.rows[0].on_front
+
+
 class TestSort:
     def test_by_a_metric(self, tmp_path: Path, put: Put) -> None:
         """The best first by the metric's direction; numbers and marks of the front stay; the unmeasured are last."""

@@ -147,7 +147,7 @@ def _favours(board: Leaderboard) -> Iterator[str]:
     """What ten times the parameters must bring for the same mixed score, at the first row that has both."""
     for row in board.rows if "mixed_score" in board.columns else ():
         accuracy, size = row.mean("acc"), row.mean("params_total")
-        if accuracy is not None and size is not None and 0 <= accuracy <= 1 and size > 0:
+        if accuracy is not None and size is not None and 0 <= accuracy <= 1 and 0 < size < 2**63:
             points = points_for_size(100 * accuracy, size)
             yield (
                 f"the mixed score favours small models: one with ten times the {size:,.0f} parameters of row "
