@@ -3,7 +3,6 @@
 =======================  ===============================================================
 :mod:`.record`           the record: its fields and version; reading and writing one
 :mod:`.record_parts`     types of its values, and values that belong together
-:mod:`.record_parts`     its parts: stages, tuning, decisions, environment
 :mod:`.record_files`     the records of a results folder; a run found by its name
 :mod:`.metric`           a metric: definition, unit, direction, column
 :mod:`.record_metrics`   core's metrics in one table; their values for a record
