@@ -22,6 +22,7 @@ from seu_bench.training import (
     task_macs,
 )
 from seu_bench_avalanche.methods import memory_batch, patterns_per_task
+from seu_bench_avalanche.operations import with_operations
 from seu_bench_avalanche.options import (
     AgemOptions,
     ErAceOptions,
@@ -38,7 +39,8 @@ def avalanche_cost(name: str, context: StrategyContext) -> Cost:
     """The cost of a run."""
     plan = context.plan
     model = on_meta(lambda: backbone_model(context))
-    stages = [*STAGES.get(name, _plain)(context), *evaluation_passes(plan)]
+    learning = with_operations(name, context, model, STAGES.get(name, _plain)(context))
+    stages = [*learning, *evaluation_passes(plan)]
     least, most = kept_bytes(name, context, model)
     cost = fixed_cost(count_parameters(model), task_macs(model, plan, one_path=True), stages)
     return replace(cost, memory_bytes=tuple(most), memory_bytes_min=tuple(least))

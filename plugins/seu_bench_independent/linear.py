@@ -13,6 +13,8 @@ from seu_bench.training import (
     evaluation_passes,
     fixed_cost,
     on_meta,
+    priced,
+    task_flops,
     task_macs,
     training_passes,
 )
@@ -41,5 +43,6 @@ def linear_cost(context: StrategyContext) -> Cost:
     options, plan = checked_options(context, LinearOptions), context.plan
     model = on_meta(lambda: linear_model(context))
     schedule = options.applied_to(context.protocol.training)
-    stages = training_passes(plan, schedule, validate=options.restore == "best_valid") + evaluation_passes(plan)
+    passes = training_passes(plan, schedule, validate=options.restore == "best_valid")
+    stages = [*priced(passes, task_flops(model, plan, one_path=True)), *evaluation_passes(plan)]
     return fixed_cost(count_parameters(model), task_macs(model, plan, one_path=True), stages, state_bytes(model))

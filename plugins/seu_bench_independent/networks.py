@@ -26,6 +26,8 @@ from seu_bench.training import (
     checked_options,
     evaluation_passes,
     on_meta,
+    priced,
+    task_flops,
     task_macs,
     training_passes,
 )
@@ -148,8 +150,9 @@ def independent_cost(context: StrategyContext) -> Cost:
     memory = tuple(accumulate(state_bytes(network) for network in model.networks))
     macs = task_macs(model, plan, one_path=True)
     schedule = options.applied_to(context.protocol.training)
-    stages = training_passes(plan, schedule, validate=options.restore == "best_valid") + evaluation_passes(plan)
-    return Cost(params, params, macs, macs, tuple(stages), memory, memory)
+    passes = training_passes(plan, schedule, validate=options.restore == "best_valid")
+    stages = (*priced(passes, task_flops(model, plan, one_path=True)), *evaluation_passes(plan))
+    return Cost(params, params, macs, macs, stages, memory, memory)
 
 
 def _whole_model(context: StrategyContext) -> IndependentNetworks:

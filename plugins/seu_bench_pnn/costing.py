@@ -11,6 +11,8 @@ from seu_bench.training import (
     checked_options,
     evaluation_passes,
     on_meta,
+    priced,
+    task_flops,
     task_macs,
     training_passes,
 )
@@ -27,8 +29,10 @@ def pnn_cost(context: StrategyContext) -> Cost:
     memory = tuple(accumulate(state_bytes(column) for column in network.columns))
     macs = task_macs(network, plan)
     schedule = options.applied_to(context.protocol.training)
-    stages = training_passes(plan, schedule, validate=options.restore == "best_valid") + evaluation_passes(plan)
-    return Cost(params, params, macs, macs, tuple(stages), memory, memory)
+    stages = priced(
+        training_passes(plan, schedule, validate=options.restore == "best_valid"), task_flops(network, plan)
+    )
+    return Cost(params, params, macs, macs, (*stages, *evaluation_passes(plan)), memory, memory)
 
 
 def _whole_network(context: StrategyContext) -> ProgressiveNetwork:

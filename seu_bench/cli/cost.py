@@ -56,6 +56,8 @@ def _document(run: ResolvedRun) -> dict[str, Any]:
         "tasks": [task.name for task in plan.tasks],
         **{name: list(getattr(cost, name)) for size in _SIZES for name in (size, f"{size}_min")},
         "image_passes": cost.image_passes,
+        "train_flops": cost.train_flops,
+        "train_flops_min": cost.train_flops_min,
         "evaluation_passes": cost.all_passes - cost.image_passes,
         "stages": stages,
     }
@@ -72,7 +74,10 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"  after task {index} ({name}): {params} parameters; {macs} multiply-accumulates per image{kept}"
     for name, sums in document["stages"].items():
         yield f"  {name}: {sums['train']:,} image passes to train, {sums['evaluate']:,} to evaluate"
-    yield f"  together {document['image_passes']:,} image passes to learn"
+    flops = ""
+    if document["train_flops"] is not None:
+        flops = f", {_range(document['train_flops_min'], document['train_flops'])} operations"
+    yield f"  together {document['image_passes']:,} image passes to learn{flops}"
 
 
 def _range(least: int, most: int) -> str:

@@ -180,9 +180,12 @@ def _forecast(cost: Cost, budget: Budget, where: str) -> int:
     if budget == "passes":
         return cost.image_passes
     least, most = cost.params_total_min[-1], cost.params_total[-1]
-    if least != most:
+    if budget == "flops":
+        least, most = cost.train_flops_min or 0, cost.train_flops or 0
+    if least != most or not most:
+        known = f": {least:,} to {most:,}" if most else ""
         raise RequestError(
-            f"how many {NOUNS[budget]} it takes is not known before it runs: {least:,} to {most:,}",
+            f"how many {NOUNS[budget]} it takes is not known before it runs{known}",
             where=where,
             remedy="leave it out of the comparison, or match another budget",
         )

@@ -252,6 +252,11 @@ class StrategyContract(Contract):
             f"image passes by stage and task: cost said {expected}, the run took {passed}. Where the estimate "
             "cannot be exact, set exact_passes = False",
         )
+        least, took, most = learner.cost.train_flops_min, record.metrics["train_flops"], learner.cost.train_flops
+        require(
+            least is None or most is None or (took is not None and least <= took <= most),
+            f"operations of learning: cost said {least} to {most}, the run took {took}",
+        )
 
 
 def _learned_in_noise(trial: Trial, seed: int, noise: int) -> Learner:

@@ -15,6 +15,7 @@
 :mod:`.recalibration`  BatchNorm's statistics of a sample, estimated anew before it is scored
 :mod:`.chance`         whether rewards say more than guesses would
 :mod:`.costing`        estimates of image passes and sizes
+:mod:`.pricing`        estimates of operations
 :mod:`.guard`          supervision of the stages of searchers and creators
 :mod:`.state`          checks of states and errors of loading them
 :mod:`.evaluators`     Avalanche metrics of the accuracy matrix and of sizes
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     )
     from .memory import KeptImages, bytes_by_kind, memory_of
     from .phases import Phase, TaskData
+    from .pricing import PassFlops, pass_flops, priced, task_flops
     from .recalibration import recalibrate
     from .sampling import SampledStage, genotype_network, proxy_network
     from .stage import EpochReport, ProgressCallback, Stage, StageProgress
@@ -91,6 +93,7 @@ __all__ = [
     "GrowingModel",
     "KeptImages",
     "ModelSizes",
+    "PassFlops",
     "Phase",
     "ProgressCallback",
     "SampledStage",
@@ -123,11 +126,14 @@ __all__ = [
     "make_sgd",
     "memory_of",
     "on_meta",
+    "pass_flops",
+    "priced",
     "proxy_network",
     "recalibrate",
     "recalibration_passes",
     "schedule_passes",
     "set_rate",
+    "task_flops",
     "task_macs",
     "train_epoch",
     "training_passes",

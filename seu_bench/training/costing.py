@@ -12,6 +12,7 @@ from seu_bench.config.protocol import Schedule, ScheduleOptions
 from seu_bench.errors import PluginError
 from seu_bench.training.components import Component
 from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, backbone_model, checked_options
+from seu_bench.training.pricing import priced, task_flops
 
 if TYPE_CHECKING:
     from seu_bench.data.planning import StreamPlan
@@ -161,9 +162,10 @@ def fixed_size_cost(
     model = on_meta(lambda: backbone_model(context))
     validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
     stages = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
+    learning = priced([*stages, *more], task_flops(model, plan, one_path=True))
     macs = task_macs(model, plan, one_path=True)
     memory = None if kept_copies is None else state_bytes(model) + kept_copies * count_bytes(model.parameters())
-    return fixed_cost(count_parameters(model), macs, [*stages, *more, *evaluation_passes(plan)], memory)
+    return fixed_cost(count_parameters(model), macs, [*learning, *evaluation_passes(plan)], memory)
 
 
 def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[int, ...]:

@@ -186,12 +186,16 @@ class StageCost:
         task: 0-based.
         train: images passed forward and backward.
         evaluate: images passed forward only.
+        flops: floating-point operations, as in records; at most. ``None``: not estimated.
+        flops_min: the same at least.
     """
 
     name: str
     task: int
     train: int
     evaluate: int
+    flops: int | None = None
+    flops_min: int | None = None
 
     @property
     def image_passes(self) -> int:
@@ -225,6 +229,20 @@ class Cost:
     def image_passes(self) -> int:
         """Image passes of learning, as in the record's metrics: all stages but evaluation."""
         return sum(stage.image_passes for stage in self.stages if stage.name != "evaluation")
+
+    @property
+    def train_flops(self) -> int | None:
+        """Operations of learning, as in the record's metrics, at most; ``None``: not estimated."""
+        return self._operations("flops")
+
+    @property
+    def train_flops_min(self) -> int | None:
+        """The same at least."""
+        return self._operations("flops_min")
+
+    def _operations(self, name: str) -> int | None:
+        found = [getattr(stage, name) for stage in self.stages if stage.name != "evaluation" and stage.image_passes]
+        return None if None in found else sum(found)
 
     @property
     def all_passes(self) -> int:

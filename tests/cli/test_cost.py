@@ -204,7 +204,7 @@ def test_text_says_the_same(command: Command) -> None:
     document, answer = cost(command, *asked), command("cost", *asked)
     assert isinstance(answer, Answer)
     lines = answer.out.splitlines()
-    assert lines[0] == "seu on split_cifar10 version 1, protocol paper"
+    assert lines[0] == "seu on split_cifar10 version 2, protocol paper"
     for task, name in enumerate(document["tasks"]):
         least, most = document["params_total_min"][task], document["params_total"][task]
         assert f"after task {task} ({name}): {least:,} to {most:,} parameters; " in lines[task + 1]
