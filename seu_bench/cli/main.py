@@ -40,7 +40,10 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     "cost": LazyCommand("seu_bench.cli.cost:cost", "Estimate the cost of a run."),
     "runs": LazyCommand("seu_bench.cli.runs:runs", "List runs and their states."),
     "show": LazyCommand("seu_bench.cli.show:show", "Show the record of a run."),
-    "compare": LazyCommand("seu_bench.cli.compare:compare", "Compare runs of one benchmark task by task."),
+    "compare": LazyCommand(
+        "seu_bench.cli.compare:compare",
+        "Compare runs of one benchmark task by task, and their configurations over all of their seeds.",
+    ),
     "leaderboard": LazyCommand("seu_bench.cli.leaderboard:leaderboard", "Build leaderboards from records."),
     "report": LazyCommand(
         "seu_bench.cli.report:report",

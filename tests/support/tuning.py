@@ -7,6 +7,7 @@ from typing import Any
 
 from support.commands import TINY
 from support.sweeping import in_turn
+from support.tiny import registry
 
 from seu_bench.config.tuned import Trial, TrialRun, TunedFile, TuningCost
 
@@ -75,7 +76,7 @@ def tuned_file(**fields: Any) -> TunedFile:
     known = {
         "id": "split_digits-smoke-ewc",
         "benchmark": "split_digits",
-        "benchmark_version": 1,
+        "benchmark_version": registry().benchmarks.find("split_digits").factory.load().version,
         "protocol": "smoke",
         "configuration": "ewc",
         "strategy": "ewc",

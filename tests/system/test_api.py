@@ -98,6 +98,7 @@ def test_what_the_package_offers() -> None:
         "load_records",
         "run",
         "sweep",
+        "tune",
     }
     with pytest.raises(AttributeError, match="no attribute 'runn'"):
         _ = seu_bench.runn
