@@ -55,6 +55,7 @@ def test_parameters_of_naive(command: Command, benchmark: str, parameters: int) 
     assert document["params_total"] == [parameters] * len(document["tasks"])
     assert document["params_total_min"] == document["params_total"]
     assert document["macs_min"] == document["macs"]
+    assert document["memory_bytes"] == document["memory_bytes_min"] == [4 * parameters] * len(document["tasks"])
     assert (document["strategy"], document["benchmark"], document["protocol"]) == ("naive", benchmark, "paper")
 
 
@@ -208,6 +209,8 @@ def test_text_says_the_same(command: Command) -> None:
     for task, name in enumerate(document["tasks"]):
         least, most = document["params_total_min"][task], document["params_total"][task]
         assert f"after task {task} ({name}): {least:,} to {most:,} parameters; " in lines[task + 1]
+        least, most = document["memory_bytes_min"][task], document["memory_bytes"][task]
+        assert lines[task + 1].endswith(f"; {least:,} to {most:,} bytes kept")
     assert lines[-1] == f"  together {document['image_passes']:,} image passes to learn"
 
 
