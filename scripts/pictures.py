@@ -30,13 +30,12 @@ from seu_bench.results.record import write_record
 #: Columns of the terminal; width and height of the browser's window.
 COLUMNS: Final = 104
 WINDOW: Final = (1480, 1240)
-BENCHMARK: Final = "pmnist"
 STRATEGIES: Final = ("seu", "naive", "ewc", "ltg", "pnn", "linear", "independent", "joint", "cumulative")
 
 
-def is_shown(record: Record) -> bool:
+def is_shown(record: Record, benchmark: str) -> bool:
     """Whether the pictures, which have room for few rows, show a record."""
-    return record.benchmark == BENCHMARK and record.strategy in STRATEGIES and record.searcher in (None, "mdl")
+    return record.benchmark == benchmark and record.strategy in STRATEGIES and record.searcher in (None, "mdl")
 
 
 def in_a_terminal(command: Sequence[str], folder: Path) -> str:
@@ -93,14 +92,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="a folder of published records")
     parser.add_argument("output", type=Path, help="where the pictures go")
+    parser.add_argument("--benchmark", default="split_fashion", help="which of its benchmarks (%(default)s)")
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
-        chosen = [record for record in read_records(given.results) if isinstance(record, Record) and is_shown(record)]
+        chosen = [record for record in read_records(given.results) if isinstance(record, Record)]
+        chosen = [record for record in chosen if is_shown(record, given.benchmark)]
         for record in chosen:
             write_record(results, record)
-        commands = [["seu-bench", "leaderboard", "--benchmark", BENCHMARK]]
+        commands = [["seu-bench", "leaderboard", "--benchmark", given.benchmark]]
         runs = [record.run_id for record in chosen if (record.strategy, record.seed) == ("naive", 0)]
         commands += [["seu-bench", "show", run_id, "--plot"] for run_id in runs[:1]]
         programs = Path(sys.executable).parent
@@ -110,7 +111,7 @@ def main() -> None:
         ]
         terminal = Path(folder) / "terminal.svg"
         terminal.write_text(terminal_page(shown), encoding="utf-8")
-        page = write_report(results, benchmark=BENCHMARK).page
+        page = write_report(results, benchmark=given.benchmark).page
         with browser(*WINDOW) as driver:
             driver.get(page.as_uri())
             driver.save_screenshot(str(given.output / "report.png"))
