@@ -154,7 +154,7 @@ def test_ranked_run(command: Command, tiny: Path, tmp_path: Path) -> None:
     """A whole run by a ranked protocol is in the leaderboard at once; limited and synthetic ones never are."""
     asked = ("run", "--strategy", "tiny", "--protocol", "quick", "-o", "epochs=1", "--results", tmp_path)
     ranked = command(*asked)
-    board = tmp_path / "leaderboards" / "split_digits-v1-quick.md"
+    board = tmp_path / "leaderboards" / "split_digits-v2-quick.md"
     assert f"leaderboard: {board}\n" in ranked.out
     assert record_of(ranked).may_be_ranked
     for more, why in ((("--limit", 8), "limited with --limit"), (("--synthetic",), "synthetic data")):

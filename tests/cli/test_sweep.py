@@ -58,7 +58,7 @@ def test_failing_jobs(command: Command, tmp_path: Path) -> None:
     found = records(tmp_path)
     assert sorted(record.status for record in found.values()) == ["failed", "failed", "finished", "finished"]
     # Leaderboards at the end, with both seeds.
-    board = tmp_path / "leaderboards" / "split_digits-v1-quick.md"
+    board = tmp_path / "leaderboards" / "split_digits-v2-quick.md"
     assert f"leaderboard: {board}\n" in first.out
     assert "2 records, 1 configuration" in board.read_text()
     before = written(tmp_path)
@@ -103,7 +103,7 @@ def test_merged_by_copying(command: Command, tmp_path: Path) -> None:
     for seeds, name in (("0", "a"), ("1-2", "b")):
         assert command("sweep", *asked, "--seeds", seeds, "--results", tmp_path / name).status == 0
     shutil.copytree(tmp_path / "b" / "runs", tmp_path / "a" / "runs", dirs_exist_ok=True)
-    board = tmp_path / "a" / "leaderboards" / "split_digits-v1-quick.csv"
+    board = tmp_path / "a" / "leaderboards" / "split_digits-v2-quick.csv"
     assert read_seeds(board) == [1]
     assert command("leaderboard", "--results", tmp_path / "a").status == 0
     assert read_seeds(board) == [3]

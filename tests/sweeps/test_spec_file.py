@@ -37,6 +37,11 @@ def test_file(tmp_path: Path) -> None:
         references = true
         retry_failed = true
         log = "mlflow,tensorboard"
+        evaluation = "validation"
+        first_tasks = 3
+        match = "params=seu"
+        stability_decay = "ewc_lambda=100,learning_rate=0.1"
+        tuned = ["chosen", "own/tuned.toml"]
         [log_options]
         mlflow.experiment = "grid"
         [options]
@@ -71,6 +76,18 @@ def test_file(tmp_path: Path) -> None:
         "retry_failed": True,
         "log": ("mlflow", "tensorboard"),
         "log_options": {"mlflow.experiment": "grid"},
+        "evaluation": "validation",
+        "first_tasks": 3,
+        "match": "params=seu",
+        "stability_decay": {
+            "option": "ewc_lambda",
+            "start": 100.0,
+            "learning_rates": (0.1,),
+            "tolerance": 0.2,
+            "factor": 0.5,
+            "searches": 7,
+        },
+        "tuned": ("chosen", str(tmp_path / "own/tuned.toml")),
     }
     assert set(spec.axes) == {"epochs", "widths", "searcher.alpha"}
     assert spec.executor_options == {"jobs": 2, "threads": 3}
