@@ -2,8 +2,8 @@
 
     python scripts/tune_defaults.py quick split_cifar100,pmnist,split_fashion ewc,naive
 
-Each strategy is tuned over its own grid, on the first three tasks of two seeds that no published run has. What was tuned
-before is not made again. Trials lie in `results/tuning`; the files, in `benchmarks/tuned`, are committed.
+Each strategy is tuned over its own grid, on the first three tasks of two seeds that no published run has. What was
+tuned before is not made again. Trials lie in `results/tuning`; the files, in `benchmarks/tuned`, are committed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,28 @@ import seu_bench
 
 ROOT = Path(__file__).resolve().parent.parent
 #: In the order of their importance.
-STRATEGIES = (
-    "ewc naive linear independent pnn ltg seu si mas lwf rwalk replay er_ace agem gem cumulative joint gdumb cwr mir"
-).split()
+STRATEGIES = [
+    "ewc",
+    "naive",
+    "linear",
+    "independent",
+    "pnn",
+    "ltg",
+    "seu",
+    "si",
+    "mas",
+    "lwf",
+    "rwalk",
+    "replay",
+    "er_ace",
+    "agem",
+    "gem",
+    "cumulative",
+    "joint",
+    "gdumb",
+    "cwr",
+    "mir",
+]
 METHOD, SEEDS = "first-tasks:3", "100-101"
 
 

@@ -18,6 +18,8 @@ from seu_bench.training.components import SearchTask
 from seu_bench_darts import DartsOptions, estimate_passes
 from seu_bench_darts.searcher import DartsSearch
 
+pytestmark = pytest.mark.long
+
 setup_module, teardown_module = one_thread, all_threads
 
 

@@ -15,6 +15,8 @@ from seu_bench_seu.building import make_super_model
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.searcher import MdlSearch
 
+pytestmark = pytest.mark.long
+
 setup_module, teardown_module = one_thread, all_threads
 
 STREAM = class_stream([[0, 1], [2, 3]], images=16)

@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 from seu_bench.results.statistics.samples import SampleSummary, summarize
 
 #: Accuracies, sizes and seconds: what a column holds.
-VALUES = st.one_of(st.floats(0, 1), st.integers(0, 2**40).map(float), st.floats(-1e6, 1e6))
+VALUES = st.one_of(
+    st.floats(0, 1, allow_subnormal=False),
+    st.integers(0, 2**40).map(float),
+    st.floats(-1e6, 1e6, allow_subnormal=False),
+)
 SAMPLES = st.lists(VALUES, min_size=2, max_size=12)
 
 

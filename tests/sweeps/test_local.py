@@ -15,7 +15,7 @@ from seu_bench.results.record import read_record
 from seu_bench.sweeps.local import LocalExecutor, LocalFactory, LocalOptions, visible_gpus, with_share
 from seu_bench.utils.hardware import free_host_memory, usable_cores
 
-pytestmark = pytest.mark.usefixtures("gate")
+pytestmark = [pytest.mark.usefixtures("gate"), pytest.mark.long]
 
 
 def test_processes(tmp_path: Path) -> None:

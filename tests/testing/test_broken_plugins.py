@@ -26,6 +26,8 @@ from seu_bench.search_space import Genotype
 from seu_bench.testing.streams import TinyStreams
 from seu_bench.training.stage import StageProgress
 
+pytestmark = pytest.mark.long
+
 setup_module, teardown_module = one_thread, all_threads
 
 STAGE = {"searcher": "search", "creator": "creation"}

@@ -27,6 +27,8 @@ from seu_bench.results.record import read_record
 from seu_bench.results.record_metrics import without_times
 from seu_bench.training.stage import StageProgress
 
+pytestmark = pytest.mark.long
+
 setup_module, teardown_module = one_thread, all_threads
 
 #: Of the 34 training images of a task four are left over, of the 32 validation images two.
