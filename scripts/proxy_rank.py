@@ -63,6 +63,8 @@ SCORES: Final = {
     "synflow": "SynFlow",
     "parameters": "number of parameters (no search: the control)",
 }
+#: Scores that are accuracies.
+ACCURACIES: Final = ("shared", "shared_stale")
 #: Marks of the page around the table.
 BEGIN, END = "<!-- proxy_rank: begin -->", "<!-- proxy_rank: end -->"
 
@@ -169,8 +171,7 @@ def measure(found: Setting, count: int, repeats: int, workers: int = 1) -> dict[
 def tau_of(scores: Sequence[float | None], accuracies: Sequence[float]) -> tuple[float, float]:
     """Kendall's tau-b and its two-sided p-value; what could not be scored counts as the worst. Scores that are all
     equal rank nothing: 0, and 1."""
-    known = [-math.inf if score is None else score for score in scores]
-    found = kendalltau(known, accuracies)
+    found = kendalltau([-math.inf if score is None else score for score in scores], accuracies)
     return (0.0, 1.0) if math.isnan(found.statistic) else (float(found.statistic), float(found.pvalue))
 
 
@@ -189,10 +190,12 @@ def table(document: Mapping[str, Any]) -> str:
             rows[again] = [tau_of(*part["accuracies"]) for part in ordered]
         numbers = ", ".join(f"{100 * min(truth):.0f} to {100 * max(truth):.0f}" for truth in truths)
         trainings, withheld = ordered[0]["images"]
+        mean = statistics.fmean(value for truth in truths for value in truth)
         lines += [
             f"`{name}`, first task ({ordered[0]['classes']} classes, {trainings} training images), protocol "
-            f"`{document['protocol']}`, {len(ordered)} seeds of {len(truths[0])} genotypes; accuracies from scratch, "
-            f"means of {len(ordered[0]['accuracies'])} trainings on {withheld} withheld images, are from {numbers} %:",
+            f"`{document['protocol']}`, seeds: {len(ordered)}, genotypes of each: {len(truths[0])}. Accuracies from "
+            f"scratch (trainings of each: {len(ordered[0]['accuracies'])}) on {withheld} withheld images: {numbers} %, "
+            f"each with a standard error of {100 * math.sqrt(mean * (1 - mean) / withheld):.1f} points.",
             "",
             "| score | mean tau | tau of each seed (p) | mean score as an accuracy |",
             "| --- | ---: | --- | ---: |",
@@ -200,12 +203,9 @@ def table(document: Mapping[str, Any]) -> str:
         for key, label in [*SCORES.items(), *((None, label) for label in rows if label not in SCORES.values())]:
             taus = rows[label]
             each = ", ".join(f"{tau:+.2f} ({_p(p)})" for tau, p in taus)
-            mean = statistics.fmean(tau for tau, _ in taus)
-            accuracy = "-"
-            if key in ("shared", "shared_stale"):
-                of_all = [value for part in ordered for value in part["scores"][key]]
-                accuracy = f"{100 * statistics.fmean(of_all):.1f} %"
-            lines.append(f"| {label} | {mean:+.2f} | {each} | {accuracy} |")
+            of_all = [value for part in ordered for value in part["scores"].get(key, ()) if key in ACCURACIES]
+            accuracy = f"{100 * statistics.fmean(of_all):.1f} %" if of_all else "-"
+            lines.append(f"| {label} | {statistics.fmean(tau for tau, _ in taus):+.2f} | {each} | {accuracy} |")
         lines.append("")
     return "\n".join(lines).rstrip()
 

@@ -1,4 +1,4 @@
-"""Kendall's tau of what searches score by: the script measures, and makes a table of its file."""
+"""Kendall's tau of what searches score by: the script measures, and the page's table is made of its file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,29 @@ from support.tiny import all_threads, one_thread
 from scripts import proxy_rank
 
 setup_module, teardown_module = one_thread, all_threads
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = ROOT / "results" / "published" / "proxy_rank.json"
+PAGE = ROOT / "docs" / "reference" / "searchers.md"
+
+
+def test_the_page_has_the_table_of_the_file() -> None:
+    """No number of it was typed."""
+    page = PAGE.read_text(encoding="utf-8")
+    document = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    assert proxy_rank.inserted(page, proxy_rank.table(document)) == page
+
+
+def test_published_file() -> None:
+    """Twenty genotypes in each part, all different, each scored and trained, and accuracies of withheld images."""
+    for parts in json.loads(PUBLISHED.read_text(encoding="utf-8"))["benchmarks"].values():
+        for part in parts.values():
+            assert len({json.dumps(genotype) for genotype in part["genotypes"]}) == 20
+            assert set(part["scores"]) == set(proxy_rank.SCORES)
+            assert {len(values) for values in [*part["scores"].values(), *part["accuracies"]]} == {20}
+            withheld = part["images"][1]
+            for accuracy in (value for values in part["accuracies"] for value in values):
+                assert accuracy * withheld == pytest.approx(round(accuracy * withheld), abs=1e-6)
 
 
 @pytest.mark.parametrize(
