@@ -82,7 +82,7 @@ def test_guide_leads_to_the_leaderboard(folder: Path, command: Command, tmp_path
         answer = command(*arguments, *results, *short)
         assert answer.status == 0, answer.err
     table, _, _ = (tmp_path / "leaderboards" / "my_digits-v1-quick.md").read_text("utf-8").partition("\n## ")
-    rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if re.match(r"\| +\d", line)]
+    rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if re.match(r"\|[ ●]+\d", line)]
     assert sorted((row[2].split()[0], row[3]) for row in rows) == [("anchored", "3"), ("naive", "3")]
 
 
