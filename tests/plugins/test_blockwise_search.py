@@ -24,6 +24,8 @@ from seu_bench_blockwise.shared import SharedSearch
 from seu_bench_seu.options import SearchOptions
 from seu_bench_seu.searcher import MdlSearch
 
+pytestmark = pytest.mark.long
+
 setup_module, teardown_module = one_thread, all_threads
 
 

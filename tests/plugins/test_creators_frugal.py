@@ -23,6 +23,8 @@ from seu_bench_creators.paths import earlier_paths, newest_path
 from seu_bench_creators.probe import RIDGE, probe_accuracy
 from seu_bench_seu.super_model import SuperModel
 
+pytestmark = pytest.mark.long
+
 setup_module, teardown_module = one_thread, all_threads
 
 

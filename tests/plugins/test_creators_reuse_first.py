@@ -15,6 +15,8 @@ from seu_bench.training.components import CreationTask
 from seu_bench_creators import ReuseFirstOptions
 from seu_bench_creators.reuse_first import ReuseFirstCreation
 
+pytestmark = pytest.mark.long
+
 setup_module, teardown_module = one_thread, all_threads
 
 

@@ -23,6 +23,8 @@ from seu_bench_zero_cost import ZeroCostOptions, estimate_passes, searcher
 from seu_bench_zero_cost.scores import naswot, synflow
 from seu_bench_zero_cost.searcher import ZeroCostSearch, ranked
 
+pytestmark = pytest.mark.long
+
 setup_module, teardown_module = one_thread, all_threads
 
 
