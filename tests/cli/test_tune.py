@@ -48,8 +48,8 @@ def test_tune_then_run(command: Command, tmp_path: Path) -> None:
     assert "learning_rate=0.2 is the greatest value tried" in answer.out
     again = command(*asked)
     assert "3 jobs: 3 finished, 0 pending" in again.out
-    refused = command("run", "--strategy", "tiny", "--benchmark", "sealed", "--tuned", file.id, "--seed", 100,
-                      "--results", tmp_path)  # fmt: skip
+    evaluated = ("run", "--strategy", "tiny", "--benchmark", "sealed", "--tuned", file.id)
+    refused = command(*evaluated, "--seed", 100, "--results", tmp_path)
     assert (refused.status, "seed 100 was tuned on" in refused.err) == (2, True)
     (run, *_) = sorted(path.name for path in (tmp_path / "tuning" / "runs").iterdir())
     shown = command("show", run, "--results", tmp_path / "tuning").out

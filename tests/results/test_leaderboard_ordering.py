@@ -11,7 +11,7 @@ from support.board_records import Put, leaderboards, writer
 from support.commands import Command
 
 from seu_bench.errors import OptionError
-from seu_bench.metrics import mixed_score
+from seu_bench.metrics import mixed_score, points_for_size
 from seu_bench.results.leaderboard.boards import Leaderboard
 from seu_bench.results.leaderboard.markdown import cells, notes, to_markdown
 from seu_bench.results.leaderboard.ordering import not_dominated, size_axis
@@ -115,9 +115,11 @@ def test_what_the_mixed_score_favours(tmp_path: Path, put: Put) -> None:
     put(0, 0.6, parameters=100_000)
     (board,) = leaderboards(tmp_path)
     (note,) = (line for line in notes(board) if "mixed score favours" in line)
-    points = float(note.partition("must be ")[2].split()[0])
+    points = note.partition("must be ")[2].split()[0]
+    exact = points_for_size(60, 100_000)
     assert "ten times the 100,000 parameters of row 1" in note and "its 60.0 %" in note
-    assert mixed_score(60 + points, 1_000_000) == pytest.approx(mixed_score(60, 100_000), abs=5e-4)
+    assert points == f"{exact:.1f}"
+    assert mixed_score(60 + exact, 1_000_000) == pytest.approx(mixed_score(60, 100_000))
 
 
 def test_numbers_too_large_to_count_with(tmp_path: Path, put: Put) -> None:
