@@ -128,8 +128,8 @@ class Stage(ABC, Generic[Result]):
         self.stability: Stability | None = None
         self.report = EpochReport()
         self.curve: list[EpochReport] = []
-        #: For each reward the probability that guessing does as well.
-        self.guessing: list[float] = []
+        #: For each reward the probability that guessing does as well; ``None``: the earlier ones are not known.
+        self.guessing: list[float] | None = []
         self.randomness = RandomState(seed, device)
         self._on_progress: ProgressCallback | None = None
         #: Called with all images passed so far, whenever some are counted.
@@ -175,7 +175,8 @@ class Stage(ABC, Generic[Result]):
             accuracy: in [0, 1].
             images: those that it was measured on.
         """
-        self.guessing.append(guessing_probability(accuracy, images.labels))
+        if self.guessing is not None:
+            self.guessing.append(guessing_probability(accuracy, images.labels))
 
     def advance(self) -> None:
         """Run one epoch under the stage's own randomness.
@@ -227,7 +228,7 @@ class Stage(ABC, Generic[Result]):
             "clipped": self.clipped.state_dict(),
             "report": [self.report.loss, self.report.accuracy],
             "curve": [[report.loss, report.accuracy] for report in self.curve],
-            "guessing": list(self.guessing),
+            "guessing": self.guessing if self.guessing is None else list(self.guessing),
             "randomness": self.randomness.state_dict(),
             "own": self.get_extra_state(),
         }
@@ -244,12 +245,13 @@ class Stage(ABC, Generic[Result]):
                 f"not of stage {self.name!r} of task {self.task}"
             )
         for name in _COUNTS:
-            # Earlier versions counted no operations.
+            # Earlier versions counted no operations, and noted neither clipped steps nor rewards.
             setattr(self, name, state.get(name) if name == "flops" else state[name])
         self.clipped.load_state_dict(state.get("clipped"))
         self.report = EpochReport(*state["report"])
         self.curve = [EpochReport(*measured) for measured in state["curve"]]
-        self.guessing = list(state["guessing"])
+        known = state.get("guessing")
+        self.guessing = None if known is None else list(known)
         self.randomness.load_state_dict(state["randomness"])
         self.set_extra_state(state["own"])
 
@@ -287,6 +289,6 @@ class Stage(ABC, Generic[Result]):
                     cpu_seconds=self.cpu_seconds,
                     flops=self.flops,
                     clipped_share=self.clipped.share,
-                    chance_share=chance_share(self.guessing),
+                    chance_share=chance_share(self.guessing or ()),
                 )
             self._on_progress(progress)

@@ -72,7 +72,7 @@ def test_searches_note_their_rewards(name: str, options: dict[str, object], rewa
     factory = registry().searchers.find(name).factory
     stage, seen = factory.build(factory.options(**options), search_task()), list[float | None]()
     stage.run(lambda progress: seen.append(progress.chance_share))
-    assert len(stage.guessing) == rewards
+    assert stage.guessing is not None and len(stage.guessing) == rewards
     measured = [report.accuracy for report in stage.curve if report.accuracy is not None]
     labels = torch.cat([y for _, y in search_task().images.halves()[1].batches(99, shuffle=False)])
     assert stage.guessing == [guessing_probability(value, labels) for value in measured]
@@ -85,7 +85,7 @@ def test_creations_note_their_rewards(name: str, rewards: int) -> None:
     stage = creation(name)
     states = []
     stage.run(pause=lambda stage: states.append(copy.deepcopy(stage.state_dict())))
-    assert len(stage.guessing) == rewards
+    assert stage.guessing is not None and len(stage.guessing) == rewards
     if states:
         again = creation(name)
         again.load_state_dict(states[1])

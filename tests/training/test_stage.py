@@ -125,6 +125,21 @@ def test_resumes_bit_by_bit(make: Callable[..., Stage[Any]], epochs: int) -> Non
 
 
 @every_stage
+def test_checkpoint_of_an_earlier_version(make: Callable[..., Stage[Any]]) -> None:
+    """What was not counted then is not known, and the rest is learned as ever."""
+    whole, first, second = make(), make(), make()
+    expected = ending(whole, whole.run())
+    first.advance()
+    state = first.state_dict()
+    for key in ("flops", "clipped", "guessing"):
+        del state[key]
+    second.load_state_dict(state)
+    seen: list[StageProgress] = []
+    assert same(ending(second, second.run(seen.append)), expected)
+    assert (seen[-1].flops, seen[-1].clipped_share, seen[-1].chance_share) == (None, None, None)
+
+
+@every_stage
 def test_state_is_not_loaded_into_another_stage(make: Callable[..., Stage[Any]]) -> None:
     """The state of another stage, or of the same stage of another task, is refused before anything is changed."""
     stage = make()
