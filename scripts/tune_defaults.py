@@ -2,16 +2,23 @@
 
     python scripts/tune_defaults.py quick split_cifar100,pmnist,split_fashion ewc,naive
 
-Each strategy is tuned over its own grid, on the first three tasks of two seeds that no published run has. What was
-tuned before is not made again. Trials lie in `results/tuning`; the files, in `benchmarks/tuned`, are committed.
+Each strategy is tuned over its own grid, on the first three tasks of two seeds that no published run has. Where the
+best value of a number is the least or the greatest one tried, the next one beyond it is tried as well, up to three
+times. What was tuned before is not made again. Trials lie in `results/tuning`; the files, in `benchmarks/tuned`, are
+committed.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import seu_bench
+from seu_bench.config.tuned import TunedFile
+from seu_bench.plugin.registry import Registry
 
 ROOT = Path(__file__).resolve().parent.parent
 #: In the order of their importance.
@@ -38,24 +45,72 @@ STRATEGIES = [
     "mir",
 ]
 METHOD, SEEDS = "first-tasks:3", "100-101"
+#: Learning rates that every grid begins with, and how often an option's values may be extended.
+LEARNING_RATES, EXTENSIONS = (0.025, 0.08), 3
+#: Grids that differ from the strategy's own. Weights of SEU's first epochs are chosen by networks whose BatchNorm
+#: statistics lag behind, so that the last ones are tried as well.
+SPACES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "seu": {"restore": ("best_valid", "last")},
+    "ltg": {"size_penalty": (0.0, 0.01)},
+}
+#: Options that mean the same for any value beyond those of their grid.
+BOUNDED = {"memory_strength", "batch_size_mem", "size_penalty"}
 
 
-def tune(protocol: str, benchmarks: list[str], strategies: list[str]) -> None:
-    """Tune every strategy on every benchmark, one after another; print what was chosen."""
-    for strategy in strategies:
-        for benchmark in benchmarks:
-            result = seu_bench.tune(
-                strategy=strategy,
-                benchmark=benchmark,
-                protocol=protocol,
-                method=METHOD,
-                seeds=SEEDS,
-                results=ROOT / "results" / "tuning",
-                output=ROOT / "benchmarks" / "tuned",
-            )
-            print(benchmark, strategy, result.file, flush=True)
+def first_space(strategy: str) -> dict[str, tuple[Any, ...]]:
+    """The values that a strategy's tuning begins with."""
+    grid = Registry().strategies.find(strategy).factory.options.tuning_grid
+    own = {key: tuple(values) for key, values in grid.items()}
+    return own | SPACES.get(strategy, {}) | {"learning_rate": LEARNING_RATES}
+
+
+def beyond(values: tuple[Any, ...], chosen: Any) -> float | None:
+    """The next value beyond the chosen one, in the ratio of the outer two; ``None``: it is not at an end."""
+    if any(isinstance(value, str | bool) or value <= 0 for value in values):
+        return None
+    ordered = sorted(values)
+    if chosen == ordered[0]:
+        return float(f"{ordered[0] ** 2 / ordered[1]:.1g}")
+    if chosen == ordered[-1]:
+        return float(f"{ordered[-1] ** 2 / ordered[-2]:.1g}")
+    return None
+
+
+def extended(space: Mapping[str, tuple[Any, ...]], chosen: Mapping[str, Any], room: dict[str, int]) -> dict[str, Any]:
+    """The space with one more value of every number that was chosen at an end and may still be extended."""
+    result = dict(space)
+    for key, values in space.items():
+        more = None if key in BOUNDED else beyond(values, chosen[key])
+        if more is not None and room.setdefault(key, EXTENSIONS) > 0:
+            room[key] -= 1
+            result[key] = tuple(sorted((*values, more)))
+    return result
+
+
+def tune_one(strategy: str, benchmark: str, protocol: str, jobs: int) -> TunedFile | None:
+    """Tune a strategy on a benchmark until its choice is inside of what was tried."""
+    space, room = first_space(strategy), dict[str, int]()
+    while True:
+        result = seu_bench.tune(
+            strategy=strategy,
+            benchmark=benchmark,
+            protocol=protocol,
+            method=METHOD,
+            seeds=SEEDS,
+            space=space,
+            jobs=jobs,
+            results=ROOT / "results" / "tuning",
+            output=ROOT / "benchmarks" / "tuned",
+            replace=True,
+        )
+        if result.file is None or (wider := extended(space, result.file.options, room)) == space:
+            return result.file
+        space = wider
 
 
 if __name__ == "__main__":
     _, PROTOCOL, BENCHMARKS, *CHOSEN = sys.argv
-    tune(PROTOCOL, BENCHMARKS.split(","), CHOSEN[0].split(",") if CHOSEN else STRATEGIES)
+    for STRATEGY in CHOSEN[0].split(",") if CHOSEN else STRATEGIES:
+        for BENCHMARK in BENCHMARKS.split(","):
+            FILE = tune_one(STRATEGY, BENCHMARK, PROTOCOL, jobs=int(os.environ.get("JOBS", "2")))
+            print(BENCHMARK, STRATEGY, FILE and (FILE.score, dict(FILE.options), FILE.cost.runs), flush=True)
