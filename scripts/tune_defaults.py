@@ -1,6 +1,6 @@
 """Tune the strategies of the evidence by a protocol, for the tuned files that benchmarks name as its defaults.
 
-    python scripts/tune_defaults.py quick split_cifar100,pmnist,split_fashion ewc,naive
+    python scripts/tune_defaults.py quick split_cifar100,pmnist,split_fashion ewc,naive,seu+random+all_new
 
 Each strategy is tuned over its own grid, on the first three tasks of two seeds that no published run has. Where the
 best value of a number is the least or the greatest one tried, the next one beyond it is tried as well, up to three
@@ -30,6 +30,7 @@ STRATEGIES = [
     "pnn",
     "ltg",
     "seu",
+    "seu+random+all_new",
     "si",
     "mas",
     "lwf",
@@ -87,12 +88,14 @@ def extended(space: Mapping[str, tuple[Any, ...]], chosen: Mapping[str, Any], ro
     return result
 
 
-def tune_one(strategy: str, benchmark: str, protocol: str, jobs: int) -> TunedFile | None:
-    """Tune a strategy on a benchmark until its choice is inside of what was tried."""
+def tune_one(configuration: str, benchmark: str, protocol: str, jobs: int) -> TunedFile | None:
+    """Tune ``strategy`` or ``strategy+searcher+creator`` until its choice is inside of what was tried."""
+    strategy, *components = configuration.split("+")
     space, room = first_space(strategy), dict[str, int]()
     while True:
         result = seu_bench.tune(
             strategy=strategy,
+            **dict(zip(("searcher", "creator"), components, strict=False)),
             benchmark=benchmark,
             protocol=protocol,
             method=METHOD,
