@@ -22,7 +22,7 @@ from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from .api import run, sweep, tune
-    from .engine.saved_model.file import load_model
+    from .engine.saved_model.model import load_model
     from .hookspecs import hookimpl
     from .plugin.registration import LazyFactory, Register
     from .results.leaderboard.building import load_records

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import request_command
+from seu_bench.cli.options import OUTPUT, request_command
+from seu_bench.utils.files import is_standard_output
 
 
 @request_command("results")
@@ -14,7 +15,11 @@ from seu_bench.cli.options import request_command
 @click.option("--task", type=click.IntRange(min=0), required=True, help="Index of the task, from 0, as in the record.")
 @click.option("--format", "form", type=click.Choice(["onnx"]), default="onnx", show_default=True)
 @click.option(
-    "--output", type=click.Path(path_type=Path), default=None, help="File to write [default: in the run's folder]."
+    "--output",
+    type=OUTPUT,
+    default=None,
+    metavar="FILE",
+    help="File to write, or - for standard output [default: in the run's folder].",
 )
 def export(run: str, results: Path, task: int, form: str, output: Path | None) -> None:
     """Export the network of one task to ONNX.
@@ -24,4 +29,5 @@ def export(run: str, results: Path, task: int, form: str, output: Path | None) -
     """
     from seu_bench.engine.saved_model.export import export_onnx
 
-    click.echo(f"{form}: {export_onnx(run, task, results=results, output=output)}")
+    path = export_onnx(run, task, results=results, output=output)
+    click.echo(f"{form}: {path}", err=is_standard_output(path))

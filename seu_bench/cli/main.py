@@ -6,6 +6,8 @@ plugins come by the hook ``register_commands``; plugins are loaded when ``--help
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +20,7 @@ from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.manager import broken, installed_points, load_plugins, only_ours
 from seu_bench.plugin.registration import LazyCommand
 from seu_bench.utils import progress as bars
+from seu_bench.utils.text import printable
 
 if TYPE_CHECKING:
     from seu_bench.plugin.entries import Entry
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 #: Exit status of a request that cannot be met, and of a run that the user interrupted.
 REFUSED = 2
 INTERRUPTED = 130
+#: Of a command whose reader went away, as with ``| head``; click's.
+CLOSED = 1
 #: The package that core is part of; its plugins bring no commands.
 _PACKAGE: Final = "seu-bench"
 
@@ -140,24 +145,58 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the command ``seu-bench``: errors become one message and exit status 2."""
+    status, message = _status_of(cli)
+    if message:
+        # Where nobody can read it any more, the exit status says it all the same.
+        with contextlib.suppress(OSError, ValueError):
+            click.echo(message, err=True)
+    sys.exit(status)
+
+
+def _status_of(command: click.Command) -> tuple[int, str]:
+    """Run a command; its exit status, and what is to be said of it at last."""
     try:
         with bars.shown():
-            status = cli.main(prog_name="seu-bench", standalone_mode=False)
+            status = command.main(prog_name="seu-bench", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # or Python would do so after us, and end in a traceback where it cannot
     except SeuBenchError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(REFUSED)
+        return REFUSED, f"error: {error}"
     except click.ClickException as error:
-        error.show()
-        sys.exit(REFUSED)
+        with contextlib.suppress(OSError, ValueError):
+            error.show()
+        return REFUSED, ""
+    except BrokenPipeError:
+        _discard_output()
+        return CLOSED, ""
+    except OSError as error:
+        _discard_output()
+        return REFUSED, _os_error(error)
     except (click.Abort, KeyboardInterrupt) as stopped:
         # click wraps every KeyboardInterrupt.
         cause = stopped.__cause__ if isinstance(stopped, click.Abort) else stopped
         if isinstance(cause, Interruption):
-            click.echo(f"{cause.reason}; run the same command again to resume", err=True)
-            sys.exit(cause.exit_code)
-        click.echo("interrupted", err=True)
-        sys.exit(INTERRUPTED)
-    sys.exit(status if isinstance(status, int) else 0)
+            return cause.exit_code, f"{cause.reason}; run the same command again to resume"
+        return INTERRUPTED, "interrupted"
+    return (status if isinstance(status, int) else 0), ""
+
+
+def _os_error(error: OSError) -> str:
+    """The message of what the system refused: a file that cannot be used, or standard output that cannot be written."""
+    where = error.filename if error.filename is not None else "standard output or a file"
+    if isinstance(where, bytes):
+        where = os.fsdecode(where)
+    remedy = "see that the path is right, that you may use it, and that there is room"
+    told = SeuBenchError(f"the system refuses: {error.strerror or error}", where=printable(str(where)), remedy=remedy)
+    return f"error: {told}"
+
+
+def _discard_output() -> None:
+    """Let what is still to be written to standard output go, so that Python does not try once more at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
 
 
 if __name__ == "__main__":

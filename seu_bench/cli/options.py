@@ -26,6 +26,22 @@ format_option = click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
 )
 
+
+class OutputFile(click.ParamType):
+    """A file to write, or ``-`` for standard output."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Refuse an empty path, which would mean the working folder."""
+        if not str(value):
+            self.fail("the path is empty", param, ctx)
+        return Path(value)
+
+
+#: Type of ``--output``.
+OUTPUT = OutputFile()
+
 #: ``--data-root`` for commands about data sets.
 data_option = click.option(
     "--data-root", type=click.Path(path_type=Path), help=Request.model_fields["data_root"].description

@@ -6,17 +6,18 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import request_command
+from seu_bench.cli.options import OUTPUT, request_command
 from seu_bench.plugin.registry import Registry
+from seu_bench.utils.files import is_standard_output
 
 
 @request_command("results")
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OUTPUT,
     default=None,
     metavar="FILE",
-    help="HTML file to write [default: report.html in the results folder].",
+    help="HTML file to write, or - for standard output [default: report.html in the results folder].",
 )
 @click.option("--benchmark", default=None, help="Only this benchmark.")
 @click.option("--protocol", default=None, help="Only this protocol.")
@@ -34,8 +35,15 @@ from seu_bench.plugin.registry import Registry
     show_default=True,
     help="Maximum figures of all groups together.",
 )
+@click.option("--allow-empty", is_flag=True, help="Replace a report that is there by one without any group.")
 def report(
-    results: Path, output: Path | None, benchmark: str | None, protocol: str | None, top: int, figures: int
+    results: Path,
+    output: Path | None,
+    benchmark: str | None,
+    protocol: str | None,
+    top: int,
+    figures: int,
+    allow_empty: bool,
 ) -> None:
     """Write a report: one HTML page that needs no network, and its figures as PNG and SVG.
 
@@ -44,9 +52,12 @@ def report(
     from seu_bench.results.report import Limits, write_report
 
     limits = Limits(configurations=top, figures=figures)
-    written = write_report(results, output, benchmark, protocol, limits, Registry().known_metrics)
-    click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})")
+    known = Registry().known_metrics
+    written = write_report(results, output, benchmark, protocol, limits, known, allow_empty=allow_empty)
+    aside = output is not None and is_standard_output(output)
+    click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})", err=aside)
     if written.figures:
-        click.echo(f"figures: {len(written.figures) // 2} in {written.figures[0].parent}, each as PNG and SVG")
+        folder = written.figures[0].parent
+        click.echo(f"figures: {len(written.figures) // 2} in {folder}, each as PNG and SVG", err=aside)
     for line in written.outside:
-        click.echo(f"  {line}")
+        click.echo(f"  {line}", err=aside)

@@ -166,7 +166,7 @@ def plan_stream(
     for part in parts:
         info = infos[part.dataset]
         pool = _images(info.num_train, info.train_per_class, info.num_classes, part.classes)
-        valid = int(spec.stream.validation * pool)
+        valid = _validation_images(spec, part, pool)
         test = withheld(valid, evaluation)
         bounds = [(pool - valid, limits.train), (valid - test, limits.valid)]
         if evaluation == "test":
@@ -175,6 +175,25 @@ def plan_stream(
         train, held, tested = (min(count, limit or count) for count, limit in bounds)
         tasks.append(TaskPlan(part.name, part.head, train, held, tested, info.channels))
     return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts))
+
+
+def _validation_images(spec: BenchmarkSpec, part: TaskPart, pool: int) -> int:
+    """How many of a task's images validate it: at least one, and two are left to learn from."""
+    valid = int(spec.stream.validation * pool)
+    place = f"task {part.name!r} of benchmark {spec.name!r}"
+    if pool and not valid:
+        raise RequestError(
+            f"{place} has no validation images: it has {pool} images, and {spec.stream.validation:g} of them validate",
+            where="stream.validation",
+            remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2, or bring images",
+        )
+    if 0 < pool < valid + 2:
+        raise RequestError(
+            f"{place} has {pool - valid} training image",
+            where="stream.validation",
+            remedy="a task needs two at least: searching and creating learn on one half and judge on the other",
+        )
+    return valid
 
 
 def _groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo) -> tuple[tuple[int, ...], ...]:

@@ -196,11 +196,6 @@ def _rows(
         raise RequestError(f"task {part.name!r} of benchmark {spec.name!r} has no images in data set {part.dataset!r}")
     mixed = pool[shuffled(len(pool), seed)]
     cut = int(spec.stream.validation * len(pool))
-    if len(pool) - cut < 2:
-        raise RequestError(
-            f"task {part.name!r} of benchmark {spec.name!r} has {len(pool) - cut} training image",
-            remedy="a task needs two at least: searching and creating learn on one half and judge on the other",
-        )
     if evaluation == "validation":
         kept = cut - withheld(cut, evaluation)
         if kept == cut:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .run_folder import RunState, find_state, list_runs
     from .runner import Outcome, execute
     from .saved_model.export import export_onnx
-    from .saved_model.file import LearnedModel, load_model
+    from .saved_model.model import LearnedModel, load_model
     from .saved_model.verify import Verification, verify
     from .stopping import StopRequest
 

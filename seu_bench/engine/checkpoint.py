@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from seu_bench._version import __version__
-from seu_bench.errors import CheckpointError
+from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.utils.files import remove_parts, write_atomic
+from seu_bench.utils.reading import list_folder, open_file, read_file
 
 SCHEMA_VERSION: Final = 2
 #: Number of checkpoints retained per run: the last, and one in case the last is corrupt.
@@ -60,7 +61,7 @@ class Header(BaseModel):
     run_id: str
     position: Position
     sha256: str
-    bytes: int
+    bytes: NonNegativeInt
 
 
 def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping[str, Any]) -> int:
@@ -79,7 +80,7 @@ def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping
 def read_header(path: Path) -> Header:
     """Read the header of a checkpoint, without the state."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             line = file.readline(_LONGEST_HEADER)
     except OSError as error:
         raise _refused(path, f"it cannot be read: {error.strerror or error}") from error
@@ -95,17 +96,18 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
     import torch
     from torch.serialization import default_restore_location
 
-    try:
-        line, _, content = path.read_bytes().partition(b"\n")
-    except OSError as error:
-        raise _refused(path, f"it cannot be read: {error.strerror or error}") from error
-    header = _header(path, line)
+    header = read_header(path)
     if header.run_id != run_id:
         raise _refused(path, f"it belongs to the run {header.run_id!r}")
     if header.schema_version != SCHEMA_VERSION:
         raise _refused(
             path, f"it was written by seu-bench {header.seu_bench}, whose checkpoints this version cannot read"
         )
+    try:
+        # No more than the header says, so that a file without an end is not read to it.
+        content = read_file(path, _LONGEST_HEADER + header.bytes).partition(b"\n")[2]
+    except OSError as error:
+        raise _refused(path, f"it cannot be read: {error.strerror or error}") from error
     if len(content) != header.bytes:
         raise _refused(path, f"it is {len(content)} bytes long, and was {header.bytes}")
     if hashlib.sha256(content).hexdigest() != header.sha256:
@@ -154,11 +156,12 @@ class CheckpointFolder:
         return size
 
     def newest_first(self) -> list[Path]:
-        """The files that are there."""
-        try:
-            found = [path for path in self.folder.iterdir() if re.fullmatch(r"[0-9]+\.ckpt", path.name)]
-        except OSError:
-            return []
+        """The files that are there.
+
+        Raises:
+            ResultsError: the folder cannot be read: a run must not start over because of that.
+        """
+        found = [path for path in list_folder(self.folder) if re.fullmatch(r"[0-9]+\.ckpt", path.name)]
         return sorted(found, key=lambda path: int(path.stem), reverse=True)
 
     def set_aside(self, path: Path) -> None:
@@ -168,15 +171,16 @@ class CheckpointFolder:
 
     def position(self) -> Position | None:
         """Return the position of the newest one whose header can be read; ``None``: there is none."""
-        for path in self.newest_first():
-            with contextlib.suppress(CheckpointError):
-                return read_header(path).position
+        with contextlib.suppress(ResultsError):
+            for path in self.newest_first():
+                with contextlib.suppress(CheckpointError):
+                    return read_header(path).position
         return None
 
     def clear(self) -> None:
         """Remove them all."""
         remove_parts(self.folder)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ResultsError):
             for path in [*self.newest_first(), *self.folder.glob("*.refused")]:
                 path.unlink()
             self.folder.rmdir()

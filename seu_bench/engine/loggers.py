@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import re
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -40,10 +39,14 @@ TASKS: Final = "tasks"
 
 
 class HookCaller:
-    """Calls the watching hooks of a registry's plugins."""
+    """Calls the watching hooks of a registry's plugins, each by itself.
+
+    Who only watches may not stop a run: a plugin that fails is not called again, and the others are told.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._failed: list[Any] = []
 
     def on_progress(self, progress: StageProgress) -> None:
         """Call ``stage_progress``."""
@@ -54,21 +57,24 @@ class HookCaller:
         self.notify("run_notice", message=message)
 
     def notify(self, hook: str, **values: Any) -> None:
-        """Call a hook of every plugin that watches."""
-        caller = getattr(self._registry.manager.hook, hook)
-        try:
-            caller(**values)
-        except SeuBenchError:
-            raise
-        except Exception as error:
-            entered = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
-            found = [impl for impl in caller.get_hookimpls() if getattr(impl.function, "__code__", None) in entered]
-            name = found[0].plugin_name if found else "?"
-            raise PluginError(
-                f"plugin {name!r} of package {self._registry.package(name)} failed in {hook}: "
-                f"{type(error).__name__}: {error}",
-                remedy="repair or uninstall it",
-            ) from error
+        """Call a hook of every plugin that watches, in pluggy's order."""
+        manager = self._registry.manager
+        found = reversed(getattr(manager.hook, hook).get_hookimpls())
+        watching = list({id(implementation.plugin): implementation.plugin for implementation in found}.values())
+        for plugin in watching:
+            if any(plugin is other for other in self._failed) or not manager.is_registered(plugin):
+                continue
+            # A part of the plugins has hook wrappers, which only a caller of pluggy's own knows how to call.
+            alone = manager.subset_hook_caller(hook, [other for other in watching if other is not plugin])
+            try:
+                alone(**values)
+            except Exception as error:
+                self._failed.append(plugin)
+                name = manager.get_name(plugin) or "?"
+                self.notice(
+                    f"plugin {name!r} of package {self._registry.package(name)} failed in {hook} and is not called "
+                    f"again: {printable(f'{type(error).__name__}: {error}')[:300]}; the run continues"
+                )
 
 
 def add_loggers(registry: Registry, request: Request) -> None:

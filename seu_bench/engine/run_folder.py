@@ -19,6 +19,7 @@ from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
 from seu_bench.utils.progress import tracked
+from seu_bench.utils.reading import cannot_read, list_folder
 
 #: The model of a finished run.
 MODEL_NAME = "model.safetensors"
@@ -143,12 +144,11 @@ def list_runs(results: Path) -> Iterator[RunState]:
 
     Yields:
         State of each run.
+
+    Raises:
+        ResultsError: the folder of runs cannot be read.
     """
-    try:
-        folders = sorted(path for path in runs_folder(results).iterdir() if path.is_dir())
-    except OSError:
-        return
-    for folder in tracked(folders, "reading runs"):
+    for folder in tracked(list_folder(runs_folder(results)), "reading runs"):
         if (state := _state_of(folder)) is not None:
             yield state
 
@@ -170,8 +170,11 @@ def _state_of(folder: Path) -> RunState | None:
     holder = holder_of(folder)
     if holder is not None and holder.alive is False:
         holder = None  # dead; one on another host cannot be asked and counts as alive
-    if not (folder / RECORD_NAME).is_file() and holder is None:
-        return None
+    try:
+        if not folder.is_dir() or (not _has_record(folder) and holder is None):
+            return None
+    except OSError as error:
+        return RunState(folder.name, "unreadable", None, None, 0, holder, cannot_read(folder, error).what)
     position = CheckpointFolder(folder / "checkpoints", folder.name).position()
     try:
         record = read_record(folder)
@@ -183,3 +186,12 @@ def _state_of(folder: Path) -> RunState | None:
     evaluated = sum(stage.name == "evaluation" for stage in record.stages)
     detail = "the process ended without a message" if killed else record.error
     return RunState(folder.name, state, record, position, evaluated, holder, detail)
+
+
+def _has_record(folder: Path) -> bool:
+    """Whether there is a record, or something else of its name; OSError: that cannot be seen."""
+    try:
+        (folder / RECORD_NAME).lstat()
+    except FileNotFoundError:
+        return False
+    return True

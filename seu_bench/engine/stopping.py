@@ -19,7 +19,8 @@ GRACE: Final = 2.0
 #: Exit status of a run that came to its time limit: EX_TEMPFAIL, "try again later".
 OUT_OF_TIME: Final = 75
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+#: SIGHUP comes when a terminal is closed, or a connection to it.
+_SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class StopRequest:
@@ -67,14 +68,20 @@ class StopRequest:
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM ask to stop; a second one, or ``grace`` seconds, stop at once.
+        """SIGINT, SIGTERM and SIGHUP ask to stop; a second one, or ``grace`` seconds, stop at once.
 
         Only a process's main thread receives signals; elsewhere this has no effect.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._signalled) for number in _SIGNALS}
+        # Who started the run with nohup wants SIGHUP to be ignored.
+        heeded = [
+            number
+            for number in _SIGNALS
+            if number != getattr(signal, "SIGHUP", None) or signal.getsignal(number) is not signal.SIG_IGN
+        ]
+        before = {number: signal.signal(number, self._signalled) for number in heeded}
         try:
             yield
         finally:

@@ -27,6 +27,7 @@ from seu_bench.results.record_parts import (
     TuningRecord,
 )
 from seu_bench.utils.files import write_atomic
+from seu_bench.utils.reading import read_file
 
 RECORD_NAME = "record.json"
 #: Version of the records that are written now; those of a later one are refused. A key that is new and has a default
@@ -34,6 +35,8 @@ RECORD_NAME = "record.json"
 #: raised where a key gets another name or meaning. Then :func:`parse_record` must bring older documents up to date, and
 #: a sample of them goes to ``tests/results/old_records``.
 SCHEMA_VERSION: Final = 1
+#: Bytes that a record may have; one of a thousand tasks has a fifth of that.
+LARGEST: Final = 2**27
 
 Status: TypeAlias = Literal["running", "finished", "failed", "interrupted"]
 Matrix: TypeAlias = tuple[tuple[float | None, ...], ...]
@@ -212,7 +215,7 @@ def read_record(path: Path) -> Record:
     file = path
     try:
         file = path / RECORD_NAME if path.is_dir() else path
-        text = file.read_text(encoding="utf-8")
+        text = read_file(file, LARGEST).decode("utf-8")
     except (OSError, ValueError) as error:
         raise unreadable(file, error) from error
     return parse_record(text, str(file))
@@ -248,4 +251,5 @@ def parse_record(text: str, where: str) -> Record:
 def unreadable(file: Path | str, error: OSError | ValueError) -> ResultsError:
     """Return the error of a record that cannot be read."""
     remedy = "see that the file is there and may be read by you"
-    return ResultsError(f"the record cannot be read: {error}", where=str(file), remedy=remedy)
+    reason = getattr(error, "strerror", None) or error
+    return ResultsError(f"the record cannot be read: {reason}", where=str(file), remedy=remedy)

@@ -7,8 +7,8 @@ Where both have a run, its folder wins: it was run again below published records
 
 from __future__ import annotations
 
-import contextlib
 import json
+import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
@@ -25,16 +25,21 @@ from seu_bench.results.record import (
     write_record,
 )
 from seu_bench.utils.files import refuse_link, write_atomic
+from seu_bench.utils.reading import cannot_read, list_folder, open_file, read_file
 
 PACKED_NAME: Final = "records.jsonl"
 
 
 def require_records(results: Path) -> None:
-    """Refuse a results folder without records."""
-    if not (runs_folder(results).is_dir() or (results / PACKED_NAME).is_file()):
-        raise ResultsError(
-            "there are no records yet", where=str(results), remedy="make some with seu-bench run, or give --results"
-        )
+    """Refuse a results folder without records, or one that cannot be read."""
+    try:
+        if runs_folder(results).is_dir() or (results / PACKED_NAME).is_file():
+            return
+    except (OSError, ValueError) as error:
+        raise cannot_read(results, error) from error
+    raise ResultsError(
+        "there are no records yet", where=str(results), remedy="make some with seu-bench run, or give --results"
+    )
 
 
 def read_records(results: Path) -> Iterator[Record | ResultsError]:
@@ -45,11 +50,12 @@ def read_records(results: Path) -> Iterator[Record | ResultsError]:
 
     Yields:
         Record, or the error of one that cannot be read: runs' folders by name, then the lines of ``records.jsonl``.
+
+    Raises:
+        ResultsError: the folder of runs itself cannot be read.
     """
-    seen, folders = set(), list[Path]()
-    with contextlib.suppress(OSError):
-        folders = sorted(runs_folder(results).iterdir())
-    for folder in folders:
+    seen = set()
+    for folder in list_folder(runs_folder(results)):
         item = _in_folder(folder)
         if item is not None:
             seen.add(item.run_id if isinstance(item, Record) else folder.name)
@@ -82,8 +88,8 @@ def pack_records(results: Path) -> Path:
         if isinstance(item, ResultsError):
             raise item
     path = results / PACKED_NAME
-    texts = path.read_bytes().split(b"\n") if path.exists() else []
-    texts += [path.read_bytes() for path in sorted(runs_folder(results).glob(f"*/{RECORD_NAME}"))]
+    texts = read_file(path).split(b"\n") if path.exists() else []
+    texts += [read_file(record_path(results, run_id)) for run_id in _run_names(results)]
     # Documents stay what they are: a record of an older version is not rewritten as one of this version.
     documents = {document["run_id"]: document for document in map(json.loads, filter(bytes.strip, texts))}
     lines = [json.dumps(documents[run_id], ensure_ascii=False, separators=(",", ":")) for run_id in sorted(documents)]
@@ -141,11 +147,14 @@ def _in_folder(folder: Path) -> Record | ResultsError | None:
     """The record of a run's folder, or why it cannot be read; ``None`` where there is none."""
     file = folder / RECORD_NAME
     try:
-        return read_record(_checked(folder) / RECORD_NAME) if file.is_file() else None
+        file.lstat()
+        return read_record(_checked(folder) / RECORD_NAME)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except OSError as error:
         return unreadable(file, error)
     except ResultsError as error:
-        return error if _is_there(file) else None  # removed meanwhile
+        return error if os.path.lexists(file) else None  # removed meanwhile
 
 
 def _packed(results: Path) -> Iterator[Record | ResultsError]:
@@ -155,7 +164,7 @@ def _packed(results: Path) -> Iterator[Record | ResultsError]:
         if not path.is_file():
             return
         refuse_link(path, "put the file itself there, or name the folder that it lies in")
-        with path.open("rb") as file:
+        with open_file(path) as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield _on_line(line, f"{path}, line {number}", places)
@@ -193,7 +202,7 @@ def _own_folder(name: str) -> Path | None:
 
 def _run_names(results: Path) -> list[str]:
     """Names of the runs' folders that have a record."""
-    return [path.parent.name for path in runs_folder(results).glob(f"*/{RECORD_NAME}")]
+    return [folder.name for folder in list_folder(runs_folder(results)) if os.path.lexists(folder / RECORD_NAME)]
 
 
 def _match(results: Path, name: str, known: Collection[str]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from seu_bench.errors import PluginError, ResultsError, SeuBenchError
 from seu_bench.results.record import Record, read_record, runs_folder
 from seu_bench.sweeps.plan import Configuration, PlannedJob, SweepPlan
+from seu_bench.utils.reading import list_folder
 
 if TYPE_CHECKING:
     from seu_bench.plugin.executors import Progressed
@@ -114,7 +115,8 @@ def _others(results: Path, configuration: Configuration) -> list[Record]:
     spec = configuration.run.spec
     begin = f"{spec.benchmark.name}-{spec.protocol_name}-{spec.strategy}-"
     found: list[Record] = []
-    for folder in sorted(runs_folder(results).glob(f"{begin}*"))[: 4 * _ASKED]:
+    folders = [folder for folder in list_folder(runs_folder(results)) if folder.name.startswith(begin)]
+    for folder in folders[: 4 * _ASKED]:
         try:
             record = read_record(folder)
         except ResultsError:

@@ -1,6 +1,7 @@
 """Helpers without knowledge of runs: files, locks, text, progress, randomness, hardware.
 
 - ``files``: atomic writes and checks of paths
+- ``reading``: regular files and folders read, nothing passed over
 - ``locks``: one process at a time for a run or a folder
 - ``text``: text made safe for terminals and Markdown, sizes and durations
 - ``progress``: progress bars of long work

@@ -6,9 +6,22 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
+import sys
 from pathlib import Path
+from typing import Final
 
 from seu_bench.errors import ResultsError
+
+#: What a path that is no regular file is, by the type in its mode.
+KINDS: Final = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a link",
+}
 
 #: Ending of files that are being written.
 PART = ".part"
@@ -45,6 +58,54 @@ def write_atomic(path: Path, content: str | bytes, *, durable: bool = True) -> N
             _sync_folder(path.parent)
     except (OSError, ValueError) as error:
         raise cannot_write(path, error) from error
+
+
+def is_standard_output(path: Path) -> bool:
+    """Whether the user means standard output by a path: ``-`` or ``/dev/stdout``."""
+    return str(path) in ("-", "/dev/stdout")
+
+
+def check_output(path: Path) -> None:
+    """Refuse a file that the user named for output if something else than a regular file is there.
+
+    It would be replaced: a device or a pipe by a file, and a link would lead nowhere any more.
+
+    Raises:
+        ResultsError: there is a folder, link, device, pipe or socket, or the path cannot be looked at.
+    """
+    if is_standard_output(path):
+        return
+    try:
+        kind = stat.S_IFMT(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise cannot_write(path, error) from error
+    if kind != stat.S_IFREG:
+        raise ResultsError(
+            f"will not be replaced: it is {KINDS.get(kind, 'something else')}, not a regular file",
+            where=str(path),
+            remedy="name a file, or - for standard output",
+        )
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write what the user asked for to a regular file, completely or not at all, or to standard output.
+
+    Args:
+        path: the file; ``-`` or ``/dev/stdout`` for standard output.
+        content: all of it; text as UTF-8.
+
+    Raises:
+        ResultsError: it cannot be written, or something else than a regular file is there.
+    """
+    check_output(path)
+    if is_standard_output(path):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content.encode("utf-8") if isinstance(content, str) else content)
+        sys.stdout.buffer.flush()
+    else:
+        write_atomic(path, content)
 
 
 def cannot_write(path: Path, error: OSError | ValueError) -> ResultsError:

@@ -18,7 +18,7 @@ from support.commands import SMALL_SEU, Command, RunFolders
 from torch import Tensor, nn
 
 from seu_bench.engine.saved_model.export import export_onnx, onnx_bytes
-from seu_bench.engine.saved_model.file import LearnedModel, load_model
+from seu_bench.engine.saved_model.model import LearnedModel, load_model
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.multihead import BackboneModel
 from seu_bench.models.sizes import count_parameters

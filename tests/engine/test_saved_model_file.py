@@ -19,15 +19,8 @@ import seu_bench
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.run_folder import MODEL_NAME
-from seu_bench.engine.saved_model.file import (
-    FORMAT,
-    KEY,
-    LearnedModel,
-    learned_tasks,
-    load_model,
-    parse_weights,
-    save_model,
-)
+from seu_bench.engine.saved_model.file import FORMAT, KEY, parse_weights, save_model
+from seu_bench.engine.saved_model.model import LearnedModel, learned_tasks, load_model
 from seu_bench.engine.saved_model.verify import count_correct, request_of
 from seu_bench.errors import PluginError, RequestError, ResultsError
 from seu_bench.models.multihead import BackboneModel, MultiHeadModel

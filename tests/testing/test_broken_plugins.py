@@ -18,7 +18,7 @@ from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
-from seu_bench.errors import PluginError, RunError
+from seu_bench.errors import RunError
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
@@ -216,7 +216,7 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watching]:
 @pytest.mark.parametrize("stage", ["search", "creation"])
 @pytest.mark.parametrize("within", [True, False], ids=["within-an-epoch", "between-epochs"])
 def test_watcher_that_fails(registry: Registry, tmp_path: Path, watching: Watching, stage: str, within: bool) -> None:
-    """Neither searcher nor creator is blamed for it: the watcher's plugin and hook are named."""
+    """Neither searcher nor creator is blamed for it, and the run is finished."""
 
     def fail(progress: StageProgress) -> None:
         begun = progress.image_passes % 8 == 4 and progress.epoch == 0
@@ -224,14 +224,10 @@ def test_watcher_that_fails(registry: Registry, tmp_path: Path, watching: Watchi
             raise LookupError("this watcher is broken")
 
     watching.watch = fail
-    with pytest.raises(RunError) as caught:
-        make(registry, tmp_path)
-    assert isinstance(caught.value.__cause__, PluginError)
-    said = "plugin 'watching' of package watching failed in stage_progress: LookupError: this watcher is broken"
-    assert caught.value.what == said
+    make(registry, tmp_path)
     (folder,) = (tmp_path / "runs").iterdir()
-    assert (read_record(folder).status, read_record(folder).error) == ("failed", said)
-    assert watching.seen[-1].image_passes == (4 if within else 0)
+    assert (read_record(folder).status, read_record(folder).error) == ("finished", None)
+    assert watching.seen[-1].image_passes == (4 if within else 0)  # and is told nothing more
 
 
 def test_watchers_are_told_the_strategys_words(registry: Registry, tmp_path: Path, watching: Watching) -> None:

@@ -7,12 +7,14 @@ ones, which would change fingerprints and held-out images, and importing it take
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,9 @@ from seu_bench.data.sources.common import as_pixels, channels_first, counted, de
 from seu_bench.data.sources.torchvision_class import TorchvisionClassSource
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError
 from seu_bench.utils.progress import tracked
+
+#: Formats of images, which are recognised by content. Pillow knows others, some of which start programs to read them.
+IMAGE_FORMATS: Final = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 
 
 class OwnFiles(ABC):
@@ -45,14 +50,15 @@ class OwnFiles(ABC):
 
     def state(self, root: Path | None) -> DatasetState:
         """Whether the set can be used, as far as :meth:`info` can tell."""
-        if not self.path.exists():
-            return DatasetState("missing", self.path)
-        files = [self.path] if self.path.is_file() else [file for file in self.path.rglob("*") if file.is_file()]
-        size = sum(file.stat().st_size for file in files)
+        size: int | None = None
         try:
+            self.check_exists()
+            size = sum(file.stat().st_size for file in self.files())
             self.info(root)
+        except DataMissingError:
+            return DatasetState("missing", self.path)
         except DataError as error:
-            return DatasetState("corrupt", self.path, size, error.what)
+            return DatasetState("corrupt", self.path, size or 0, error.what)
         return DatasetState("complete", self.path, size)
 
     def checksum(self) -> str:
@@ -61,7 +67,7 @@ class OwnFiles(ABC):
         if self.path.is_file():
             with self.path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
-        lines = (f"{file.relative_to(self.path).as_posix()}\0{file.stat().st_size}\n" for file in _files(self.path))
+        lines = (f"{file.relative_to(self.path).as_posix()}\0{file.stat().st_size}\n" for file in self.files())
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def fetch(self, root: Path) -> None:
@@ -69,12 +75,48 @@ class OwnFiles(ABC):
         raise self.fault("is your own and cannot be downloaded", "put the files there by hand")
 
     def check_exists(self) -> None:
-        """Raise the error of a path that does not exist."""
-        if not self.path.exists():
+        """Raise the error of a path that does not exist or cannot be read."""
+        try:
+            exists = self.path.exists()
+        except (OSError, ValueError) as error:
+            raise self._unreadable(self.path, error) from error
+        if not exists:
             remedy = (
                 "correct its 'path' in the benchmark file (relative paths start from that file), or put the data there"
             )
             raise self.fault("is missing", remedy, DataMissingError)
+
+    def files(self, folder: Path | None = None) -> list[Path]:
+        """The file itself, or all files below a folder, sorted by relative path; hidden ones are passed over.
+
+        Raises:
+            DataError: a folder or a file in it cannot be read, or is neither a file nor a folder.
+        """
+        folder = folder or self.path
+        if folder.is_file():
+            return [folder]
+        found: list[Path] = []
+        seen: set[tuple[int, int]] = set()
+        try:
+            for parent, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
+                here = Path(parent)
+                place = here.stat()
+                if (place.st_dev, place.st_ino) in seen:
+                    raise self.fault("has a folder twice, by a link", "remove the link", where=here)
+                seen.add((place.st_dev, place.st_ino))
+                folders[:] = [name for name in folders if not name.startswith(".")]
+                visible = [here / name for name in names if not name.startswith(".")]
+                for file in visible:
+                    if not stat.S_ISREG(file.stat().st_mode):
+                        raise self.fault("has something that is neither file nor folder", "remove it", where=file)
+                found += visible
+        except (OSError, ValueError) as error:
+            raise self._unreadable(Path(getattr(error, "filename", None) or folder), error) from error
+        return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
+
+    def _unreadable(self, path: Path, error: OSError | ValueError) -> DataError:
+        reason = getattr(error, "strerror", None) or error
+        return self.fault(f"cannot be read: {reason}", "see that you may read it, or remove it", where=path)
 
     def fault(self, what: str, remedy: str, kind: type[DataError] = DataError, where: Path | None = None) -> DataError:
         """An error of the set, or of the file ``where`` in it."""
@@ -131,8 +173,11 @@ class FolderSource(OwnFiles):
 
     def _split(self, folder: Path) -> _Split:
         """Image files of ``folder`` by class."""
-        names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-        files = [_files(folder / name) for name in names]
+        try:
+            names = sorted(each.name for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+        except OSError as error:
+            raise self._unreadable(folder, error) from error
+        files = [self.files(folder / name) for name in names]
         if not any(files):
             raise self.fault(f"has no images in class folders below {folder}", "make one folder of images per class")
         empty = ", ".join(name for name, members in zip(names, files, strict=True) if not members)
@@ -149,7 +194,7 @@ class FolderSource(OwnFiles):
         pixels: Images = np.empty((len(paths), info.channels, info.height, info.width), dtype=np.uint8)
         for index, path in enumerate(tracked(paths, f"reading images of {self.name}")):
             try:
-                with Image.open(path) as image:
+                with Image.open(path, formats=IMAGE_FORMATS) as image:
                     pixels[index] = as_pixels(image, info.channels, (info.height, info.width))
             except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
                 what = f"has a file that is no usable image: {one_line(error)}"
@@ -157,11 +202,8 @@ class FolderSource(OwnFiles):
         return pixels
 
 
-def _files(folder: Path) -> list[Path]:
-    """All files of a folder and its sub-folders, sorted by relative path; hidden ones are passed over."""
-    relative = [file.relative_to(folder) for file in folder.rglob("*") if file.is_file()]
-    seen = [path for path in relative if not any(part.startswith(".") for part in path.parts)]
-    return [folder / path for path in sorted(seen, key=Path.as_posix)]
+def _raise(error: OSError) -> None:
+    raise error
 
 
 class NpzSource(OwnFiles):

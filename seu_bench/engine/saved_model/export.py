@@ -15,10 +15,10 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from seu_bench.engine.saved_model.file import LearnedModel, load_model
+from seu_bench.engine.saved_model.model import LearnedModel, load_model
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.results.record_files import find_run
-from seu_bench.utils.files import write_atomic
+from seu_bench.utils.files import check_output, write_output
 from seu_bench.utils.progress import bar
 
 #: Whose warnings and log lines are the exporter's own: deprecations inside it and notes on its optimisations, about
@@ -48,7 +48,7 @@ def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), 
     Args:
         run: a run id, a unique beginning of one, or a run's folder.
         task: 0-based, in the order in which tasks were learned.
-        output: the file; ``task-<task>.onnx`` in the run's folder by default.
+        output: the file; ``task-<task>.onnx`` in the run's folder by default, ``-`` for standard output.
 
     Returns:
         The file.
@@ -67,8 +67,9 @@ def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), 
     model = load_model(run, results)
     model.check_task(task)
     path = find_run(results, str(run)) / f"task-{task}.onnx" if output is None else output
+    check_output(path)
     with bar("writing ONNX"):
-        write_atomic(path, onnx_bytes(model, task))
+        write_output(path, onnx_bytes(model, task))
     return path
 
 

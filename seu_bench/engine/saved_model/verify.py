@@ -19,6 +19,7 @@ from seu_bench.engine.recorder import stream_fields
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.run_folder import MODEL_NAME
 from seu_bench.engine.saved_model import file as saved
+from seu_bench.engine.saved_model.model import LearnedModel, build_model, learned_tasks
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
@@ -117,7 +118,7 @@ def verify(
         copy = {name: value for name, value in file.seal.record.items() if name in saved.SEALED}
         faults = list(differences(recorded, copy, "", "sealed"))
         checks.append(_check("sealed copy", faults, f"{len(saved.SEALED)} fields are as they were sealed"))
-        model = saved.build_model(registry, file, record).to(chosen)
+        model = build_model(registry, file, record).to(chosen)
         checks.append(Check("model", True, (f"built and filled with {len(file.tensors)} tensors",)))
     except ResultsError as error:
         checks += [Check("sealed copy", None, ("the weights cannot be read",))] if file is None else []
@@ -180,9 +181,9 @@ def _same(name: str, what: str, found: str, recorded: str | None, where: str = "
     return _check(name, faults, f"{what} {found}")
 
 
-def _accuracy(record: Record, model: saved.LearnedModel, stream: TaskStream, batch_size: int) -> Check:
+def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_size: int) -> Check:
     """The last row of the matrix evaluated anew: the same test images in the same batches."""
-    tasks = saved.learned_tasks(record)
+    tasks = learned_tasks(record)
     if not tasks:
         return Check("accuracy", None, ("the record has no measurement",))
     row = measured_rows(record)[-1]
@@ -207,14 +208,14 @@ def _accuracy(record: Record, model: saved.LearnedModel, stream: TaskStream, bat
     return _check("accuracy", faults, f"the last row on {images_in_all:,} test images of {len(tasks)} tasks")
 
 
-def count_correct(model: saved.LearnedModel, images: TaskImages, task: int, batch_size: int) -> int:
+def count_correct(model: LearnedModel, images: TaskImages, task: int, batch_size: int) -> int:
     """Count the images of a task that the model classifies correctly."""
     with torch.no_grad():
         batches = images.batches(batch_size, shuffle=False)
         return sum(int((model(x, task).argmax(dim=1) == y).sum()) for x, y in batches)
 
 
-def _sizes(record: Record, model: saved.LearnedModel, device: torch.device) -> Iterator[Check]:
+def _sizes(record: Record, model: LearnedModel, device: torch.device) -> Iterator[Check]:
     """Parameters at the end, and on each task's path parameters and multiply-accumulates."""
     network, shape = model.network, record.input_shape or ()
     counts: dict[str, Callable[[int], int]] = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -17,6 +18,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from seu_bench._version import __version__
+from seu_bench.errors import ResultsError
 from seu_bench.results.leaderboard import tuned_rows
 from seu_bench.results.leaderboard.markdown import cells, notes
 from seu_bench.results.metric import Metric
@@ -27,7 +29,7 @@ from seu_bench.results.report.canvas import PAGE_DPI, settings, to_png, to_svg
 from seu_bench.results.report.draw_ranks import RankSection
 from seu_bench.results.report.sections import Limits, Section, read_sections
 from seu_bench.results.statistics.words import HEADINGS, MEANING, difference_cells
-from seu_bench.utils.files import refuse_link, write_atomic
+from seu_bench.utils.files import check_output, refuse_link, write_atomic, write_output
 from seu_bench.utils.locks import alone_in
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.text import printable
@@ -57,21 +59,25 @@ def write_report(
     protocol: str | None = None,
     limits: Limits | None = None,
     metrics: Mapping[str, Metric] = METRICS,
+    *,
+    allow_empty: bool = False,
 ) -> ReportFiles:
     """Make the report of a results folder anew.
 
     Args:
         results: the results folder; figures go to its ``figures``.
-        output: the page; ``<results>/report.html`` by default.
+        output: the page; ``<results>/report.html`` by default, ``-`` for standard output.
         benchmark, protocol: only groups of these.
         limits: how much is shown.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
+        allow_empty: whether a report without any group may replace another one.
 
     Returns:
         The files, and which records are in none of its groups.
 
     Raises:
-        ResultsError: there are no records, none of ``benchmark`` and ``protocol``, or nothing can be written there.
+        ResultsError: there are no records, none of ``benchmark`` and ``protocol``, none that can be reported where
+            there is a report already, or nothing can be written there.
 
     Example:
         >>> from pathlib import Path
@@ -80,9 +86,16 @@ def write_report(
     """
     limits = limits or Limits()
     page = output or results / "report.html"
+    check_output(page)
     folder = results / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
     sections, ranks, outside = read_sections(results, benchmark, protocol, limits, metrics)
+    if not (sections or allow_empty) and os.path.lexists(page):
+        raise ResultsError(
+            "no record can be reported now, and there is a report already, which would be replaced by an empty one",
+            where=str(page),
+            remedy="see why with seu-bench leaderboard; or give --allow-empty, or another --output",
+        )
     work = [
         (f"{section.board.name}-{picture.kind}", picture)
         for section in sections
@@ -102,7 +115,7 @@ def write_report(
             for ending, content in contents.items():
                 paths.append(folder / f"{name}.{ending}")
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
-        write_atomic(page, _page(sections, ranks, images, outside, limits))
+        write_output(page, _page(sections, ranks, images, outside, limits))
     return ReportFiles(page, tuple(paths), tuple(outside), len(sections))
 
 

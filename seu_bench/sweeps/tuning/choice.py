@@ -14,6 +14,7 @@ from seu_bench.errors import SpecError
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import EVALUATION
 from seu_bench.sweeps.tuning.spec import TuneSpec
+from seu_bench.utils.files import check_output
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
@@ -50,6 +51,7 @@ def definition(spec: TuneSpec, run: ResolvedRun) -> dict[str, Any]:
 
 def check_target(spec: TuneSpec, run: ResolvedRun, path: Path) -> None:
     """Refuse to replace the file of another tuning, unless that is asked for."""
+    check_output(path)
     if spec.replace or not path.exists():
         return
     known = TunedFile.read(path)

@@ -1,0 +1,168 @@
+"""The model of a finished run, built again from record and weights; no data set is needed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from seu_bench.config.options import build_options
+from seu_bench.config.protocol import ProtocolSpec
+from seu_bench.data.planning import StreamPlan, TaskPlan
+from seu_bench.engine.resolve import find_backbone, find_component
+from seu_bench.engine.run_folder import MODEL_NAME
+from seu_bench.engine.saved_model.file import MAKE_AGAIN, ModelFile, parse_weights, read_weights, unusable
+from seu_bench.errors import RequestError, ResultsError, SeuBenchError
+from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record, read_record
+from seu_bench.results.record_files import find_run
+from seu_bench.results.record_metrics import measured_rows
+from seu_bench.training.interfaces import StrategyContext
+
+
+class LearnedModel(nn.Module):
+    """Model of a finished run: ``model(images, task)`` gives logits ``[N, classes_per_task[task]]`` of a learned task.
+
+    Attributes:
+        run_id: whose model it is.
+        task_names, classes_per_task: name and number of outputs of each task, in the order in which they were learned.
+        learned: the tasks that can be asked for, by index.
+        input_shape: channels, height and width of the images, which are normalised as the benchmark says.
+        genotypes, paths: of each task, as in the record; ``None`` for strategies that have none.
+        network: the strategy's own model.
+    """
+
+    def __init__(self, network: MultiHeadModel, record: Record) -> None:
+        super().__init__()
+        self.network = network
+        self.run_id = record.run_id
+        self.task_names = record.task_names
+        self.classes_per_task = network.classes_per_task
+        self.learned = learned_tasks(record)
+        self.input_shape = record.input_shape
+        self.genotypes = record.genotypes
+        self.paths = record.paths
+        self.eval()
+        self.requires_grad_(False)
+
+    def forward(self, images: Tensor, task: int) -> Tensor:
+        """Logits ``[N, classes_per_task[task]]`` of normalised images ``[N, C, H, W]``.
+
+        Raises:
+            RequestError: the task was not learned.
+        """
+        self.check_task(task)
+        logits: Tensor = self.network.forward_single_task(images, task)
+        return logits
+
+    def check_task(self, task: int) -> None:
+        """Refuse a task that was not learned by a RequestError that names those that were."""
+        if task not in self.learned:
+            named = f" ({self.task_names[task]!r})" if 0 <= task < len(self.task_names) else ""
+            known = ", ".join(f"{learned} ({self.task_names[learned]!r})" for learned in self.learned) or "none"
+            raise RequestError(
+                f"run {self.run_id} has not learned task {task}{named}", remedy=f"the tasks that it learned: {known}"
+            )
+
+
+def learned_tasks(record: Record) -> tuple[int, ...]:
+    """The tasks of a run that can be answered at its end: those of the last row of the matrix with a measurement."""
+    rows = (record.accuracy_matrix[row] for row in measured_rows(record)[-1:])
+    return tuple(task for row in rows for task, value in enumerate(row) if value is not None)
+
+
+def load_model(run: str | Path, results: str | Path = "results") -> LearnedModel:
+    """Load the model of a finished run, on the CPU, in evaluation mode and without gradients.
+
+    It is built by the run's strategy from the record alone; no data set is needed. The file is read as data: nothing in
+    it is executed.
+
+    Args:
+        run: a run id, a unique beginning of one, or a run's folder.
+        results: folder of records, for a run id.
+
+    Returns:
+        The model; its attributes describe the tasks.
+
+    Raises:
+        ResultsError: there is no such run, it saved no weights, or file and record do not belong together or are
+            corrupt.
+
+    Example:
+        ``load_model(record.run_id)(images, task=0).argmax(dim=1)``
+    """
+    folder = find_run(Path(results), str(run))
+    record = read_record(folder)
+    content = read_weights(folder, record)
+    path = folder / MODEL_NAME
+    found = hashlib.sha256(content).hexdigest()
+    if found != record.weights_sha256:
+        told = f"SHA-256 {found}, not {record.weights_sha256}"
+        raise unusable(path, f"the weights are not those that the record names: {told}")
+    return build_model(Registry(), parse_weights(content, path), record)
+
+
+def build_model(registry: Registry, file: ModelFile, record: Record) -> LearnedModel:
+    """The model of a record with the weights of a file, on the CPU."""
+    if file.seal.run_id != record.run_id:
+        theirs = f"those of run {file.seal.run_id}, and the record is that of {record.run_id}"
+        raise unusable(file.path, f"the weights are {theirs}")
+    try:
+        network: Any = registry.strategies.find(record.strategy).factory.build(_context(registry, record)).model
+        if not isinstance(network, MultiHeadModel):
+            kind = type(network).__name__
+            raise TypeError(f"strategy {record.strategy!r} has a {kind} for a model, no MultiHeadModel")
+        network.load_architecture(file.seal.architecture)
+        _fill(network, file.tensors)
+    except Exception as error:
+        # Whatever is wrong here lies in the two files, or in a plugin that is not the one that made them.
+        what, remedy = f"{type(error).__name__}: {error}", None
+        if isinstance(error, SeuBenchError):
+            what, remedy = error.what, error.remedy
+        raise unusable(
+            file.path,
+            f"the model of run {record.run_id} cannot be built: {what}",
+            remedy or f"install what made it (see seu-bench show {record.run_id}), or {MAKE_AGAIN}",
+        ) from error
+    return LearnedModel(network, record)
+
+
+def _context(registry: Registry, record: Record) -> StrategyContext:
+    """The context of a run on the CPU, from its record alone."""
+    if record.input_shape is None or not record.task_images:
+        raise ResultsError("the record does not say what images the run was made on", remedy="run it again")
+    lists = (record.task_names, record.task_classes, record.task_images, record.task_order)
+    if len({len(values) for values in lists}) > 1:
+        raise ResultsError("the record's lists of tasks differ in length", remedy=MAKE_AGAIN)
+    described = zip(record.task_names, record.task_classes, record.task_images, strict=True)
+    tasks = tuple(TaskPlan(name, classes, *images) for name, classes, images in described)
+    factory = registry.strategies.find(record.strategy).factory
+    options = build_options(factory.options, f"strategy {record.strategy!r}", record.options)
+    return StrategyContext(
+        plan=StreamPlan(*record.input_shape, tasks, record.task_order),
+        protocol=ProtocolSpec.model_validate(record.protocol_settings),
+        options=options,
+        seed=record.seed,
+        searcher=find_component(registry, "searcher", record.searcher, record.searcher_options),
+        creator=find_component(registry, "creator", record.creator, record.creator_options),
+        backbone=find_backbone(registry, options),
+    )
+
+
+def _fill(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Load weights, all of them and no others; ValueError where names, shapes or types differ."""
+    wanted, found = (
+        {name: f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}" for name, tensor in state.items()}
+        for state in (network.state_dict(), tensors)
+    )
+    faults = [f"{name} is missing" for name in wanted.keys() - found.keys()]
+    faults += [f"{name} is not in the model" for name in found.keys() - wanted.keys()]
+    faults += [f"{name} is {found[name]}, not {form}" for name, form in wanted.items() if found.get(name, form) != form]
+    if faults:
+        more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
+        raise ValueError(f"the weights do not fit the model: {'; '.join(sorted(faults)[:3])}{more}")
+    network.load_state_dict(dict(tensors), strict=True)
