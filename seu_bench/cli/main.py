@@ -20,7 +20,8 @@ from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.manager import broken, installed_points, load_plugins, only_ours
 from seu_bench.plugin.registration import LazyCommand
 from seu_bench.utils import progress as bars
-from seu_bench.utils.text import printable
+from seu_bench.utils.hardware import shortage
+from seu_bench.utils.text import printable, printable_lines
 
 if TYPE_CHECKING:
     from seu_bench.plugin.entries import Entry
@@ -149,7 +150,7 @@ def main() -> None:
     if message:
         # Where nobody can read it any more, the exit status says it all the same.
         with contextlib.suppress(OSError, ValueError):
-            click.echo(message, err=True)
+            click.echo(printable_lines(message), err=True)
     sys.exit(status)
 
 
@@ -172,6 +173,15 @@ def _status_of(command: click.Command) -> tuple[int, str]:
     except OSError as error:
         _discard_output()
         return REFUSED, _os_error(error)
+    except (MemoryError, RuntimeError, ValueError) as error:
+        if (lacking := shortage(error)) is None:
+            raise
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        told = SeuBenchError(
+            f"the machine has not enough {lacking} for this: {first}",
+            remedy="ask for a smaller network or fewer images",
+        )
+        return REFUSED, f"error: {told}"
     except (click.Abort, KeyboardInterrupt) as stopped:
         # click wraps every KeyboardInterrupt.
         cause = stopped.__cause__ if isinstance(stopped, click.Abort) else stopped

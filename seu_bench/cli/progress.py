@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from seu_bench.engine.forecast import Forecast
 from seu_bench.hookspecs import hookimpl
+from seu_bench.utils.text import printable
 
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
@@ -42,6 +43,11 @@ def make_bars(console: Console | None = None, width: int | None = 40) -> Progres
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
+def _line(text: str) -> Text:
+    """Text that may hold names of any origin: neither markup nor control characters mean anything in it."""
+    return Text(printable(text))
+
+
 class ProgressDisplay:
     """Plugin that draws a run's progress.
 
@@ -66,7 +72,7 @@ class ProgressDisplay:
         self._tasks = len(record.task_names)
         self.forecast = Forecast(cost.all_passes, before=sum(stage.image_passes for stage in record.stages))
         what = f"{record.strategy} on {record.benchmark} ({record.protocol}), seed {record.seed}"
-        self.console.print(escape(f"{what}: {self._tasks} tasks, {cost.all_passes:,} image passes"))
+        self.console.print(_line(f"{what}: {self._tasks} tasks, {cost.all_passes:,} image passes"))
         self.bars.update(self._run, total=max(1, cost.all_passes))
         self.bars.start()
 
@@ -85,18 +91,18 @@ class ProgressDisplay:
         if self.bars.disable and progress.done:
             epochs = "1 epoch" if progress.epoch == 1 else f"{progress.epoch} epochs"
             spent = f"{epochs} in {progress.seconds:.1f} s"
-            self.console.print(escape(f"{where}: {spent}, {note or 'accuracy not measured'}, about {left} left"))
+            self.console.print(_line(f"{where}: {spent}, {note or 'accuracy not measured'}, about {left} left"))
 
     @hookimpl
     def run_notice(self, message: str) -> None:
         """Print the message on a line of its own."""
-        self.console.print(escape(message))
+        self.console.print(_line(message))
 
     @hookimpl
     def run_finished(self, record: Record) -> None:
         """Close the bars."""
         self.bars.stop()
-        self.console.print(escape(f"{record.status} after {duration(record.seconds)}"))
+        self.console.print(_line(f"{record.status} after {duration(record.seconds)}"))
 
     def _warn_if_long(self) -> None:
         left = self.forecast.left
@@ -105,4 +111,4 @@ class ProgressDisplay:
         if self.forecast.measured + left > LONG_RUN:
             self._warned = True
             advice = f"; --protocol {self.shorter} is shorter" if self.shorter else ""
-            self.console.print(escape(f"this run will take about {duration(left)} more{advice}"))
+            self.console.print(_line(f"this run will take about {duration(left)} more{advice}"))

@@ -11,6 +11,12 @@ from seu_bench.cli.options import format_option, print_as, request_command
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.plugin.registry import Registry
 
+#: What the checks can tell.
+_SCOPE = (
+    "measured again: the last row of the accuracy matrix, sizes, data; computed again: metrics; all else, such as "
+    "times, epochs, earlier rows and the device, is compared by digests alone, which somebody who edits the record can "
+    "renew"
+)
 #: Outcome of a check.
 _WORDS = {True: "ok", False: "FAILED", None: "skipped"}
 
@@ -36,7 +42,10 @@ def verify(run: str, results: Path, data_root: Path | None, device: str, benchma
     rows = [(check.name, _WORDS[check.passed], Text("\n").join(map(literal, check.detail))) for check in found.checks]
     failed = [check.name for check in found.checks if check.passed is False]
     verdict = f"{len(failed)} of {len(rows)} checks failed: {', '.join(failed)}"
+    skipped = [check.name for check in found.checks if check.passed is None]
+    if not failed:
+        verdict = "no difference found" + (f"; not checked: {', '.join(skipped)}" if skipped else "")
     table = new_table(found.record.run_id, ("=check", "=", "found"), rows)
-    print_as(form, found.document(), [table, verdict if failed else "the record matches its weights"])
+    print_as(form, found.document(), [table, verdict, _SCOPE])
     if failed:
         raise SystemExit(1)

@@ -80,7 +80,7 @@ class ResultFields(Frozen):
     """Fields that decide the result as they stand; a run id covers those that are not at their defaults."""
 
     limit: WholeNumber | None = Field(
-        None, ge=4, description="Maximum number of images per task and split; such runs are never ranked."
+        None, ge=4, le=2**40, description="Maximum number of images per task and split; such runs are never ranked."
     )
     synthetic: StrictBool = Field(
         False, description="Replace each data set by made-up images of its shape; such runs are never ranked."

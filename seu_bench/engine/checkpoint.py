@@ -13,14 +13,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from seu_bench._version import __version__
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.utils.files import remove_parts, write_atomic
 from seu_bench.utils.reading import list_folder, open_file, read_file
+from seu_bench.utils.text import printable
 
 SCHEMA_VERSION: Final = 2
 #: Number of checkpoints retained per run: the last, and one in case the last is corrupt.
@@ -41,7 +42,7 @@ class Position(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     task: int
-    stage: str | None = None
+    stage: Annotated[str, AfterValidator(printable)] | None = None
     epoch: int = 0
     epochs: int = 0
 

@@ -6,12 +6,14 @@ import contextlib
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
 from seu_bench.errors import RequestError
 from seu_bench.results.record import Environment
+from seu_bench.utils.hardware import free_host_memory
 
 #: A variable of the environment: the revision of the code, where the code's own folder does not have it, or no longer.
 REVISION: Final = "SEU_BENCH_REVISION"
@@ -78,6 +80,24 @@ def choose_device(name: str) -> str:
             remedy="use --device cpu, or --device auto to take an accelerator where there is one",
         ) from error
     return name
+
+
+def require_memory(params_total: Sequence[int], device: str) -> None:
+    """Refuse a model whose weights alone take more memory than is free: the system might kill the process.
+
+    Args:
+        params_total: parameters after each task, in float32.
+        device: where they will be; only the host's memory is looked at.
+
+    Raises:
+        RequestError: there is not enough.
+    """
+    needed, free = 4 * min(params_total, default=0), free_host_memory()
+    if device == "cpu" and needed > free:
+        raise RequestError(
+            f"the weights of the model take {needed:,} bytes, and {free:,} bytes of memory are free",
+            remedy="choose a smaller network, or a machine with more memory; seu-bench cost shows sizes",
+        )
 
 
 def code_revision() -> str | None:

@@ -21,7 +21,7 @@ from seu_bench.engine.environment import describe_environment
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, StageRecord, write_record
+from seu_bench.results.record import Record, StageRecord, record_digest, write_record
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.results.record_parts import StabilityRecord, TuningRecord
 from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
@@ -120,6 +120,7 @@ class RunRecorder:
                     message = f"metric {name!r} of package {entry.package} is excluded: {problem}"
                     warnings.warn(message, RuntimeWarning, stacklevel=2)
             record = record.model_copy(update={"metrics": metrics})
+            record = record.model_copy(update={"record_sha256": record_digest(record.model_dump(mode="json"))})
         write_record(self.results, record)
         self.record = record
 

@@ -17,6 +17,7 @@ from seu_bench.plugin.entries import Entry
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_path, runs_folder
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import make_folder, refuse_link, remove_parts, write_atomic
+from seu_bench.utils.hardware import shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import cannot_read, list_folder
@@ -80,6 +81,12 @@ class RunFolder:
         write_atomic(self.log, "".join(traceback.format_exception(error)))
         if isinstance(error, SeuBenchError):
             return RunError(error.what, where=error.where or str(self.log), remedy=error.remedy)
+        if lacking := shortage(error):
+            return RunError(
+                f"the machine has not enough {lacking} for this run: {type(error).__name__}: {error}",
+                where=str(self.log),
+                remedy="choose a smaller network or batch, or run less at once; the same command resumes the run",
+            )
         return RunError(
             f"strategy {strategy.name!r} of package {strategy.package} failed: {type(error).__name__}: {error}",
             where=str(self.log),

@@ -18,7 +18,7 @@ from seu_bench.data.streams import DECIDING, build_stream
 from seu_bench.engine.checkpoint import Position
 from seu_bench.engine.checkpoint_manager import CheckpointManager, is_resumable
 from seu_bench.engine.deciding import Decider, require_decidable
-from seu_bench.engine.environment import choose_device
+from seu_bench.engine.environment import choose_device, require_memory
 from seu_bench.engine.loggers import HookCaller
 from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
@@ -106,8 +106,9 @@ class _Run:
         self.recorder = RunRecorder(request.results, record, self.registry, device, hooks.on_progress, hooks.notice)
         self.decider = Decider(self.run, self.recorder, self._context_of, hooks.on_progress)
         try:
-            self.strategy = self._build()
             cost = self.run.strategy.cost(self._context())
+            require_memory(cost.params_total_min, self.device)
+            self.strategy = self._build()
         except Exception as error:
             if isinstance(error, SeuBenchError) and not isinstance(error, PluginError):
                 raise  # the request does not fit the strategy: nothing has begun, and nothing is written

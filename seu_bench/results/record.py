@@ -6,7 +6,9 @@ disk and renamed. :mod:`~seu_bench.results.record_files` reads those of a result
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -117,6 +119,8 @@ class Record(Versioned):
             choose what to do with a unit).
         unit_tasks: per layer, the task that each unit was made for.
         weights_sha256: of the file with the model's weights; ``None``: none was saved.
+        record_sha256: of all the rest of a finished run's record (:func:`record_digest`), by which a later edit is
+            seen; ``None``: the run is not finished, or the record is an older one.
         precision: what learning computed in; accuracies are measured in float32.
         earlier_environments: where parts of the run were made before it was continued somewhere else.
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
@@ -169,6 +173,7 @@ class Record(Versioned):
     unit_tasks: tuple[tuple[Integer, ...], ...] | None = None
     data_fingerprint: str | None = None
     weights_sha256: str | None = None
+    record_sha256: str | None = None
     environment: Environment = Environment()
     earlier_environments: tuple[Environment, ...] = ()
     started: str = ""
@@ -197,6 +202,19 @@ def write_record(results: Path, record: Record) -> Path:
     text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
     write_atomic(path, text + "\n")
     return path
+
+
+def record_digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 of a record as JSON, sorted and without blanks; its own ``record_sha256`` is left out.
+
+    Args:
+        document: the record as it is in its file, with keys that this version does not know.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    rest = {key: value for key, value in document.items() if key != "record_sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def read_record(path: Path) -> Record:

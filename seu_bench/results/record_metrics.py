@@ -216,7 +216,9 @@ def without_times(record: Record, metrics: Mapping[str, Metric] = METRICS) -> di
         The record as plain values.
     """
     clocks = {"__all__": {"seconds", "cpu_seconds"}}
-    document = record.model_dump(mode="json", exclude={"started": True, "seconds": True, "stages": clocks})
+    document = record.model_dump(
+        mode="json", exclude={"started": True, "seconds": True, "record_sha256": True, "stages": clocks}
+    )
     document["metrics"] = {
         name: value for name, value in document["metrics"].items() if not known_metric(name, metrics).machine_dependent
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 from pathlib import Path
+from typing import Final
 
 import psutil
 
@@ -27,6 +29,33 @@ def usable_cores(share: Path = _CONTAINER / "cpu.max") -> int:
         return bound if quota == "max" else max(1, min(bound, math.ceil(int(quota) / int(period))))
     except (OSError, ValueError, ZeroDivisionError):
         return bound
+
+
+#: What libraries say where there is not enough of something, without a type of its own.
+_SHORTAGES: Final = {
+    "Storage size calculation overflowed": "memory",
+    "can't allocate memory": "memory",
+    "not enough memory": "memory",
+    "out of memory": "memory",
+    "can't start new thread": "threads",
+    "Resource temporarily unavailable": "threads",
+}
+
+
+def shortage(error: BaseException) -> str | None:
+    """Recognise an error that says that the machine has not enough of something.
+
+    Args:
+        error: of any kind.
+
+    Returns:
+        ``memory`` or ``threads``; ``None``: it says something else.
+    """
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return "memory"
+    if not isinstance(error, RuntimeError | OSError | ValueError):
+        return None
+    return next((what for said, what in _SHORTAGES.items() if said in str(error)), None)
 
 
 def free_host_memory() -> int:

@@ -63,6 +63,30 @@ def printable(text: str) -> str:
     return " ".join(text.split())
 
 
+def printable_lines(text: str) -> str:
+    """Replace control characters as :func:`printable` does, but keep lines and blanks."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
+
+
+def spreadsheet_cell(value: object) -> object:
+    """Make a value harmless for a spreadsheet, which would calculate a text that begins like a formula.
+
+    Args:
+        value: of any origin.
+
+    Returns:
+        Text on one line, with an apostrophe before what begins like a formula; all else as it is.
+
+    Example:
+        >>> spreadsheet_cell('=HYPERLINK("http://x")'), spreadsheet_cell(-1)
+        ('\'=HYPERLINK("http://x")', -1)
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
 def escape_markdown(text: str) -> str:
     """Escape text for Markdown, in a table or not.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from seu_bench.results.record import read_record, record_path, write_record
 
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "--device", "cpu")
 CHECKS = [
+    "record",
     "run id",
     "weights",
     "sealed copy",
@@ -81,7 +83,9 @@ def failed(command: Command, folder: Path) -> dict[str, str]:
     """Failed checks of a folder where some must fail, with their messages."""
     answer, checks = asked(command, folder)
     assert answer.status == 1
-    return {name: "\n".join(check["detail"]) for name, check in checks.items() if check["passed"] is False}
+    found = {name: "\n".join(check["detail"]) for name, check in checks.items() if check["passed"] is False}
+    found.pop("record", None)  # any change of the record; see test_any_edit_of_the_record
+    return found
 
 
 def changed(folder: Path, **fields: Any) -> None:
@@ -107,12 +111,12 @@ def test_table(command: Command, folders: RunFolders, results: Path, copy: Path)
     assert (answer.status, answer.err) == (0, "")
     for check in CHECKS:
         assert f"\n {check} " in answer.out
-    assert answer.out.endswith("the record matches its weights\n")
+    assert "\nno difference found\nmeasured again: " in answer.out
     changed(copy, macs=(1, *read_record(copy).macs[1:]))
     answer = command("verify", name[:-2], "--results", copy.parent.parent)
     assert answer.status == 1
-    assert answer.out.endswith("2 of 11 checks failed: sealed copy, macs\n")
-    assert answer.out.count("FAILED") == 2
+    assert "\n3 of 12 checks failed: record, sealed copy, macs\n" in answer.out
+    assert answer.out.count("FAILED") == 3
 
 
 def test_one_verification_changes_nothing(command: Command, copy: Path) -> None:
@@ -141,7 +145,7 @@ def test_damaged_weights(command: Command, copy: Path, content: bytes) -> None:
     told = {name: check["passed"] for name, check in checks.items()}
     assert (told.pop("weights"), told.pop("model")) == (False, False)
     assert str(copy / MODEL_NAME) in checks["model"]["detail"][0]
-    assert {name for name, passed in told.items() if passed} == {"run id", "data", "tasks", "metrics"}
+    assert {name for name, passed in told.items() if passed} == {"record", "run id", "data", "tasks", "metrics"}
     assert {name for name, passed in told.items() if passed is None} == {
         "sealed copy",
         "accuracy",
@@ -149,6 +153,30 @@ def test_damaged_weights(command: Command, copy: Path, content: bytes) -> None:
         "params_active",
         "macs",
     }
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda record: record["stages"][0].update(epochs=9),
+        lambda record: record["stages"][0].update(image_passes=1),
+        lambda record: record["stages"][0]["accuracies"].__setitem__(0, 0.987),
+        lambda record: record["environment"].update(device="cuda:0 (a large one)"),
+        lambda record: record.update(started="2001-01-01T00:00:00+00:00"),
+        lambda record: record.update(seconds=0.1),
+        lambda record: record.update(added_by_a_stranger=1),
+    ],
+)
+def test_any_edit_of_the_record(command: Command, copy: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Also of what cannot be measured again, by the record's digest; a record without one is not compared."""
+    document = json.loads((copy / "record.json").read_text())
+    edit(document)
+    (copy / "record.json").write_text(json.dumps(document))
+    answer, checks = asked(command, copy)
+    assert (answer.status, checks["record"]["passed"]) == (1, False)
+    assert "was changed after the run's end" in checks["record"]["detail"][0]
+    changed(copy, record_sha256=None)
+    assert asked(command, copy)[1]["record"]["passed"] is None
 
 
 @pytest.mark.parametrize(("row", "task"), [(0, 0), (1, 0), (3, 3), (4, 0), (4, 4)])
@@ -221,7 +249,7 @@ def test_changed_metric(command: Command, copy: Path) -> None:
     assert set(found) == {"metrics"}
     assert f"acc: recorded 0.99, found {metrics['acc']}" in found["metrics"]
     assert f"image_passes: recorded None, found {metrics['image_passes']}" in found["metrics"]
-    changed(copy, metrics=metrics | {"of_a_stranger": 3.0, "peak_memory_bytes": 12345})
+    changed(copy, metrics=metrics | {"of_a_stranger": 3.0, "peak_memory_bytes": 12345}, record_sha256=None)
     answer, checks = asked(command, copy)
     assert answer.status == 0
     assert checks["metrics"]["detail"][0].endswith("not compared: of_a_stranger (its plugin is not installed)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,10 +24,11 @@ from seu_bench.engine.saved_model.model import LearnedModel, build_model, learne
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import RECORD_NAME, Record, read_record
+from seu_bench.results.record import RECORD_NAME, Record, read_record, record_digest
 from seu_bench.results.record_files import find_run
 from seu_bench.results.record_metrics import METRICS, measured_rows
 from seu_bench.utils.progress import tracked
+from seu_bench.utils.reading import read_file
 
 #: Metrics are sums and functions of what the record has; another machine's mathematical library may round differently.
 _ROUNDING: Final = 1e-12
@@ -108,6 +110,7 @@ def verify(
         "the record's settings or the benchmark were changed since, or it was made with a file (--benchmark)",
     ]
     checks = [
+        _record(folder),
         _check("run id", faults if run_id != record.run_id else [], "what the record asks for has its run id"),
         _same("weights", "SHA-256", hashlib.sha256(content).hexdigest(), record.weights_sha256, f"{path}: "),
     ]
@@ -179,6 +182,17 @@ def _check(name: str, faults: Sequence[str], passed: str) -> Check:
 def _same(name: str, what: str, found: str, recorded: str | None, where: str = "") -> Check:
     faults = [] if found == recorded else [f"{where}{what} {found}, and the record names {recorded}"]
     return _check(name, faults, f"{what} {found}")
+
+
+def _record(folder: Path) -> Check:
+    """The record as a whole, by the digest that it was given when the run was finished."""
+    path = folder / RECORD_NAME
+    document = json.loads(read_file(path))
+    recorded = document.get("record_sha256")
+    if recorded is None:
+        return Check("record", None, ("it has no digest: its run was made by an earlier version",))
+    faults = [] if record_digest(document) == recorded else [f"{path}: something in it was changed after the run's end"]
+    return _check("record", faults, "unchanged since the run's end")
 
 
 def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_size: int) -> Check:

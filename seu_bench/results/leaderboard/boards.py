@@ -17,6 +17,7 @@ from seu_bench.results.record_parts import TuningRecord
 from seu_bench.results.reference_rows import MissingReferences, reference_of
 from seu_bench.results.statistics.differences import PairedDifference, Verdict, compare_paired
 from seu_bench.results.statistics.samples import SampleSummary, summarize
+from seu_bench.utils.text import spreadsheet_cell
 
 #: Columns in which each row is compared with the best one, by its seeds; in both a higher value is better.
 COMPARED: Final = ("acc", "mixed_score")
@@ -242,5 +243,5 @@ def to_csv(boards: Iterable[Leaderboard]) -> str:
     if rows:
         writer = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: spreadsheet_cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
