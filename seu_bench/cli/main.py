@@ -173,6 +173,12 @@ def _status_of(command: click.Command) -> tuple[int, str]:
     except OSError as error:
         _discard_output()
         return REFUSED, _os_error(error)
+    except (click.Abort, KeyboardInterrupt) as stopped:
+        # click wraps every KeyboardInterrupt.
+        cause = stopped.__cause__ if isinstance(stopped, click.Abort) else stopped
+        if isinstance(cause, Interruption):
+            return cause.exit_code, f"{cause.reason}; run the same command again to resume"
+        return INTERRUPTED, "interrupted"
     except (MemoryError, RuntimeError, ValueError) as error:
         if (lacking := shortage(error)) is None:
             raise
@@ -182,12 +188,6 @@ def _status_of(command: click.Command) -> tuple[int, str]:
             remedy="ask for a smaller network or fewer images",
         )
         return REFUSED, f"error: {told}"
-    except (click.Abort, KeyboardInterrupt) as stopped:
-        # click wraps every KeyboardInterrupt.
-        cause = stopped.__cause__ if isinstance(stopped, click.Abort) else stopped
-        if isinstance(cause, Interruption):
-            return cause.exit_code, f"{cause.reason}; run the same command again to resume"
-        return INTERRUPTED, "interrupted"
     return (status if isinstance(status, int) else 0), ""
 
 

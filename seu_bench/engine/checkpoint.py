@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, NonNegativeInt, Vali
 
 from seu_bench._version import __version__
 from seu_bench.errors import CheckpointError, ResultsError
-from seu_bench.utils.files import remove_parts, write_atomic
+from seu_bench.utils.files import HeldFolder, cannot_write, remove_parts, write_atomic
 from seu_bench.utils.reading import list_folder, open_file, read_file
 from seu_bench.utils.text import printable
 
@@ -65,15 +65,20 @@ class Header(BaseModel):
     bytes: NonNegativeInt
 
 
-def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping[str, Any]) -> int:
-    """Write a checkpoint, of nested collections of tensors and plain values, atomically; returns its size in bytes."""
+def checkpoint_bytes(run_id: str, position: Position, state: Mapping[str, Any]) -> bytes:
+    """A checkpoint as it is written, of nested collections of tensors and plain values."""
     import torch
 
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
     content = buffer.getbuffer()
     header = Header(run_id=run_id, position=position, sha256=hashlib.sha256(content).hexdigest(), bytes=content.nbytes)
-    document = b"".join((header.model_dump_json().encode(), b"\n", content))
+    return b"".join((header.model_dump_json().encode(), b"\n", content))
+
+
+def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping[str, Any]) -> int:
+    """Write a checkpoint to a file, completely or not at all; returns its size in bytes."""
+    document = checkpoint_bytes(run_id, position, state)
     write_atomic(path, document)
     return len(document)
 
@@ -139,22 +144,38 @@ def _refused(path: Path, why: str) -> CheckpointError:
     return CheckpointError(f"a checkpoint cannot be used: {why}", where=str(path))
 
 
-@dataclass(frozen=True)
+@dataclass
 class CheckpointFolder:
-    """Checkpoints of one run, numbered in the order of writing; the folder is made with the first one."""
+    """Checkpoints of one run, numbered in the order of writing; the folder is made with the first one.
+
+    Attributes:
+        folder: where they lie.
+        run_id: whose they are.
+        held: the run's folder, by which they are written while it is locked; ``None``: by their path.
+    """
 
     folder: Path
     run_id: str
+    held: HeldFolder | None = None
 
     def write(self, position: Position, state: Mapping[str, Any]) -> int:
         """Write the next checkpoint, then remove those before the last; returns its size in bytes."""
         known = self.newest_first()
         number = int(known[0].stem) + 1 if known else 1
-        size = write_checkpoint(self.folder / f"{number:06d}.ckpt", self.run_id, position, state)
+        name, document = f"{number:06d}.ckpt", checkpoint_bytes(self.run_id, position, state)
+        if self.held is None:
+            write_atomic(self.folder / name, document)
+        else:
+            try:
+                checkpoints = self.held.subfolder(self.folder.name)
+            except OSError as error:
+                raise cannot_write(self.folder / name, error) from error
+            with checkpoints:
+                checkpoints.write(name, document)
         for old in known[KEPT - 1 :]:
             with contextlib.suppress(OSError):
                 old.unlink()
-        return size
+        return len(document)
 
     def newest_first(self) -> list[Path]:
         """The files that are there.

@@ -22,7 +22,7 @@ from seu_bench.results.labels import protocol_settings
 from seu_bench.results.record_metrics import EVALUATION, METRICS, complete_matrix, known_metric, measured_rows
 from seu_bench.utils.files import refuse_link
 from seu_bench.utils.progress import bar
-from seu_bench.utils.text import printable
+from seu_bench.utils.text import printable, without_credentials
 
 if TYPE_CHECKING:
     from seu_bench.plugin.entries import Entry
@@ -113,11 +113,29 @@ def choose_loggers(
                 where="--log-option",
                 remedy="write it as LOGGER.KEY=VALUE, and ask for the logger with --log LOGGER",
             )
+        _refuse_credentials(key, value)
         given[owner][key.removeprefix(f"{owner}.")] = value
     return {
         name: (entry, build_options(entry.factory.options, f"logger {name!r}", given[name]))
         for name, entry in entries.items()
     }
+
+
+def _refuse_credentials(key: str, value: Any) -> None:
+    """Refuse what should be kept secret: options are printed, and stored with sweeps and jobs."""
+    name = key.rpartition(".")[2]
+    if re.search(r"password|passwd|secret|token|api_?key|credential", name, re.IGNORECASE):
+        what = f"the option {key!r} is a secret"
+    elif isinstance(value, str) and without_credentials(value) != value:
+        what = f"the option {key!r} holds a user name or password"
+    else:
+        return
+    raise OptionError(
+        f"{what}, and options are printed and stored",
+        where="--log-option",
+        remedy="leave it out, and give it by the environment variable that the logger's library reads (for MLflow "
+        "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, for Weights & Biases WANDB_API_KEY)",
+    )
 
 
 class GuardedLogger:
@@ -199,7 +217,7 @@ class GuardedLogger:
                 yield
         except (Exception, SystemExit) as error:  # a library that ends the process must not end the run
             self._registry.manager.unregister(self)
-            reason = printable(f"{type(error).__name__}: {error}")[:300]
+            reason = without_credentials(printable(f"{type(error).__name__}: {error}"))[:300]
             HookCaller(self._registry).notice(
                 f"logger {self._entry.name!r} of package {self._entry.package} failed in {what} and is switched off: "
                 f"{reason}; the run continues"

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from seu_bench.engine.environment import describe_environment
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, StageRecord, record_digest, write_record
+from seu_bench.results.record import Record, StageRecord, record_digest
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.results.record_parts import StabilityRecord, TuningRecord
 from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
@@ -30,9 +29,10 @@ from seu_bench.training.stage import StageProgress
 
 @dataclass
 class RunRecorder:
-    """Fills a run's record, and writes it.
+    """Fills a run's record, and has it written.
 
     Attributes:
+        write: writes a record to its file.
         record: what is known before training, then as it was written last.
         on_progress: called with the progress of every stage.
         notice: called with a message for the user.
@@ -40,7 +40,7 @@ class RunRecorder:
         matrix, sizes: the evaluators that measure for it.
     """
 
-    results: Path
+    write: Callable[[Record], object]
     record: Record
     registry: Registry
     device: torch.device
@@ -121,7 +121,7 @@ class RunRecorder:
                     warnings.warn(message, RuntimeWarning, stacklevel=2)
             record = record.model_copy(update={"metrics": metrics})
             record = record.model_copy(update={"record_sha256": record_digest(record.model_dump(mode="json"))})
-        write_record(self.results, record)
+        self.write(record)
         self.record = record
 
     def state_dict(self) -> dict[str, Any]:

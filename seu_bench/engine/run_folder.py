@@ -16,7 +16,7 @@ from seu_bench.errors import ResultsError, RunError, SeuBenchError
 from seu_bench.plugin.entries import Entry
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_path, runs_folder
 from seu_bench.training.interfaces import StrategyFactory
-from seu_bench.utils.files import make_folder, refuse_link, remove_parts, write_atomic
+from seu_bench.utils.files import HeldFolder, cannot_write, make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.hardware import shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
 from seu_bench.utils.progress import tracked
@@ -44,6 +44,27 @@ class RunFolder:
         self.model = self.folder / MODEL_NAME
         self.previous = self.folder / "previous"
         self.checkpoints = CheckpointFolder(self.folder / "checkpoints", run_id)
+        self._held: HeldFolder | None = None
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Inside, all is written by the folder's handle: into this very folder, wherever it is moved to."""
+        try:
+            self._held = self.checkpoints.held = HeldFolder(self.folder)
+        except OSError as error:
+            raise cannot_write(self.folder, error) from error
+        with self._held:
+            try:
+                yield
+            finally:
+                self._held = self.checkpoints.held = None
+
+    def write(self, path: Path, content: str | bytes) -> None:
+        """Write one of its files, completely or not at all."""
+        if self._held is None:
+            write_atomic(path, content)
+        else:
+            self._held.write(path.name, content)
 
     def refuse_links(self) -> None:
         """Check that no path that is written or removed here is a link."""
@@ -78,7 +99,7 @@ class RunFolder:
 
     def keep_failure(self, error: Exception, strategy: Entry[StrategyFactory]) -> RunError:
         """Write the traceback beside the record, and return an error that names the failure and the log."""
-        write_atomic(self.log, "".join(traceback.format_exception(error)))
+        self.write(self.log, "".join(traceback.format_exception(error)))
         if isinstance(error, SeuBenchError):
             return RunError(error.what, where=error.where or str(self.log), remedy=error.remedy)
         if lacking := shortage(error):

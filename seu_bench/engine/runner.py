@@ -4,6 +4,7 @@ that the run can be resumed from any point."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,12 +24,12 @@ from seu_bench.engine.loggers import HookCaller
 from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
-from seu_bench.engine.saved_model.file import save_model
+from seu_bench.engine.saved_model.file import model_bytes
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, NewerRecordError, PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, read_record
+from seu_bench.results.record import Record, read_record, record_text
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.stage import EpochReport, ProgressCallback, Stage, StageProgress
 from seu_bench.training.template import SilentLogger
@@ -65,12 +66,13 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
     lock.acquire(hook_caller.notice)
     try:
         folder.refuse_links()
-        # Whoever held the lock before may have finished it.
-        if (known := _finished(folder.record, restart=run.request.restart)) is not None:
-            folder.clean()
-            folder.clear()
-            return Outcome(known, folder.record, reused=True)
-        return _Run(registry, run, stop, folder, lock, hook_caller).make()
+        with folder.hold():
+            # Whoever held the lock before may have finished it.
+            if (known := _finished(folder.record, restart=run.request.restart)) is not None:
+                folder.clean()
+                folder.clear()
+                return Outcome(known, folder.record, reused=True)
+            return _Run(registry, run, stop, folder, lock, hook_caller).make()
     finally:
         lock.release()
 
@@ -103,7 +105,7 @@ class _Run:
         self.stream = build_stream(spec.benchmark, self.run.load, self.run.limits, spec.seed, device, **self.run.part)
         record = initial_record(self.run, self.stream, self.device)
         hooks = self.hook_caller
-        self.recorder = RunRecorder(request.results, record, self.registry, device, hooks.on_progress, hooks.notice)
+        self.recorder = RunRecorder(self._write, record, self.registry, device, hooks.on_progress, hooks.notice)
         self.decider = Decider(self.run, self.recorder, self._context_of, hooks.on_progress)
         try:
             cost = self.run.strategy.cost(self._context())
@@ -253,6 +255,9 @@ class _Run:
             described = getattr(self.strategy, "describe", dict)()
         self.recorder.update(**described, **fields)
 
+    def _write(self, record: Record) -> None:
+        self.folder.write(self.folder.record, record_text(record))
+
     def _failed(self, error: Exception) -> SeuBenchError:
         """Write down why the strategy failed, and return the error that says so."""
         failure = self.folder.keep_failure(error, self.registry.strategies[self.run.spec.strategy])
@@ -265,7 +270,9 @@ class _Run:
         if not self.run.request.keep_weights or not isinstance(model, MultiHeadModel):
             self.folder.model.unlink(missing_ok=True)
             return None
-        return save_model(self.folder.model, model, self.recorder.record)
+        content = model_bytes(model, self.recorder.record)
+        self.folder.write(self.folder.model, content)
+        return hashlib.sha256(content).hexdigest()
 
     def _notify_end(self, **fields: Any) -> None:
         self.hook_caller.notify("run_finished", record=self.recorder.record.model_copy(update=fields))

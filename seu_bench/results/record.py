@@ -199,9 +199,13 @@ def record_path(results: Path, run_id: str) -> Path:
 def write_record(results: Path, record: Record) -> Path:
     """Write a record, completely or not at all."""
     path = record_path(results, record.run_id)
-    text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
-    write_atomic(path, text + "\n")
+    write_atomic(path, record_text(record))
     return path
+
+
+def record_text(record: Record) -> str:
+    """A record as it is written."""
+    return json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
 
 
 def record_digest(document: Mapping[str, Any]) -> str:

@@ -32,6 +32,79 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CANNOT_FLUSH = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
 
+class HeldFolder:
+    """A folder that is written to by its handle: wherever it was moved to meanwhile, and nowhere else.
+
+    Where the system has no such handles (Windows), it is written to by its path.
+
+    Args:
+        path: the folder, which exists and is no link.
+        within: the held folder that it lies in; ``None``: it is found by its path.
+
+    Raises:
+        OSError: there is no such folder.
+
+    Example:
+        ``with HeldFolder(folder) as held: held.write("record.json", text)``
+    """
+
+    def __init__(self, path: Path, within: HeldFolder | None = None) -> None:
+        self.path = path
+        self.handle: int | None = None
+        if os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY"):
+            flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if within is not None else 0)
+            place, inside = (path, None) if within is None else within.at(path.name)
+            self.handle = os.open(place, flags, dir_fd=inside)
+
+    def __enter__(self) -> HeldFolder:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the handle back."""
+        if self.handle is not None:
+            os.close(self.handle)
+            self.handle = None
+
+    def at(self, name: str) -> tuple[str | Path, int | None]:
+        """How the functions of :mod:`os` are told a file in it: a name and ``dir_fd``."""
+        return (name, self.handle) if self.handle is not None else (self.path / name, None)
+
+    def subfolder(self, name: str) -> HeldFolder:
+        """A folder in it, which is made if need be."""
+        place, inside = self.at(name)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(place, dir_fd=inside)
+        return HeldFolder(self.path / name, self)
+
+    def write(self, name: str, content: str | bytes, *, durable: bool = True) -> None:
+        """Write a file in it completely or not at all; text as UTF-8.
+
+        Args:
+            name: of the file.
+            content: all of it.
+            durable: whether it must outlast a loss of power.
+
+        Raises:
+            ResultsError: it cannot be written; what was there before still is.
+        """
+        data = content.encode("utf-8") if isinstance(content, str) else content
+        (new, inside), (old, _) = (self.at(n) for n in (f".{name[:100]}.{secrets.token_hex(6)}{PART}", name))
+        try:
+            try:
+                _write_new(new, inside, data, durable=durable)
+                os.replace(new, old, src_dir_fd=inside, dst_dir_fd=inside)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(new, dir_fd=inside)
+                raise
+            if durable and self.handle is not None:
+                with contextlib.suppress(OSError):  # where folders cannot be flushed
+                    os.fsync(self.handle)
+        except (OSError, ValueError) as error:
+            raise cannot_write(self.path / name, error) from error
+
+
 def write_atomic(path: Path, content: str | bytes, *, durable: bool = True) -> None:
     """Write ``content`` to ``path`` completely or not at all; text as UTF-8. Folders are made.
 
@@ -43,21 +116,13 @@ def write_atomic(path: Path, content: str | bytes, *, durable: bool = True) -> N
     Raises:
         ResultsError: it cannot be written; what was there before still is.
     """
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}{PART}")
     try:
         make_folder(path.parent)
-        try:
-            _write_new(temporary, data, durable=durable)
-            temporary.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
-        if durable:
-            _sync_folder(path.parent)
+        held = HeldFolder(path.parent)
     except (OSError, ValueError) as error:
         raise cannot_write(path, error) from error
+    with held:
+        held.write(path.name, content, durable=durable)
 
 
 def is_standard_output(path: Path) -> bool:
@@ -150,9 +215,10 @@ def remove_parts(folder: Path) -> None:
                 part.unlink()
 
 
-def _write_new(path: Path, data: bytes, *, durable: bool) -> None:
+def _write_new(place: str | Path, inside: int | None, data: bytes, *, durable: bool) -> None:
     # tempfile would make it readable for this user alone, and results are often shared.
-    with path.open("xb") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(place, flags, 0o666, dir_fd=inside), "wb") as file:
         file.write(data)
         file.flush()
         if durable:
@@ -161,15 +227,3 @@ def _write_new(path: Path, data: bytes, *, durable: bool) -> None:
             except OSError as error:
                 if error.errno not in _CANNOT_FLUSH:
                     raise
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush a rename to disk, where folders can be flushed."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -49,6 +49,10 @@ def format_seconds(seconds: float | None) -> str:
 _MARKUP: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: f"\\{mark}" for mark in r"\`*|~$[]"})
 
 
+#: User name and password in an address; a password may hold anything but blanks and the next part's beginning.
+_CREDENTIALS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#]+@")
+
+
 def printable(text: str) -> str:
     """Replace control characters, which could break a table or drive a terminal.
 
@@ -85,6 +89,22 @@ def spreadsheet_cell(value: object) -> object:
         return value
     text = printable(value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def without_credentials(text: str) -> str:
+    """Mask user names and passwords in addresses.
+
+    Args:
+        text: of any kind.
+
+    Returns:
+        The text, with ``***`` in place of each.
+
+    Example:
+        >>> without_credentials("no answer from https://ann:secret@host/api")
+        'no answer from https://***@host/api'
+    """
+    return _CREDENTIALS.sub(r"\1***@", text)
 
 
 def escape_markdown(text: str) -> str:

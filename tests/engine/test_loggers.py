@@ -325,3 +325,26 @@ def test_looking_names_up_imports_none_of_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("uri", "http://ann:secret@host"), ("uri", "postgresql://ann@host/db"), ("api_key", "1"), ("Password", "x")],
+)
+def test_secrets_are_refused(tiny: Path, tmp_path: Path, key: str, value: str) -> None:
+    """Options are printed and stored, so that none of them may be a secret; the message does not hold it either."""
+    with pytest.raises(OptionError, match="options are printed and stored") as refused:
+        logged_run(tmp_path, ["keeping"], plugins={"keeping": Keeping()}, log_options={f"keeping.{key}": value})
+    assert "secret@" not in str(refused.value) and "ann" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_secrets_are_masked_in_notices(tiny: Path, tmp_path: Path) -> None:
+    """A library's message may hold the address that it was given by the environment."""
+
+    def away() -> None:
+        raise ConnectionError("no answer from https://ann:secret@host/api")
+
+    _, witness = logged_run(tmp_path, ["keeping"], plugins={"keeping": Keeping({"begin": away})})
+    assert len(witness.notices) == 1
+    assert "https://***@host/api" in witness.notices[0] and "secret" not in witness.notices[0]

@@ -83,11 +83,11 @@ def progress(stability: Stability | None) -> StageProgress:
 
 
 @pytest.fixture
-def recorder_of(tmp_path: Path) -> Callable[[Record, list[str]], RunRecorder]:
+def recorder_of() -> Callable[[Record, list[str]], RunRecorder]:
     """Recorders that speak to a list."""
 
     def make(record: Record, said: list[str]) -> RunRecorder:
-        return RunRecorder(tmp_path, record, Registry(), torch.device("cpu"), lambda _: None, said.append)
+        return RunRecorder(lambda _: None, record, Registry(), torch.device("cpu"), lambda _: None, said.append)
 
     return make
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from support.shown import a_record
@@ -15,9 +13,9 @@ from seu_bench.training.stage import EpochReport, StageProgress
 
 
 @pytest.mark.parametrize(("share", "told"), [(None, 0), (0.0, 0), (0.8, 0), (1.0, 1)])
-def test_rewards_at_chance(tmp_path: Path, share: float | None, told: int) -> None:
+def test_rewards_at_chance(share: float | None, told: int) -> None:
     notices: list[str] = []
-    recorder = RunRecorder(tmp_path, a_record(), registry(), torch.device("cpu"), lambda _: None, notices.append)
+    recorder = RunRecorder(lambda _: None, a_record(), registry(), torch.device("cpu"), lambda _: None, notices.append)
     running = StageProgress("search", 2, 3, 6, EpochReport(0.7, 0.5), 100, 1.0)
     recorder.watch(running)
     assert not notices
@@ -26,7 +24,7 @@ def test_rewards_at_chance(tmp_path: Path, share: float | None, told: int) -> No
     assert stage.chance_share == share
     assert len(notices) == told and all("search of task 3" in notice and "at chance" in notice for notice in notices)
     # Resumed, the stage is known and nobody is told again.
-    again = RunRecorder(tmp_path, a_record(), registry(), torch.device("cpu"), lambda _: None, notices.append)
+    again = RunRecorder(lambda _: None, a_record(), registry(), torch.device("cpu"), lambda _: None, notices.append)
     again.load_state_dict(recorder.state_dict())
     assert again._measured().stages == (stage,) and len(notices) == told
 

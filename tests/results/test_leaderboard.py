@@ -19,6 +19,7 @@ from seu_bench.results.leaderboard.boards import to_csv
 from seu_bench.results.leaderboard.building import load_records, make_leaderboards
 from seu_bench.results.leaderboard.markdown import cells, intervals, to_markdown
 from seu_bench.results.record import Record
+from seu_bench.utils.text import printable
 
 
 @pytest.fixture
@@ -267,8 +268,16 @@ class TestFiles:
         assert [len(row) for row in table_rows(page, "Confidence intervals")] == [2 + len(COLUMNS)] * 4
         assert "<script>" not in page
         assert "\x1b" not in page
-        (row, _) = csv.DictReader(io.StringIO(csv_path.read_text(encoding="utf-8")))
-        assert row["strategy"] in (ODD, "plain")
+        rows = list(csv.DictReader(io.StringIO(csv_path.read_text(encoding="utf-8"))))
+        assert [row["strategy"] for row in rows] == [printable(ODD), "plain"]
+
+    def test_csv_is_no_program(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+        """A spreadsheet would calculate what begins like a formula, and a terminal obey what is no text."""
+        put(strategy='=HYPERLINK("http://x", "click")', searcher="+1", creator="@SUM(A1)", options={"a": "\x00\x1b[2J"})
+        text = to_csv(leaderboards(tmp_path))
+        (row,) = csv.DictReader(io.StringIO(text))
+        assert [row[name][0] for name in ("strategy", "searcher", "creator")] == ["'", "'", "'"]
+        assert all(letter.isprintable() or letter == "\n" for letter in text)
 
     def test_names_that_differ_in_odd_letters_only_do_not_overwrite(
         self, tmp_path: Path, put: Callable[..., Record]

@@ -1,12 +1,13 @@
-"""Hardware of this machine: cores."""
+"""Hardware of this machine: cores, and what there is too little of."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import torch
 
-from seu_bench.utils.hardware import usable_cores
+from seu_bench.utils.hardware import shortage, usable_cores
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,27 @@ def test_cores_of_a_container(tmp_path: Path, text: str, at_most: int) -> None:
     (tmp_path / "cpu.max").write_text(text)
     whole = usable_cores(tmp_path / "none")
     assert usable_cores(tmp_path / "cpu.max") == min(whole, at_most)
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (MemoryError(), "memory"),
+        (OSError(12, "Cannot allocate memory"), "memory"),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"), "memory"),
+        (RuntimeError("can't start new thread"), "threads"),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), None),
+        (KeyError("can't start new thread"), None),
+    ],
+)
+def test_shortages(error: Exception, what: str | None) -> None:
+    """They are told from defects by what libraries say."""
+    assert shortage(error) == what
+
+
+def test_shortages_as_torch_reports_them() -> None:
+    """A tensor that no machine has room for."""
+    for size in (2**55, 2**62):
+        with pytest.raises(RuntimeError) as caught:
+            torch.empty(size, 4)
+        assert shortage(caught.value) == "memory"

@@ -80,6 +80,13 @@ def unusable(path: Path, what: str, remedy: str = MAKE_AGAIN) -> ResultsError:
 
 def save_model(path: Path, model: MultiHeadModel, record: Record) -> str:
     """Write a model atomically, with a copy of parts of its finished run's record; returns the SHA-256 of the file."""
+    content = model_bytes(model, record)
+    write_atomic(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def model_bytes(model: MultiHeadModel, record: Record) -> bytes:
+    """A model as it is written, with a copy of parts of its finished run's record."""
     tensors, shared = _stored(model.state_dict())
     document = {
         "format": FORMAT,
@@ -97,9 +104,7 @@ def save_model(path: Path, model: MultiHeadModel, record: Record) -> str:
             where=f"{type(model).__name__}.architecture",
             remedy="it may have dictionaries with text for keys, lists, text and finite numbers",
         ) from error
-    content = save(tensors, {KEY: text})
-    write_atomic(path, content)
-    return hashlib.sha256(content).hexdigest()
+    return save(tensors, {KEY: text})
 
 
 def read_weights(folder: Path, record: Record) -> bytes:
