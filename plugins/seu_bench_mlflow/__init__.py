@@ -34,8 +34,16 @@ def _build(options: MlflowOptions, folder: Path) -> RunLogger:
     return MlflowLogger(folder, options.tracking_uri, options.experiment)
 
 
+def _is_remote(options: MlflowOptions) -> bool:
+    """Anything but a database file or a folder."""
+    scheme, separator, _ = (options.tracking_uri or "").partition("://")
+    return bool(separator) and scheme.partition("+")[0] not in ("sqlite", "file")
+
+
 @hookimpl
 def register_loggers(register: Register[LoggerFactory]) -> None:
     """Offer ``mlflow``; SQLAlchemy and Alembic are what MLflow keeps its local database with."""
-    factory = LazyFactory("runs in MLflow, by default in a local database", options=MlflowOptions, build=_build)
+    factory = LazyFactory(
+        "runs in MLflow, by default in a local database", options=MlflowOptions, build=_build, is_remote=_is_remote
+    )
     register("mlflow", offered(factory, "mlflow", "mlflow", "sqlalchemy", "alembic"))

@@ -40,5 +40,10 @@ def _build(options: WandbOptions, folder: Path) -> RunLogger:
 @hookimpl
 def register_loggers(register: Register[LoggerFactory]) -> None:
     """Offer ``wandb``."""
-    summary = "runs for Weights & Biases, by default offline"
-    register("wandb", offered(LazyFactory(summary, options=WandbOptions, build=_build), "wandb", "wandb"))
+    factory = LazyFactory(
+        "runs for Weights & Biases, by default offline",
+        options=WandbOptions,
+        build=_build,
+        is_remote=lambda options: options.mode == "online",
+    )
+    register("wandb", offered(factory, "wandb", "wandb"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import OUTPUT, request_command
+from seu_bench.cli.options import output_path, request_command
 from seu_bench.utils.files import is_standard_output
 
 
@@ -16,7 +16,7 @@ from seu_bench.utils.files import is_standard_output
 @click.option("--format", "form", type=click.Choice(["onnx"]), default="onnx", show_default=True)
 @click.option(
     "--output",
-    type=OUTPUT,
+    type=output_path,
     default=None,
     metavar="FILE",
     help="File to write, or - for standard output [default: in the run's folder].",

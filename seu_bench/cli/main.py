@@ -56,6 +56,9 @@ CORE: Final[Mapping[str, LazyCommand]] = {
         "Write a report: one HTML page that needs no network, and its figures as PNG and SVG.",
     ),
     "verify": LazyCommand("seu_bench.cli.verify:verify", "Check a record against the weights of its run."),
+    "log": LazyCommand(
+        "seu_bench.cli.log:log", "Send a record to a logger, e.g. because its server was not there during the run."
+    ),
     "export": LazyCommand("seu_bench.cli.export:export", "Export the network of one task to ONNX."),
     "data": LazyCommand("seu_bench.cli.data:data", "List data sets with status, size and location, or download one."),
     "list": LazyCommand("seu_bench.cli.list:list_", "List what is installed, and what is unavailable and why."),

@@ -27,20 +27,12 @@ format_option = click.option(
 )
 
 
-class OutputFile(click.ParamType):
-    """A file to write, or ``-`` for standard output."""
+def output_path(value: str) -> Path:
+    """Type of ``--output``: a file, or ``-`` for standard output; an empty path would mean the working folder."""
+    if not value:
+        raise click.BadParameter("the path is empty")
+    return Path(value)
 
-    name = "file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Refuse an empty path, which would mean the working folder."""
-        if not str(value):
-            self.fail("the path is empty", param, ctx)
-        return Path(value)
-
-
-#: Type of ``--output``.
-OUTPUT = OutputFile()
 
 #: ``--data-root`` for commands about data sets.
 data_option = click.option(

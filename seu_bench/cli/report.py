@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import OUTPUT, request_command
+from seu_bench.cli.options import output_path, request_command
 from seu_bench.plugin.registry import Registry
 from seu_bench.utils.files import is_standard_output
 
@@ -14,7 +14,7 @@ from seu_bench.utils.files import is_standard_output
 @request_command("results")
 @click.option(
     "--output",
-    type=OUTPUT,
+    type=output_path,
     default=None,
     metavar="FILE",
     help="HTML file to write, or - for standard output [default: report.html in the results folder].",

@@ -1,25 +1,22 @@
-"""Plugins that watch a run: their hooks called, and loggers built, called, and switched off when they fail."""
+"""Loggers of a run: chosen, built, called, and switched off when they fail."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seu_bench._version import __version__
-from seu_bench.config.options import Options, build_options, did_you_mean, flattened
-from seu_bench.config.run import Request, ResultFields
+from seu_bench.config.options import Options, build_options, did_you_mean
+from seu_bench.config.run import Request
+from seu_bench.engine.hooks import HookCaller
+from seu_bench.engine.logged_values import describe_run, epoch_values, final_values, row_values
+from seu_bench.engine.logger_process import LoggerProcess, LoggerProcessError, OnceLogger
 from seu_bench.errors import OptionError, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.metrics import avg_acc_curve
-from seu_bench.plugin.loggers import LoggedRun, LoggedValues, LoggerFactory, RunLogger
-from seu_bench.results.labels import protocol_settings
-from seu_bench.results.record_metrics import EVALUATION, METRICS, complete_matrix, known_metric, measured_rows
+from seu_bench.plugin.loggers import LoggerFactory, RunLogger
+from seu_bench.results.record_metrics import EVALUATION, measured_rows
 from seu_bench.utils.files import refuse_link
 from seu_bench.utils.progress import bar
 from seu_bench.utils.text import printable, without_credentials
@@ -27,54 +24,12 @@ from seu_bench.utils.text import printable, without_credentials
 if TYPE_CHECKING:
     from seu_bench.plugin.entries import Entry
     from seu_bench.plugin.registry import Registry
-    from seu_bench.results.metric import Metric
     from seu_bench.results.record import Record
     from seu_bench.training.interfaces import Cost
     from seu_bench.training.stage import StageProgress
 
 #: Folder of logs in a results folder.
 LOGS_NAME: Final = "logs"
-#: Axis of what is measured after each task: the number of tasks learned.
-TASKS: Final = "tasks"
-
-
-class HookCaller:
-    """Calls the watching hooks of a registry's plugins, each by itself.
-
-    Who only watches may not stop a run: a plugin that fails is not called again, and the others are told.
-    """
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._failed: list[Any] = []
-
-    def on_progress(self, progress: StageProgress) -> None:
-        """Call ``stage_progress``."""
-        self.notify("stage_progress", progress=progress)
-
-    def notice(self, message: str) -> None:
-        """Call ``run_notice`` with a message for the user."""
-        self.notify("run_notice", message=message)
-
-    def notify(self, hook: str, **values: Any) -> None:
-        """Call a hook of every plugin that watches, in pluggy's order."""
-        manager = self._registry.manager
-        found = reversed(getattr(manager.hook, hook).get_hookimpls())
-        watching = list({id(implementation.plugin): implementation.plugin for implementation in found}.values())
-        for plugin in watching:
-            if any(plugin is other for other in self._failed) or not manager.is_registered(plugin):
-                continue
-            # A part of the plugins has hook wrappers, which only a caller of pluggy's own knows how to call.
-            alone = manager.subset_hook_caller(hook, [other for other in watching if other is not plugin])
-            try:
-                alone(**values)
-            except Exception as error:
-                self._failed.append(plugin)
-                name = manager.get_name(plugin) or "?"
-                self.notice(
-                    f"plugin {name!r} of package {self._registry.package(name)} failed in {hook} and is not called "
-                    f"again: {printable(f'{type(error).__name__}: {error}')[:300]}; the run continues"
-                )
 
 
 def add_loggers(registry: Registry, request: Request) -> None:
@@ -82,21 +37,28 @@ def add_loggers(registry: Registry, request: Request) -> None:
     chosen = choose_loggers(registry, request.log, request.log_options)
     if not chosen:
         return
-    from seu_bench.utils.seeding import undisturbed
-
     for name, (entry, options) in chosen.items():
         folder = request.results / LOGS_NAME / name
-        try:
-            with undisturbed():
-                logger = entry.factory.build(options, folder)
-        except SeuBenchError:
-            raise
-        except Exception as error:
-            raise PluginError(
-                f"logger {name!r} of package {entry.package} cannot be used: {type(error).__name__}: {error}",
-                remedy=f"run without --log {name}, or repair what it needs",
-            ) from error
+        logger = _build(entry, options, folder)
         registry.manager.register(GuardedLogger(registry, entry, logger, folder), name=f"logger {name}")
+
+
+def _build(entry: Entry[LoggerFactory], options: Options, folder: Path) -> RunLogger:
+    """Build a logger, in a process of its own where it talks to another machine."""
+    from seu_bench.utils.seeding import undisturbed
+
+    try:
+        with undisturbed():
+            if getattr(entry.factory, "is_remote", lambda _: False)(options):
+                return LoggerProcess(entry.name, options.model_dump(mode="json"), folder)
+            return entry.factory.build(options, folder)
+    except SeuBenchError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"logger {entry.name!r} of package {entry.package} cannot be used: {type(error).__name__}: {error}",
+            remedy=f"run without --log {entry.name}, or repair what it needs",
+        ) from error
 
 
 def choose_loggers(
@@ -149,10 +111,10 @@ class GuardedLogger:
         self._registry = registry
         self._entry = entry
         self._logger = logger
+        self._once = OnceLogger(logger)
         self._folder = folder
         self._tasks = 0
         self._epochs_before = 0
-        self._logged: dict[str, int] = {}
         self._seen: tuple[str, int, int] | None = None
 
     # Before the progress display: opening a log may take longer than a small run.
@@ -167,7 +129,7 @@ class GuardedLogger:
             with bar(f"opening the log of {self._entry.name}"):
                 self._logger.begin(describe_run(record))
             for row in measured_rows(record):
-                self._log(row_values(record, row, self._epochs_before))
+                self._once.log(row_values(record, row, self._epochs_before))
 
     @hookimpl
     def stage_progress(self, progress: StageProgress) -> None:
@@ -180,32 +142,22 @@ class GuardedLogger:
             return
         self._seen = seen
         with self._guarded("log"):
-            self._log(epoch_values(progress, position, self._tasks))
+            self._once.log(epoch_values(progress, position, self._tasks))
 
     @hookimpl
     def task_learned(self, record: Record, task: int) -> None:
         """Log the row of the accuracy matrix and the sizes."""
         with self._guarded("log"):
-            self._log(row_values(record, task, self._epochs_before))
+            self._once.log(row_values(record, task, self._epochs_before))
 
     @hookimpl(trylast=True)
     def run_finished(self, record: Record) -> None:
         """Log the metrics of a run that is finished, and how it ended."""
         with self._guarded("end"):
             if record.status == "finished":
-                self._log(final_values(record, self._epochs_before + 1, self._registry.known_metrics))
+                self._once.log(final_values(record, self._epochs_before + 1, self._registry.known_metrics))
             with bar(f"closing the log of {self._entry.name}"):
                 self._logger.end(record.status)
-
-    def _log(self, measured: LoggedValues) -> None:
-        for name in measured.values:
-            if name not in self._logged:
-                last = self._logger.last_step(name)
-                self._logged[name] = -1 if last is None else last
-        new = {name: value for name, value in measured.values.items() if measured.step > self._logged[name]}
-        if new:
-            self._logger.log(replace(measured, values=new))
-        self._logged |= dict.fromkeys(new, measured.step)
 
     @contextlib.contextmanager
     def _guarded(self, what: str) -> Iterator[None]:
@@ -217,76 +169,14 @@ class GuardedLogger:
                 yield
         except (Exception, SystemExit) as error:  # a library that ends the process must not end the run
             self._registry.manager.unregister(self)
-            reason = without_credentials(printable(f"{type(error).__name__}: {error}"))[:300]
+            getattr(self._logger, "close", lambda: None)()
+            later = ""
+            if isinstance(error, LoggerProcessError):
+                what, reason = error.call, str(error)
+                later = f"; when it is finished, send it with seu-bench log RUN --to {self._entry.name}"
+            else:
+                reason = without_credentials(printable(f"{type(error).__name__}: {error}"))[:300]
             HookCaller(self._registry).notice(
                 f"logger {self._entry.name!r} of package {self._entry.package} failed in {what} and is switched off: "
-                f"{reason}; the run continues"
+                f"{reason}; the run continues{later}"
             )
-
-
-def describe_run(record: Record) -> LoggedRun:
-    """Describe a run before it trains: its tags, and its configuration as plain values by dotted key."""
-    names = ("strategy", "searcher", "creator", "benchmark", "protocol")
-    tables = ("options", "searcher_options", "creator_options", "benchmark_overrides", "task_names")
-    fields = (*names, "benchmark_version", "seed", *ResultFields.model_fields, *tables)
-    document = {name: getattr(record, name) for name in fields} | {
-        "protocol_settings": protocol_settings(record),
-        "tasks": len(complete_matrix(record)),
-    }
-    parameters: dict[str, str | int | float | bool] = {}
-    for name, value in flattened(document):
-        head, dot, rest = name.partition(".")
-        plain = head + dot + re.sub(r"[^A-Za-z0-9_. -]", "_", rest)[:200]
-        if value is not None:
-            simple = isinstance(value, str | int | float)
-            parameters[plain] = value if simple else json.dumps(value, ensure_ascii=False, sort_keys=True)
-    given = {name: getattr(record, name) for name in (*names, "data_fingerprint")}
-    tags = {name: str(value) for name, value in given.items() if value is not None}
-    tags["seu_bench"] = record.environment.versions.get("seu-bench", __version__)
-    tags["ranked"] = "yes" if record.ranked and not record.synthetic and record.limit is None else "no"
-    begun = re.sub(r"[^0-9T]", "", record.started.partition("+")[0])
-    return LoggedRun(record.run_id, f"{record.run_id}/{begun or 'begun'}", parameters, tags)
-
-
-def epoch_values(progress: StageProgress, position: int, tasks: int) -> LoggedValues:
-    """Return what the last epoch of a stage measured; ``position`` counts the epochs of all stages so far."""
-    place = f"{_plain(progress.stage)}/{_task(progress.task, tasks)}"
-    measured = {"loss": progress.report.loss, "accuracy": progress.report.accuracy}
-    values = _finite({f"{place}/{name}": value for name, value in measured.items()})
-    return LoggedValues(values, f"{place}/epoch", progress.epoch, position)
-
-
-def row_values(record: Record, row: int, position: int) -> LoggedValues:
-    """Return what was measured after task ``row`` (0-based): accuracies on the tasks so far, their mean, sizes."""
-    matrix = complete_matrix(record)
-    tasks = len(matrix)
-    values = {f"accuracy/{_task(task, tasks)}": value for task, value in enumerate(matrix[row])}
-    values["accuracy/average"] = avg_acc_curve(matrix)[row]
-    place = measured_rows(record).index(row)
-    for name in ("params_total", "params_active", "macs", "memory_bytes"):
-        values[f"size/{name}"] = next(iter(getattr(record, name)[place : place + 1]), None)
-    return LoggedValues(_finite(values), TASKS, row + 1, position)
-
-
-def final_values(record: Record, position: int, metrics: Mapping[str, Metric] = METRICS) -> LoggedValues:
-    """Return the metrics of a finished run, but for those that were read off its process, e.g. its memory."""
-    values = {
-        f"final/{_plain(name)}": value
-        for name, value in record.metrics.items()
-        if known_metric(name, metrics).from_record
-    }
-    return LoggedValues(_finite(values), TASKS, len(complete_matrix(record)), position)
-
-
-def _task(task: int, tasks: int) -> str:
-    """``task-3``, or ``task-03`` in a longer stream, so that sorting by name is sorting by number."""
-    return f"task-{task:0{len(str(max(tasks - 1, 0)))}d}"
-
-
-def _plain(name: str) -> str:
-    """A name of a plugin's with nothing that a store of metrics may refuse, or take for a part of a path."""
-    return re.sub(r"[^A-Za-z0-9_ -]", "_", name)[:60] or "_"
-
-
-def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}

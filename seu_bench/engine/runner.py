@@ -20,7 +20,7 @@ from seu_bench.engine.checkpoint import Position
 from seu_bench.engine.checkpoint_manager import CheckpointManager, is_resumable
 from seu_bench.engine.deciding import Decider, require_decidable
 from seu_bench.engine.environment import choose_device, require_memory
-from seu_bench.engine.loggers import HookCaller
+from seu_bench.engine.hooks import HookCaller
 from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder

@@ -94,6 +94,8 @@ class LazyFactory:
         presets: of a strategy: option values by name of a preset.
         reference: of a strategy that is no learner to be ranked: what it is a reference of, in a few words.
         reference_components: of a strategy that takes components: it is a reference with these alone.
+        is_remote: of a logger: whether it talks to another machine with these ``options``. It is then called in a
+            process of its own, which a run does not wait for.
 
     Example:
         ::
@@ -123,6 +125,7 @@ class LazyFactory:
         presets: Mapping[str, Mapping[str, object]] | None = None,
         reference: str | None = None,
         reference_components: Mapping[str, str] | None = None,
+        is_remote: Callable[[Any], bool] | None = None,
     ) -> None:
         self.summary = summary
         self.options = options
@@ -133,6 +136,7 @@ class LazyFactory:
         self.presets = presets or {}
         self.reference = reference
         self.reference_components = reference_components or {}
+        self.is_remote = is_remote or (lambda _: False)
 
 
 def _no_cost(context: Any) -> Any:
