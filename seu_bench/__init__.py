@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .engine.saved_model.model import load_model
     from .hookspecs import hookimpl
     from .plugin.registration import LazyFactory, Register
-    from .results.leaderboard.building import load_records
+    from .results.frame import load_records
 
 __all__ = ["LazyFactory", "Register", "__version__", "hookimpl", "load_model", "load_records", "run", "sweep", "tune"]
 

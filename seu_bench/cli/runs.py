@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -19,14 +20,22 @@ from seu_bench.utils.text import format_seconds
     default=None,
     help="Only runs in this state.",
 )
+@click.option(
+    "--rows",
+    type=click.IntRange(min=0),
+    default=200,
+    show_default=True,
+    help="Maximum runs in the terminal; 0: all.",
+)
 @format_option
-def runs(results: Path, state: str | None, form: str) -> None:
+def runs(results: Path, state: str | None, rows: int, form: str) -> None:
     """List runs and their states.
 
     Rerun the command of an interrupted or failed run to resume it from its newest checkpoint.
     """
     found = [run for run in list_runs(results) if state in (None, run.state)]
-    rows = [
+    shown = found if form == "json" or not rows else found[:rows]
+    cells = [
         (
             run.run_id,
             run.state,
@@ -35,9 +44,13 @@ def runs(results: Path, state: str | None, form: str) -> None:
             run.position or "-",
             run.holder or (run.detail or "").partition("\n")[0],
         )
-        for run in found
+        for run in shown
     ]
     title = f"{len(found)} run{'s' * (len(found) != 1)}"
-    table = new_table(title, ("run", "=state", ">tasks", ">time", "checkpoint", ""), rows)
+    if len(shown) < len(found):
+        states = Counter(run.state for run in found)
+        counted = ", ".join(f"{number:,} {name}" for name, number in states.most_common())
+        title += f" ({counted}), the first {len(shown)}; --state chooses, --rows 0 shows all"
+    table = new_table(title, ("run", "=state", ">tasks", ">time", "checkpoint", ""), cells)
     nothing = f"no runs in {results}" + (f" are {state}" if state else "")
     print_as(form, [run.document() for run in found], [table if found else nothing])

@@ -15,6 +15,7 @@ from seu_bench.engine.checkpoint import CheckpointFolder, Position
 from seu_bench.errors import ResultsError, RunError, SeuBenchError
 from seu_bench.plugin.entries import Entry
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_path, runs_folder
+from seu_bench.results.record_index import Summary, count_evaluated, read_summaries
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import HeldFolder, cannot_write, make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.hardware import shortage
@@ -134,6 +135,7 @@ class RunState:
     Attributes:
         run_id: the folder's name.
         state: ``interrupted`` also where the process was killed and its record still says ``running``.
+        record: of listed runs without stages and other details.
         position: where its newest checkpoint stands; ``None``: there is none.
         evaluated: tasks that were learned and evaluated.
         holder: the process that makes it.
@@ -176,8 +178,9 @@ def list_runs(results: Path) -> Iterator[RunState]:
     Raises:
         ResultsError: the folder of runs cannot be read.
     """
+    found = {summary.name: summary for summary in read_summaries(results)}
     for folder in tracked(list_folder(runs_folder(results)), "reading runs"):
-        if (state := _state_of(folder)) is not None:
+        if (state := _state_of(folder, found.get(folder.name))) is not None:
             yield state
 
 
@@ -194,25 +197,30 @@ def find_state(results: Path, run_id: str) -> RunState | None:
     return _state_of(runs_folder(results) / run_id)
 
 
-def _state_of(folder: Path) -> RunState | None:
-    holder = holder_of(folder)
+def _state_of(folder: Path, known: Summary | None = None) -> RunState | None:
+    """State of a run's folder, whose record is ``known`` or read; ``None``: it is the folder of no run."""
+    holder = holder_of(folder) if os.path.lexists(folder / LOCK_NAME) else None
     if holder is not None and holder.alive is False:
         holder = None  # dead; one on another host cannot be asked and counts as alive
     try:
-        if not folder.is_dir() or (not _has_record(folder) and holder is None):
+        if known is None and (not folder.is_dir() or (not _has_record(folder) and holder is None)):
             return None
     except OSError as error:
         return RunState(folder.name, "unreadable", None, None, 0, holder, cannot_read(folder, error).what)
-    position = CheckpointFolder(folder / "checkpoints", folder.name).position()
+    record: Record | ResultsError
     try:
-        record = read_record(folder)
+        record = known.record if known is not None else read_record(folder)
     except ResultsError as error:
+        record = error
+    is_over = isinstance(record, Record) and record.status == "finished"
+    position = None if is_over else CheckpointFolder(folder / "checkpoints", folder.name).position()
+    if isinstance(record, ResultsError):
         state: State = "running" if holder else "unreadable"
-        return RunState(folder.name, state, None, position, 0, holder, None if holder else error.what)
+        return RunState(folder.name, state, None, position, 0, holder, None if holder else record.what)
     killed = record.status == "running" and holder is None
     state = "interrupted" if killed else record.status
-    evaluated = sum(stage.name == "evaluation" for stage in record.stages)
     detail = "the process ended without a message" if killed else record.error
+    evaluated = known.evaluated if known is not None else count_evaluated(record)
     return RunState(folder.name, state, record, position, evaluated, holder, detail)
 
 

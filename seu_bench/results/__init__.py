@@ -26,8 +26,9 @@ from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from .comparison import Comparison, compare
+    from .frame import load_records
     from .leaderboard.boards import Leaderboard
-    from .leaderboard.building import LeaderboardBuild, load_records, make_leaderboards, read_leaderboards
+    from .leaderboard.building import LeaderboardBuild, make_leaderboards, read_leaderboards
     from .metric import Metric
     from .over_benchmarks import BenchmarkComparison, compare_over_benchmarks
     from .over_seeds import SeedComparison, compare_over_seeds

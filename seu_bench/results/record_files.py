@@ -56,11 +56,11 @@ def read_records(results: Path) -> Iterator[Record | ResultsError]:
     """
     seen = set()
     for folder in list_folder(runs_folder(results)):
-        item = _in_folder(folder)
+        item = record_in(folder)
         if item is not None:
             seen.add(item.run_id if isinstance(item, Record) else folder.name)
             yield item
-    for item in _packed(results):
+    for item in packed_records(results):
         if not isinstance(item, Record) or item.run_id not in seen:
             yield item
 
@@ -109,7 +109,7 @@ def unpack_records(results: Path) -> None:
     Raises:
         ResultsError: a line cannot be read, or a folder cannot be written. The file stays.
     """
-    for item in list(_packed(results)):
+    for item in list(packed_records(results)):
         if isinstance(item, ResultsError):
             raise item
         if not record_path(results, item.run_id).exists():
@@ -132,7 +132,7 @@ def find_record(results: Path, name: str) -> Record:
     """
     if own := _own_folder(name):
         return read_record(own)
-    packed = {item.run_id: item for item in _packed(results) if isinstance(item, Record)}
+    packed = {item.run_id: item for item in packed_records(results) if isinstance(item, Record)}
     folders = _run_names(results)
     run_id = _match(results, name, {*folders, *packed})
     return read_record(_checked(runs_folder(results) / run_id)) if run_id in folders else packed[run_id]
@@ -143,8 +143,8 @@ def find_run(results: Path, name: str) -> Path:
     return _own_folder(name) or _checked(runs_folder(results) / _match(results, name, _run_names(results)))
 
 
-def _in_folder(folder: Path) -> Record | ResultsError | None:
-    """The record of a run's folder, or why it cannot be read; ``None`` where there is none."""
+def record_in(folder: Path) -> Record | ResultsError | None:
+    """Read the record of a run's folder; the error says why it cannot be read, ``None`` that there is none."""
     file = folder / RECORD_NAME
     try:
         file.lstat()
@@ -157,8 +157,8 @@ def _in_folder(folder: Path) -> Record | ResultsError | None:
         return error if os.path.lexists(file) else None  # removed meanwhile
 
 
-def _packed(results: Path) -> Iterator[Record | ResultsError]:
-    """The records of ``records.jsonl``, each line that cannot be read as its error."""
+def packed_records(results: Path) -> Iterator[Record | ResultsError]:
+    """Read the records of ``records.jsonl``; each line that cannot be read is an error."""
     path, places = results / PACKED_NAME, dict[str, str]()
     try:
         if not path.is_file():

@@ -79,7 +79,7 @@ def list_folder(folder: Path) -> list[Path]:
         ResultsError: it cannot be read, or is no folder.
     """
     try:
-        return sorted(folder.iterdir())
+        return sorted(folder.iterdir(), key=lambda path: path.name)
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:

@@ -15,8 +15,9 @@ import pytest
 from support.board_records import COLUMNS, DATA, ODD, OTHER_DATA, excluded, frame, leaderboards, writer
 
 from seu_bench.errors import ResultsError
+from seu_bench.results.frame import load_records
 from seu_bench.results.leaderboard.boards import to_csv
-from seu_bench.results.leaderboard.building import load_records, make_leaderboards
+from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.results.leaderboard.markdown import cells, intervals, to_markdown
 from seu_bench.results.record import Record
 from seu_bench.utils.text import printable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,10 @@ class TestWhole:
     ) -> None:
         path = write_record(tmp_path, a_record(seconds=1.0))
 
-        def fail(self: Path, target: Path) -> Path:
+        def fail(*_: object, **__: object) -> None:
             raise failure
 
-        monkeypatch.setattr(Path, "replace", fail)
+        monkeypatch.setattr(os, "replace", fail)
         expected = ResultsError if isinstance(failure, OSError) else KeyboardInterrupt
         with pytest.raises(expected) as caught:
             write_record(tmp_path, a_record(seconds=2.0))

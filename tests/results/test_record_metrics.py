@@ -135,7 +135,7 @@ def test_verified_as_core_s_are(folder: Path, command: Command, tmp_path: Path) 
     path = folder / "record.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     for name, status in (("worst", 1), ("naps", 1), ("acc", 1), ("battery", 0)):
-        changed = document | {"metrics": document["metrics"] | {name: 0.123}}
+        changed = document | {"metrics": document["metrics"] | {name: 0.123}, "record_sha256": None}
         path.write_text(json.dumps(changed), encoding="utf-8")
         answer = command(*words)
         assert (answer.status != 0) == bool(status), name

@@ -15,8 +15,8 @@ from support.board_records import leaderboards
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.frame import load_records
 from seu_bench.results.leaderboard.boards import to_csv
-from seu_bench.results.leaderboard.building import load_records
 from seu_bench.results.leaderboard.markdown import to_markdown
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Matrix, Record, write_record

@@ -1,4 +1,4 @@
-"""From a results folder to leaderboards, their files, and a table of pandas for notebooks."""
+"""From a results folder to leaderboards and their files."""
 
 from __future__ import annotations
 
@@ -18,32 +18,19 @@ from seu_bench.results.leaderboard.boards import CHOICES, Leaderboard, Row, to_c
 from seu_bench.results.leaderboard.markdown import exclusions, to_markdown
 from seu_bench.results.leaderboard.ordering import ordered, size_axis
 from seu_bench.results.metric import Metric
-from seu_bench.results.record import RECORD_NAME, Environment, Record
+from seu_bench.results.record import RECORD_NAME, Record
 from seu_bench.results.record_files import read_records
+from seu_bench.results.record_index import read_summaries
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.reference import compare_with_reference
-from seu_bench.results.reference_rows import missing_references, reference_of
+from seu_bench.results.reference_rows import missing_references
 from seu_bench.utils.files import refuse_link, write_atomic
 
 if TYPE_CHECKING:
-    import pandas
-
-#: Most of a record's memory; no leaderboard shows it.
-_DETAILS: Final[dict[str, Any]] = {
-    "stages": (),
-    "genotypes": None,
-    "paths": None,
-    "choices": None,
-    "unit_tasks": None,
-    "task_images": (),
-    "environment": Environment(),
-    "earlier_environments": (),
-}
+    pass
 
 #: Metrics that few records have a value of: a column of them is shown where one has.
 _WHERE_MEASURED: Final = ("tuning_passes",)
-#: Keys of a record per task whose last value is the metric of that name.
-_PER_TASK: Final = ("params_total", "params_active", "macs", "memory_bytes")
 #: Benchmark, version and protocol of a leaderboard.
 _Place: TypeAlias = tuple[str, int, str]
 
@@ -85,7 +72,7 @@ def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
     Example:
         ``pandas.DataFrame(read_leaderboards(Path("results")).boards[0].table())``
     """
-    records, unread = _collect(results, metrics)
+    records, unread = collect(results, metrics)
     return LeaderboardBuild(records, unread, tuple(_boards(records, unread, metrics)))
 
 
@@ -121,46 +108,13 @@ def make_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
     return replace(build, paths=tuple(paths))
 
 
-def load_records(folder: Path | str = "results") -> pandas.DataFrame:
-    """Load every readable record of a results folder.
-
-    Args:
-        folder: the results folder.
-
-    Returns:
-        A row per record, in the order of run ids. Columns are the record's keys; metrics are columns by id
-        (``metrics.<id>`` where a record key has that name), those relative to a reference found among the folder's
-        records (:func:`~seu_bench.results.reference.compare_with_reference`); options, overrides and environment are
-        ``options.<name>``, ``environment.device``, ``environment.versions.torch``, .... What a record has per task and
-        a metric has of the last one is ``params_total_per_task`` and so on. ``frame.attrs["unreadable"]`` lists the
-        runs that could not be read.
-
-    Raises:
-        ResultsError: the folder does not exist.
-
-    Example:
-        ``load_records("results").groupby("strategy")["acc"].mean()``
-    """
-    import pandas
-
-    records, unread = _collect(Path(folder), details=True)
-    rows = [_flat(record) for record in records]
-    metrics = dict.fromkeys(_metric_column(key) for record in records for key in record.metrics)
-    frame = pandas.DataFrame(rows, columns=None if rows else list(_flat(_empty())))
-    for column in ("limit", "seconds", *metrics):
-        # A column of None alone would be one of objects, which cannot be averaged.
-        frame[column] = pandas.to_numeric(frame[column])
-    frame.attrs["unreadable"] = sorted(name for names in unread.values() for name in names)
-    return frame
-
-
-def _collect(
+def collect(
     results: Path, metrics: Mapping[str, Metric] = METRICS, *, details: bool = False
 ) -> tuple[list[Record], dict[str, list[str]]]:
     """Read a results folder: records by run id, with relative metrics; and runs that are unreadable, by the reason.
 
     Args:
-        details: whether to keep stages, genotypes and all else that leaderboards do not need.
+        details: whether to read stages, genotypes and all else that tables do not need.
     """
     if not results.is_dir():
         raise ResultsError(
@@ -175,9 +129,9 @@ def _collect(
     collects = gc.isenabled()
     gc.disable()
     try:
-        for item in read_records(results):
+        for item in read_records(results) if details else (found.record for found in read_summaries(results)):
             if isinstance(item, Record):
-                records.append(item if details else item.model_copy(update=_DETAILS))
+                records.append(item)
             else:
                 newer = isinstance(item, NewerRecordError)
                 reason = "a later version of seu-bench wrote the record" if newer else "the record is unreadable"
@@ -259,23 +213,3 @@ def _choice(record: Record) -> list[Any]:
     options = [getattr(record, part) for part in CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
     return [names, options, protocol_settings(record), record.precision, record.stability_decay]
-
-
-def _flat(record: Record) -> dict[str, Any]:
-    document = record.model_dump(mode="python") | {"may_be_ranked": record.may_be_ranked}
-    document["reference"] = reference_of(record)
-    parts = {key: document.pop(key) for key in CHOICES}
-    parts["environment.versions"] = document["environment"].pop("versions")
-    parts["environment"] = document.pop("environment")
-    metrics = document.pop("metrics")
-    document |= {f"{key}_per_task": document.pop(key) for key in _PER_TASK}
-    document |= {_metric_column(key): value for key, value in metrics.items()}
-    return document | {f"{part}.{key}": value for part, values in parts.items() for key, value in values.items()}
-
-
-def _empty() -> Record:
-    return Record(run_id="x", status="finished", strategy="", benchmark="x", benchmark_version=0, protocol="x", seed=0)
-
-
-def _metric_column(metric: str) -> str:
-    return f"metrics.{metric}" if metric in Record.model_fields and metric not in _PER_TASK else metric
