@@ -15,7 +15,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from seu_bench.errors import RequestError
 from seu_bench.plugin.executors import Ended, Event, Job, Noticed, Started
 from seu_bench.utils.text import printable
-from seu_bench_slurm.notes import Note, jobs_folder, last_words, new_events, read_events, read_note, write_note
+from seu_bench_slurm.notes import Note, last_words, new_events, own_jobs_folder, read_events, read_note, write_note
 from seu_bench_slurm.options import SlurmOptions
 from seu_bench_slurm.queue import JOB_NAME, cancel, living_jobs
 from seu_bench_slurm.work import JobTask
@@ -115,7 +115,7 @@ class SlurmExecutor:
     def _submit_array(self, results: Path, jobs: Sequence[Job]) -> list[Note]:
         seconds = max(1.0, 60.0 * self._options.time - self._options.spare)
         tasks = [JobTask(job.model_dump_json(), str(new_events(job)), seconds, self._options.cpus) for job in jobs]
-        submitter: Any = submitit.SlurmExecutor(folder=jobs_folder(results))
+        submitter: Any = submitit.SlurmExecutor(folder=own_jobs_folder(results))
         try:
             submitter.update_parameters(**self._parameters())
             with submitter.batch():

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from seu_bench.errors import ResultsError
 from seu_bench.plugin import Event, Job, event_from_json
 from seu_bench.utils import printable, write_atomic
+from seu_bench.utils.files import cannot_write
 
 #: The folder in a results folder.
 FOLDER: Final = "slurm"
@@ -31,6 +35,28 @@ class Note:
 def jobs_folder(results: Path) -> Path:
     """Folder of submitit's files: job inputs and logs."""
     return results / FOLDER / "jobs"
+
+
+def own_jobs_folder(results: Path) -> Path:
+    """Make the folder of submitit's files, or check it: what lies there is unpickled, and may run anything.
+
+    Raises:
+        ResultsError: it is a link or somebody else's, or others may write to it.
+    """
+    folder = jobs_folder(results)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = folder.lstat()
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    is_mine = state.st_uid == os.geteuid() and stat.S_ISDIR(state.st_mode)
+    if not is_mine or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ResultsError(
+            "others may write here, and Slurm's jobs run what lies here",
+            where=str(folder),
+            remedy=f"make it yours alone (chmod 700 {folder}), or give another folder with --results",
+        )
+    return folder
 
 
 def new_events(job: Job) -> Path:
