@@ -54,18 +54,17 @@ def watch_passes(strike: Callable[[int], None]) -> None:
 
 def watch_renames(before: Callable[[int], None], after: Callable[[int], None]) -> None:
     """Call both with the number of a file that is renamed over another."""
-    replace = Path.replace
+    replace = os.replace  # Path.replace calls it as well
     number = 0
 
-    def replaced(path: Path, target: Path) -> Path:
+    def replaced(*arguments: Any, **keywords: Any) -> None:
         nonlocal number
         number += 1
         before(number)
-        done = replace(path, target)
+        replace(*arguments, **keywords)
         after(number)
-        return done
 
-    Path.replace = replaced  # type: ignore[method-assign,assignment]
+    os.replace = replaced  # type: ignore[assignment]
 
 
 def child(request: dict[str, Any], counts: dict[str, int]) -> None:
