@@ -57,7 +57,7 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     ),
     "verify": LazyCommand("seu_bench.cli.verify:verify", "Check a record against the weights of its run."),
     "log": LazyCommand(
-        "seu_bench.cli.log:log", "Send a record to a logger, e.g. because its server was not there during the run."
+        "seu_bench.cli.export:log", "Send a record to a logger, e.g. because its server was not there during the run."
     ),
     "export": LazyCommand("seu_bench.cli.export:export", "Export the network of one task to ONNX."),
     "data": LazyCommand("seu_bench.cli.data:data", "List data sets with status, size and location, or download one."),
@@ -206,6 +206,8 @@ def _os_error(error: OSError) -> str:
 
 def _discard_output() -> None:
     """Let what is still to be written to standard output go, so that Python does not try once more at its end."""
+    if sys.stdout is not sys.__stdout__:
+        return
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)

@@ -97,7 +97,8 @@ class LoggerProcess:
             start_new_session=True,  # Ctrl-C is the run's
         )
         self._put({"call": "build", "name": name, "options": dict(options), "folder": str(folder.absolute())})
-        threading.Thread(target=self._feed, name=f"logger {name}", daemon=True).start()
+        self._feeder = threading.Thread(target=self._feed, name=f"logger {name}", daemon=True)
+        self._feeder.start()
 
     def begin(self, run: LoggedRun) -> None:
         """Queue it."""
@@ -126,6 +127,14 @@ class LoggerProcess:
         with contextlib.suppress(OSError):
             self._process.kill()
         self._process.wait()
+        self._failure = self._failure or LoggerProcessError("end", "it was closed")
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait({"call": "end", "status": ""})  # wakes the feeder, which finds nobody to talk to
+        self._feeder.join(1.0)
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError, ValueError):
+                if pipe is not None:
+                    pipe.close()
 
     def _process_ended(self, seconds: float) -> None:
         until = time.monotonic() + seconds

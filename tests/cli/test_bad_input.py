@@ -82,7 +82,7 @@ REQUESTS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "seed in words": (["--seed", "one"], ("'--seed'", "'one'", "Try 'seu-bench")),
     "seed below 0": (["--seed", "-1"], ("'--seed'", "-1 is not in the range 0<=x<=4294967295")),
     "seed above": (["--seed", "4294967296"], ("'--seed'", "4294967296 is not in the range")),
-    "limit": (["--limit", "3"], ("'--limit'", "3 is not in the range x>=4")),
+    "limit": (["--limit", "3"], ("'--limit'", "3 is not in the range 4<=x")),
     "misspelt option of the command": (["--benchmrk", "x"], ("--benchmrk", "Did you mean", "--benchmark")),
 }
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.results.record_metrics import METRICS, without_times
 
-pytest.importorskip("mlflow")
+pytestmark = pytest.mark.skipif(find_spec("mlflow") is None, reason="needs MLflow")
 
 ASKED = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--device", "cpu")
 RUN = LoggedRun("a-run", "a-run/begun", {"a": 1}, {"b": "c"})
@@ -155,9 +156,10 @@ class TestSending:
         ]
         assert places[0] == places[1]
 
+    @pytest.mark.long
+    @pytest.mark.skipif(find_spec("tensorboard") is None, reason="needs TensorBoard")
     def test_command(self, tiny: Path, tmp_path: Path, command: Command) -> None:
         """To a local logger; twice is once."""
-        pytest.importorskip("tensorboard")
         assert command("run", *ASKED, "-o", f"epochs={EPOCHS}", "--results", tmp_path).status == 0
         for _ in range(2):
             answer = command("log", "split_digits", "--to", "tensorboard", "--results", tmp_path)
@@ -172,9 +174,14 @@ class TestSending:
             log_record(Registry(), record.model_copy(update={"status": "running"}), "mlflow", tmp_path)
         with pytest.raises(OptionError):
             log_record(Registry(), record, "mlflow", tmp_path, {"wandb.mode": "online"})
-        (tmp_path / "file").write_text("no database")
-        with pytest.raises(PluginError, match="logger 'mlflow' of package seu-bench failed"):
-            log_record(Registry(), record, "mlflow", tmp_path, {"mlflow.tracking_uri": f"sqlite:///{tmp_path}/file"})
+
+        def away() -> None:
+            raise ConnectionError("no answer from https://ann:secret@host")
+
+        manager = load_plugins()
+        manager.register(Keeping({"log": away}), name="keeping")
+        with pytest.raises(PluginError, match=r"logger 'keeping' of package keeping failed: .* https://\*\*\*@host"):
+            log_record(Registry(manager), record, "keeping", tmp_path)
 
 
 def test_which_loggers_are_remote() -> None:
