@@ -107,6 +107,7 @@ def test_more_than_the_queue_holds(tmp_path: Path, dead_server: str, monkeypatch
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")  # MLflow's, where it is read
 def test_process_does_what_the_logger_does(tiny: Path, tmp_path: Path) -> None:
     """A local store written by the process holds what one written by the run holds."""
     from mlflow import MlflowClient
