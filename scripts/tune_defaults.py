@@ -96,11 +96,13 @@ def extended(space: Mapping[str, tuple[Any, ...]], chosen: Mapping[str, Any], ro
 def tune_one(configuration: str, benchmark: str, protocol: str, jobs: int) -> TunedFile | None:
     """Tune ``strategy`` or ``strategy+searcher+creator`` until its choice is inside of what was tried."""
     strategy, *components = configuration.split("+")
+    searcher, creator = components or (None, None)
     space, room = first_space(strategy), dict[str, int]()
     while True:
         result = seu_bench.tune(
             strategy=strategy,
-            **dict(zip(("searcher", "creator"), components, strict=False)),
+            searcher=searcher,
+            creator=creator,
             benchmark=benchmark,
             protocol=protocol,
             method=f"first-tasks:{FEW_TASKS if strategy in FROZEN else TASKS.get(benchmark, FEW_TASKS)}",
