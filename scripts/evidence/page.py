@@ -9,7 +9,7 @@ from typing import Final
 
 import jinja2
 
-from scripts.evidence import beside_paper, claims, tables
+from scripts.evidence import beside_paper, claims, tables, tuning
 from scripts.evidence.components import component_comparisons, components_table
 from scripts.evidence.corrections import corrections
 from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, Evidence, read_evidence
@@ -62,6 +62,8 @@ def rendered(folder: Path = EVIDENCE) -> str:
         components=components_table(evidence),
         component_comparisons=component_comparisons(evidence),
         cheapest=names(name for group in evidence.sets[COMPONENTS] for name in tables.front(group.rows, "train_flops")),
+        lambdas=tuning.by_method(),
+        tuned=tuning.chosen(),
         probes=probes(evidence),
         pending=pending(evidence),
         minutes=_minutes(evidence),
