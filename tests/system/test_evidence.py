@@ -14,6 +14,7 @@ from scripts.evidence import beside_paper, corrections, sweeps
 from scripts.evidence.evidence import BEFORE, PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
 from scripts.evidence.page import PAGE, rendered
 from scripts.evidence.runs import PAPER, ROOT, SEU
+from seu_bench.config.tuned import TunedFile
 from seu_bench.plugin.registry import Registry
 
 
@@ -105,3 +106,12 @@ def test_readme_claims_are_linked() -> None:
     for row in rows:
         for link in re.findall(r"\]\(([^)#]+)", row):
             assert (ROOT / link).exists(), link
+
+
+def test_components_are_trained_as_seu_is() -> None:
+    """A tuned file holds for one searcher and creator; the others have its values by their sweeps."""
+    tuned = TunedFile.read(ROOT / "benchmarks" / "tuned" / "split_fashion-quick-seu.toml")
+    files = [file for file in sweeps.FILES if file.startswith(("quick_5", "quick_6", "quick_7"))]
+    assert len(files) == 3
+    for file in files:
+        assert sweeps.sweep(file).options == {key: (value,) for key, value in tuned.options.items()}
