@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.official_formats import write_image
+from support.plain_user import plain_user
 
 from seu_bench.config.benchmark import FolderDefinition
 from seu_bench.data.sources.definitions import definition_source
@@ -147,3 +149,43 @@ def test_folder_checksum_sees_names_and_sizes(tmp_path: Path) -> None:
 def test_own_files_cannot_be_fetched(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'mine' is your own"):
         definition_source(folder(tmp_path), "mine").fetch(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["", "ant", "ant/inner"])
+def test_unreadable_parts(tmp_path: Path, part: str) -> None:
+    """No folder's images are passed over because they cannot be read."""
+    root = tmp_path / "images"
+    class_folders(root, {"ant": 4, "bee": 4, "ant/inner": 4})
+    source = definition_source(folder(root), "mine")
+    assert sum(source.info(None).train_per_class or ()) + sum(source.info(None).test_per_class or ()) == 12
+    with plain_user(root):
+        (root / part).chmod(0)
+        with pytest.raises(DataError, match="cannot be read: Permission denied") as refused:
+            source.info(None)
+        assert source.state(None).status == "corrupt"
+        (root / part).chmod(0o755)
+    assert refused.value.where == str(root / part)
+
+
+def test_links_between_folders(tmp_path: Path) -> None:
+    """A linked folder's images count; one that leads back is refused, and so is what is no image file at all."""
+    class_folders(tmp_path / "images", {"ant": 4, "bee": 4})
+    class_folders(tmp_path / "more", {"x": 4})
+    (tmp_path / "images" / "bee" / "more").symlink_to(tmp_path / "more" / "x")
+    source = definition_source(folder(tmp_path / "images"), "mine")
+    assert source.info(None).train_per_class == (3, 7)  # one of each is held out
+    (tmp_path / "images" / "ant" / "loop").symlink_to(tmp_path / "images" / "ant")
+    with pytest.raises(DataError, match="has a folder twice, by a link"):
+        source.info(None)
+    (tmp_path / "images" / "ant" / "loop").unlink()
+    os.mkfifo(tmp_path / "images" / "ant" / "pipe.png")
+    with pytest.raises(DataError, match="neither file nor folder"):
+        source.info(None)
+
+
+def test_formats_that_start_programs(tmp_path: Path) -> None:
+    """PostScript under the name of a PNG is no image."""
+    class_folders(tmp_path, {"ant": 4, "bee": 4})
+    (tmp_path / "ant" / "0.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    with pytest.raises(DataCorruptError, match="is no usable image"):
+        definition_source(folder(tmp_path), "mine").load(None)

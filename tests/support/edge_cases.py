@@ -17,6 +17,8 @@ from PIL import Image
 #: A case: arguments of the command that meets it.
 Case: TypeAlias = list[str]
 
+#: Tries of each kind of case in one test, and tests of each kind in ``make test-crash``.
+TRIES, TESTS = 125, 8
 #: Values that readers stumble over.
 ODD: Final[tuple[Any, ...]] = (
     None, True, -1, 0, 2**31, 2**63, 2**64, -(2**200), 10**400, 1e308, float("nan"), float("inf"), "", "x", "../x",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from support.edge_cases import CASES, TESTS, TRIES
 
 from seu_bench.cli.main import cli
 from seu_bench.results.record import Record
@@ -246,3 +247,17 @@ def test_examples_use_public_names_alone() -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "seu_bench":
                 private = {alias.name for alias in node.names} - public.get(node.module or "", set())
                 assert not private or node.module in beside, f"{path.name}: {node.module} {private}"
+
+
+def test_promises_are_tested() -> None:
+    """Each test that the table of promises names is there, and the fuzz makes as many tries as it says."""
+    text = (ROOT / "docs" / "explanation" / "reliability.md").read_text(encoding="utf-8")
+    rows = [row for row in text.split("## Promises and their tests")[1].splitlines() if "::" in row]
+    assert len(rows) >= 10
+    for row in rows:
+        file = ""
+        for named, test in re.findall(r"`(tests/[a-z_/]+\.py)?::([a-z_]+)`", row):
+            file = named or file
+            assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), (file, test)
+    (tries,) = re.findall(r"([0-9,]+) tries", text)
+    assert int(tries.replace(",", "")) == len(CASES) * TRIES * TESTS

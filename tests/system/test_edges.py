@@ -14,12 +14,10 @@ from typing import Any, TypeAlias
 
 import pytest
 from support import edge_server
-from support.edge_cases import CASES, Case, make_images, resumed
+from support.edge_cases import CASES, TESTS, TRIES, Case, make_images, resumed
 
 Ask: TypeAlias = Callable[[Case, Path], dict[str, Any]]
 
-#: Tries of each kind of case in one test, and tests of each kind in ``make test-crash``.
-TRIES, TESTS = 125, 8
 #: What a command may end with: done, differences found or nobody reading, refused, out of time.
 STATUSES = {0, 1, 2, 75}
 

@@ -153,7 +153,11 @@ class FolderSource(OwnFiles):
         if not self.path.is_dir():
             raise self.fault("is a file, not a folder of class folders", "name the folder, or use kind = 'npz'")
         folders = [self.path / "train", self.path / "test"]
-        if all(folder.is_dir() for folder in folders):
+        try:
+            is_parted = all(folder.is_dir() for folder in folders)
+        except OSError as error:
+            raise self._unreadable(self.path, error) from error
+        if is_parted:
             train, test = map(self._split, folders)
             only = {"train": {*train.classes} - {*test.classes}, "test": {*test.classes} - {*train.classes}}
             faults = [f"only in {folder}: {', '.join(sorted(names))}" for folder, names in only.items() if names]
