@@ -85,8 +85,9 @@ class StopRequest:
         try:
             yield
         finally:
+            self.settle()
             if self._timer is not None:
-                self._timer.cancel()
+                self._timer.join()  # what it may just be sending is still to come to our handler
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -97,6 +98,15 @@ class StopRequest:
             raise self._asked
         self.ask(Interruption(f"interrupted by {signal.Signals(number).name}", 128 + number))
         # Comes back here, in the main thread, whatever it is doing then.
-        self._timer = threading.Timer(self.grace, _thread.interrupt_main, (number,))
+        self._timer = threading.Timer(self.grace, _interrupt_main, (number,))
         self._timer.daemon = True
         self._timer.start()
+
+
+def _interrupt_main(number: int) -> None:
+    """Send the signal to the main thread, so that it is woken from whatever it waits for."""
+    main = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main is not None:
+        signal.pthread_kill(main, number)
+    else:
+        _thread.interrupt_main(number)

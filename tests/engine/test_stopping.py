@@ -19,7 +19,7 @@ def send(number: int) -> None:
     time.sleep(0)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_first_asks_second_stops(number: int, status: int) -> None:
     """After the first one the run may come to a point where nothing is lost; the second does not wait for it."""
     before = signal.getsignal(number)
@@ -41,8 +41,19 @@ def test_grace() -> None:
     stop = StopRequest(grace=0.2)
     with stop.on_signals(), pytest.raises(Interruption):
         send(signal.SIGTERM)
-        while True:  # signal.pause() would not end: the timer calls the handler, it sends no signal
-            time.sleep(0.01)
+        signal.pause()  # ends by a signal alone
+
+
+def test_ignored_hang_up_stays_ignored() -> None:
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stop = StopRequest()
+        with stop.on_signals():
+            send(signal.SIGHUP)
+            assert stop.due() is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_settled() -> None:
