@@ -234,7 +234,7 @@ _ALL: Final[tuple[Callable[[Evidence], Correction], ...]] = (
 
 def _span(shares: Sequence[float]) -> str:
     """Least and most of several ratios."""
-    least, most = f"{min(shares):.2g}", f"{max(shares):.2g}"
+    least, most = f"{min(shares):.3g}", f"{max(shares):.3g}"
     return f"{least} times" if least == most else f"{least} to {most} times"
 
 
