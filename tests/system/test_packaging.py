@@ -113,7 +113,9 @@ def test_wheel(tmp_path: Path, setup: configparser.ConfigParser) -> None:
     for name, folder in packages().items():
         inside = name.replace(".", "/")
         expected |= {f"{inside}/{path.name}" for path in folder.glob("*.py")}
-    expected |= {f"seu_bench_benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.toml")}
+    benchmarks = ROOT / "benchmarks"
+    files = [*benchmarks.glob("*.toml"), *benchmarks.glob("tuned/*.toml")]
+    expected |= {f"seu_bench_benchmarks/{path.relative_to(benchmarks).as_posix()}" for path in files}
     report = ROOT / "seu_bench" / "results" / "report"
     data = [report / "paper.toml", *(report / "templates").iterdir()]
     assert {path.suffix for path in data} == {".toml", ".j2", ".css", ".js"}
