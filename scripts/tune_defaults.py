@@ -2,10 +2,10 @@
 
     python scripts/tune_defaults.py quick split_cifar100,pmnist,split_fashion ewc,naive,seu+random+all_new
 
-Each strategy is tuned over its own grid, on the first tasks of two seeds that no published run has. Where the
-best value of a number is the least or the greatest one tried, the next one beyond it is tried as well, up to three
-times. What was tuned before is not made again. Trials lie in `results/tuning`; the files, in `benchmarks/tuned`, are
-committed.
+Each strategy is tuned over its own grid, on the first tasks of two seeds that no published run has. Where the best value
+of a number is the least or the greatest one tried, the next one beyond it is tried as well, up to three times. Other
+protocols than `quick` begin with its choices, on one seed. What was tuned before is not made again. Trials lie in
+`results/tuning`; the files, in `benchmarks/tuned`, are committed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import seu_bench
 from seu_bench.config.tuned import TunedFile
 from seu_bench.plugin.registry import Registry
+from seu_bench.sweeps.tuning.space import Choices, parse_dimension
 
 ROOT = Path(__file__).resolve().parent.parent
 #: In the order of their importance.
@@ -45,7 +46,8 @@ STRATEGIES = [
     "cwr",
     "mir",
 ]
-SEEDS = "100-101"
+#: Seeds of the first protocol's tuning, and of others, which begin with its choice.
+SEEDS, FIRST = ("100-101", "100"), "quick"
 #: Tasks that strategies are tuned on: half of the stream, for what is overwritten adds up from task to task. On three
 #: of the ten of `pmnist` a penalty five times too strong looks best; on five it is the best of the whole stream.
 TASKS = {"pmnist": 5}
@@ -63,16 +65,31 @@ SPACES: dict[str, dict[str, tuple[Any, ...]]] = {
 BOUNDED = {"memory_strength", "batch_size_mem", "size_penalty"}
 
 
-def first_space(strategy: str) -> dict[str, tuple[Any, ...]]:
-    """The values that a strategy's tuning begins with."""
+def first_space(strategy: str, known: TunedFile | None) -> dict[str, tuple[Any, ...]]:
+    """The values that a strategy's tuning begins with.
+
+    Where another protocol's tuning is ``known``, these are its choice and, of each number, the next one below it.
+    """
+    if known is not None:
+        return {key: near(known, key) for key in known.options}
     grid = Registry().strategies.find(strategy).factory.options.tuning_grid
     own = {key: tuple(values) for key, values in grid.items()}
     return own | SPACES.get(strategy, {}) | {"learning_rate": LEARNING_RATES}
 
 
+def near(known: TunedFile, key: str) -> tuple[Any, ...]:
+    """What was chosen for an option and, of a number that may be extended, the next lower value that was tried."""
+    chosen, tried = known.options[key], parse_dimension(known.space[key])
+    values = sorted(tried.values) if isinstance(tried, Choices) and not isinstance(chosen, str | bool) else []
+    if key in BOUNDED or len(values) < 2:
+        return (chosen,)
+    place = values.index(chosen)
+    return tuple(values[max(0, place - 1) : max(0, place - 1) + 2])
+
+
 def beyond(values: tuple[Any, ...], chosen: Any) -> float | None:
     """The next value beyond the chosen one, in the ratio of the outer two; ``None``: it is not at an end."""
-    if any(isinstance(value, str | bool) or value <= 0 for value in values):
+    if len(values) < 2 or any(isinstance(value, str | bool) or value <= 0 for value in values):
         return None
     ordered = sorted(values)
     if chosen == ordered[0]:
@@ -97,7 +114,10 @@ def tune_one(configuration: str, benchmark: str, protocol: str, jobs: int) -> Tu
     """Tune ``strategy`` or ``strategy+searcher+creator`` until its choice is inside of what was tried."""
     strategy, *components = configuration.split("+")
     searcher, creator = components or (None, None)
-    space, room = first_space(strategy), dict[str, int]()
+    output = ROOT / "benchmarks" / "tuned"
+    path = output / f"{benchmark}-{FIRST}-{'-'.join(configuration.split('+'))}.toml"
+    known = TunedFile.read(path) if protocol != FIRST and path.is_file() else None
+    space, room = first_space(strategy, known), dict[str, int]()
     while True:
         result = seu_bench.tune(
             strategy=strategy,
@@ -106,11 +126,11 @@ def tune_one(configuration: str, benchmark: str, protocol: str, jobs: int) -> Tu
             benchmark=benchmark,
             protocol=protocol,
             method=f"first-tasks:{FEW_TASKS if strategy in FROZEN else TASKS.get(benchmark, FEW_TASKS)}",
-            seeds=SEEDS,
+            seeds=SEEDS[known is not None],
             space=space,
             jobs=jobs,
             results=ROOT / "results" / "tuning",
-            output=ROOT / "benchmarks" / "tuned",
+            output=output,
             replace=True,
         )
         if result.file is None or (wider := extended(space, result.file.options, room)) == space:
