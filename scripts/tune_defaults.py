@@ -2,10 +2,10 @@
 
     python scripts/tune_defaults.py quick split_cifar100,pmnist,split_fashion ewc,naive,seu+random+all_new
 
-Each strategy is tuned over its own grid, on the first tasks of two seeds that no published run has. Where the best value
-of a number is the least or the greatest one tried, the next one beyond it is tried as well, up to three times. Other
-protocols than `quick` begin with its choices, on one seed. What was tuned before is not made again. Trials lie in
-`results/tuning`; the files, in `benchmarks/tuned`, are committed.
+Each strategy is tuned over its own grid, on the first tasks of two seeds that no published run has. Where the best
+value of a number is the least or the greatest one tried, the next one beyond it is tried as well, up to three times.
+Other protocols than `quick` begin with its choices, on one seed. What was tuned before is not made again. Trials lie
+in `results/tuning`; the files, in `benchmarks/tuned`, are committed.
 """
 
 from __future__ import annotations
