@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seu_bench.utils.text import printable
+from seu_bench.utils.text import error_line
 
 if TYPE_CHECKING:
     from seu_bench.plugin.registry import Registry
@@ -37,7 +37,7 @@ class HookCaller:
         for plugin in watching:
             if any(plugin is other for other in self._failed) or not manager.is_registered(plugin):
                 continue
-            # A part of the plugins has hook wrappers, which only a caller of pluggy's own knows how to call.
+            # By pluggy and not by hand: a plugin may have hook wrappers.
             alone = manager.subset_hook_caller(hook, [other for other in watching if other is not plugin])
             try:
                 alone(**values)
@@ -46,5 +46,5 @@ class HookCaller:
                 name = manager.get_name(plugin) or "?"
                 self.notice(
                     f"plugin {name!r} of package {self._registry.package(name)} failed in {hook} and is not called "
-                    f"again: {printable(f'{type(error).__name__}: {error}')[:300]}; the run continues"
+                    f"again: {error_line(error)}; the run continues"
                 )

@@ -16,7 +16,7 @@ from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import EVALUATION, measured_rows
 from seu_bench.training.stage import EpochReport, StageProgress
 from seu_bench.utils.progress import tracked
-from seu_bench.utils.text import printable, without_credentials
+from seu_bench.utils.text import error_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,8 +59,7 @@ def log_record(
         raise
     except Exception as error:
         raise PluginError(
-            f"logger {name!r} of package {entry.package} failed: "
-            f"{without_credentials(printable(f'{type(error).__name__}: {error}'))[:300]}",
+            f"logger {name!r} of package {entry.package} failed: {error_line(error)}",
             remedy="repair what it needs, and give the same command again: nothing is sent twice",
         ) from error
 
@@ -76,8 +75,8 @@ def logged_values(record: Record, metrics: Mapping[str, Metric]) -> Iterator[Log
             continue
         for epoch, (loss, accuracy) in enumerate(zip(stage.losses, stage.accuracies, strict=False), start=1):
             report = EpochReport(loss, accuracy)
-            yield epoch_values(StageProgress(stage.name, stage.task, epoch, stage.epochs, report, 0, 0.0),
-                               position + epoch, tasks)  # fmt: skip
+            progress = StageProgress(stage.name, stage.task, epoch, stage.epochs, report, 0, 0.0)
+            yield epoch_values(progress, position + epoch, tasks)
         position += stage.epochs
     if record.status == "finished":
         yield final_values(record, position + 1, metrics)

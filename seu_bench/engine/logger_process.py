@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues, RunLogger
-from seu_bench.utils.text import printable, without_credentials
+from seu_bench.utils.text import error_line
 
 #: Messages that may wait to be sent; each is what one epoch or task measured.
 WAITING: Final = 1000
@@ -72,9 +72,9 @@ class LoggerProcess:
 
     Args:
         name, options, folder: of the logger, as its factory is given them.
-        answer_within: seconds that the process may take for one message.
+        answer_within: seconds that the process may take for one message; :data:`ANSWER_WITHIN` by default.
         end_within: seconds that :meth:`end` waits for what was not sent yet, of a run that ended by itself and of one
-            that was interrupted.
+            that was interrupted; :data:`END_WITHIN` by default.
     """
 
     def __init__(
@@ -83,10 +83,11 @@ class LoggerProcess:
         options: Mapping[str, Any],
         folder: Path,
         *,
-        answer_within: float = ANSWER_WITHIN,
-        end_within: tuple[float, float] = END_WITHIN,
+        answer_within: float | None = None,
+        end_within: tuple[float, float] | None = None,
     ) -> None:
-        self._answer_within, self._end_within = answer_within, end_within
+        self._answer_within = ANSWER_WITHIN if answer_within is None else answer_within
+        self._end_within = END_WITHIN if end_within is None else end_within
         self._queue: queue.Queue[dict[str, Any]] = queue.Queue(WAITING)
         self._failure: LoggerProcessError | None = None
         self._process = subprocess.Popen(
@@ -206,7 +207,7 @@ def serve(messages: IO[bytes], answers: IO[bytes]) -> None:
                 logger.end(**message)
             answer = {"done": call}
         except (Exception, SystemExit) as error:  # told to the run, which says so and continues
-            answer = {"error": without_credentials(printable(f"{type(error).__name__}: {error}"))[:300]}
+            answer = {"error": error_line(error)}
         answers.write(json.dumps(answer).encode() + b"\n")
         answers.flush()
 

@@ -19,7 +19,7 @@ from seu_bench.plugin.loggers import LoggerFactory, RunLogger
 from seu_bench.results.record_metrics import EVALUATION, measured_rows
 from seu_bench.utils.files import refuse_link
 from seu_bench.utils.progress import bar
-from seu_bench.utils.text import printable, without_credentials
+from seu_bench.utils.text import error_line, without_credentials
 
 if TYPE_CHECKING:
     from seu_bench.plugin.entries import Entry
@@ -175,7 +175,7 @@ class GuardedLogger:
                 what, reason = error.call, str(error)
                 later = f"; when it is finished, send it with seu-bench log RUN --to {self._entry.name}"
             else:
-                reason = without_credentials(printable(f"{type(error).__name__}: {error}"))[:300]
+                reason = error_line(error)
             HookCaller(self._registry).notice(
                 f"logger {self._entry.name!r} of package {self._entry.package} failed in {what} and is switched off: "
                 f"{reason}; the run continues{later}"

@@ -50,12 +50,14 @@ _SHARED: Final = (
     "task_names",
     "task_order",
 )
+#: In place of a state.
+_LINK, _UNREADABLE = "link", "unreadable"
 #: Fields that are models of their own.
 _MODELS: Final[dict[str, Any]] = {"tuned": TuningRecord, "matched": Matched}
 
 
 #: What records are copies of whose fields are known to be valid; validating thousands again takes seconds.
-_TEMPLATE: Final = Record(
+BLANK: Final = Record(
     run_id="x", status="finished", strategy="", benchmark="x", benchmark_version=0, protocol="x", seed=0
 )
 
@@ -120,7 +122,8 @@ class _Index:
 
     def __init__(self, results: Path, stamps: dict[str, str]) -> None:
         self._path = results / INDEX_NAME
-        self._stamps = stamps
+        # Without links and what may not be looked at, which have no state that would tell when they change.
+        self._stamps = {name: stamp for name, stamp in stamps.items() if stamp not in (_LINK, _UNREADABLE)}
         self._added: list[tuple[str, str, Record, int]] = []
         self._shared: dict[str, Any] = {}
         self._stale = 0
@@ -155,7 +158,7 @@ class _Index:
         if isinstance(found, ResultsError):
             return Summary(name, found, 0)
         summary = summarized(name, found)
-        if self._stamps and isinstance(summary.record, Record):
+        if name in self._stamps and isinstance(summary.record, Record):
             self._added.append((name, stamp, summary.record, summary.evaluated))
         return summary
 
@@ -199,12 +202,12 @@ def _stamp(folder: Path) -> str | None:
     """The state of a run's record, which changes when it is written; ``None``: there is none."""
     try:
         if folder.is_symlink():
-            return "link"
+            return _LINK
         state = os.lstat(folder / RECORD_NAME)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        return "unreadable"
+        return _UNREADABLE
     return f"{state.st_mtime_ns}-{state.st_ino}-{state.st_size}-{state.st_mode}"
 
 
@@ -237,9 +240,9 @@ def _rebuilt(document: dict[str, Any], shared: dict[str, Any]) -> Record:
     for key, value in document.items():
         if isinstance(value, list):
             document[key] = _as_tuple(value)
-    record = _TEMPLATE.model_copy(update=document)
+    record = BLANK.model_copy(update=document)
     # The names of fields that were set, which nobody asks for: a set for each record is half of its memory.
-    object.__setattr__(record, "__pydantic_fields_set__", _TEMPLATE.model_fields_set)
+    object.__setattr__(record, "__pydantic_fields_set__", BLANK.model_fields_set)
     return record
 
 

@@ -107,6 +107,22 @@ def without_credentials(text: str) -> str:
     return _CREDENTIALS.sub(r"\1***@", text)
 
 
+def error_line(error: BaseException) -> str:
+    """Describe an exception of a plugin or library for a message.
+
+    Args:
+        error: of any kind, with any text.
+
+    Returns:
+        Class and text on one line, at most 300 characters, without control characters and credentials.
+
+    Example:
+        >>> error_line(ValueError("no answer\\nfrom https://ann:secret@host"))
+        'ValueError: no answer from https://***@host'
+    """
+    return without_credentials(printable(f"{type(error).__name__}: {error}"))[:300]
+
+
 def escape_markdown(text: str) -> str:
     """Escape text for Markdown, in a table or not.
 

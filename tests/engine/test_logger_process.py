@@ -27,7 +27,8 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.results.record_metrics import METRICS, without_times
 
-pytestmark = pytest.mark.skipif(find_spec("mlflow") is None, reason="needs MLflow")
+#: A run must not wait for the one logger of ours that talks to a server.
+needs_mlflow = pytest.mark.skipif(find_spec("mlflow") is None, reason="needs MLflow")
 
 ASKED = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--device", "cpu")
 RUN = LoggedRun("a-run", "a-run/begun", {"a": 1}, {"b": "c"})
@@ -57,10 +58,10 @@ def dead_server() -> Iterator[str]:
             connection.close()
 
 
+@needs_mlflow
 def test_run_does_not_wait(tiny: Path, tmp_path: Path, dead_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record is what it is without the logger; one notice says what was not sent, and how it can be."""
     monkeypatch.setattr("seu_bench.engine.logger_process.END_WITHIN", (0.5, 0.1))
-    monkeypatch.setattr(LoggerProcess.__init__, "__kwdefaults__", {"answer_within": 60.0, "end_within": (0.5, 0.1)})
     expected, _ = logged_run(tmp_path / "without")
     record, witness = logged_run(tmp_path / "with", ["mlflow"], log_options={"mlflow.tracking_uri": dead_server})
     assert without_times(record) == without_times(expected)
@@ -69,6 +70,7 @@ def test_run_does_not_wait(tiny: Path, tmp_path: Path, dead_server: str, monkeyp
     assert notice.endswith("send it with seu-bench log RUN --to mlflow")
 
 
+@needs_mlflow
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
 def test_signal_stops_the_run(tmp_path: Path, dead_server: str) -> None:
@@ -87,6 +89,7 @@ def test_signal_stops_the_run(tmp_path: Path, dead_server: str) -> None:
     assert read_record(folder).status == "interrupted"
 
 
+@needs_mlflow
 def test_silence_is_given_up(tmp_path: Path, dead_server: str) -> None:
     """A message that is not answered in time ends the process, and the next call says why."""
     logger = LoggerProcess("mlflow", {"tracking_uri": dead_server}, tmp_path, answer_within=0.05)
@@ -96,6 +99,7 @@ def test_silence_is_given_up(tmp_path: Path, dead_server: str) -> None:
     assert logger._process.poll() is not None
 
 
+@needs_mlflow
 def test_more_than_the_queue_holds(tmp_path: Path, dead_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The queue is bounded: what a dead server is owed does not fill the memory."""
     monkeypatch.setattr("seu_bench.engine.logger_process.WAITING", 3)
@@ -106,6 +110,7 @@ def test_more_than_the_queue_holds(tmp_path: Path, dead_server: str, monkeypatch
     logger.close()
 
 
+@needs_mlflow
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")  # MLflow's, where it is read
 def test_process_does_what_the_logger_does(tiny: Path, tmp_path: Path) -> None:
@@ -129,6 +134,7 @@ def test_process_does_what_the_logger_does(tiny: Path, tmp_path: Path) -> None:
     assert run.info.status == "FINISHED"
 
 
+@needs_mlflow
 def test_error_of_the_process(tmp_path: Path) -> None:
     """What the logger says is told, with the call that failed."""
     (tmp_path / "file").write_text("no database")
@@ -185,6 +191,7 @@ class TestSending:
             log_record(Registry(manager), record, "keeping", tmp_path)
 
 
+@needs_mlflow
 def test_which_loggers_are_remote() -> None:
     """Those that talk to another machine, and no others: a process takes seconds to start."""
     registry = Registry()

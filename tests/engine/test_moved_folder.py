@@ -34,10 +34,8 @@ def test_moved_after_the_lock_was_checked(
                 lock.folder.mkdir(parents=True)
 
     monkeypatch.setattr(RunLock, "check", check)
-    request = Request(
-        strategy="tiny", protocol="smoke", limit=8, results=results, device="cpu", checkpoint_every=0.0,
-        options={"epochs": 3},
-    )  # fmt: skip
+    fields = {"strategy": "tiny", "protocol": "smoke", "limit": 8, "device": "cpu", "options": {"epochs": 3}}
+    request = Request(**fields, results=results, checkpoint_every=0.0)
     with pytest.raises(ResultsError):
         launch(request)
     assert len(checked) == turn

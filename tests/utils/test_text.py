@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seu_bench.utils.text import printable_lines, spreadsheet_cell, without_credentials
+from seu_bench.utils.text import error_line, printable_lines, spreadsheet_cell, without_credentials
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t=", "\r=", " ="])
@@ -35,3 +35,9 @@ def test_lines_stay_lines() -> None:
 def test_credentials(text: str, masked: str) -> None:
     """Of any scheme, wherever they stand in a message."""
     assert without_credentials(f"no answer: {text} (twice {text})") == f"no answer: {masked} (twice {masked})"
+
+
+def test_errors_of_libraries() -> None:
+    """One line, not too long, with nothing that should not be read."""
+    told = error_line(ConnectionError("no\x1b answer\nfrom https://ann:secret@host " + "x" * 500))
+    assert told.startswith("ConnectionError: no answer from https://***@host x") and len(told) == 300
