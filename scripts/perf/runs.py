@@ -51,7 +51,7 @@ class Timed:
         return statistics.median(self.epochs[place])
 
 
-@dataclass
+@dataclass(eq=False)  # pluggy wants plugins that can be hashed
 class _EpochClock:
     """A plugin that notes when epochs end."""
 

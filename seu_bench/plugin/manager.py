@@ -78,8 +78,9 @@ def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> plug
             said = f"{type(error).__name__}: {error}"
             raise broken(f"plugin {name!r} of package {package} cannot be imported: {said}", package, value) from error
         try:
+            hash(plugin)  # pluggy keeps plugins in sets, and would say so at the first call of a hook only
             manager.register(plugin, name=name)
-        except (pluggy.PluginValidationError, ValueError) as error:
+        except (pluggy.PluginValidationError, TypeError, ValueError) as error:
             said = " ".join(str(error).split())
             raise broken(f"plugin {name!r} of package {package} cannot be used: {said}", package, value) from error
     try:

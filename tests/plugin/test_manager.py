@@ -88,6 +88,12 @@ def test_unknown_argument(install: Install) -> None:
     refused("'mine'", "a-stranger", "register_strategies", "registry", "pip uninstall a-stranger")
 
 
+def test_object_without_a_hash(install: Install) -> None:
+    """As a dataclass that may change has none; pluggy keeps plugins in sets."""
+    install("a-stranger", {"mine": "mine:plugin"}, {"mine": "plugin = []"})
+    refused("'mine'", "a-stranger", "unhashable", "pip uninstall a-stranger")
+
+
 def test_two_plugins_of_one_name(install: Install) -> None:
     """Both packages are named, and the second is not dropped silently."""
     install("one-stranger", {"mine": "first"}, {"first": ""})
