@@ -5,14 +5,16 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-real test-cluster test-crash structure docs lint types perf evidence evidence-run evidence-publish audit format clean
+.PHONY: help demo test test-long test-real test-cluster test-crash structure docs lint types perf evidence evidence-run evidence-publish audit lock format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
-$(READY): setup.cfg pyproject.toml constraints.txt
+$(READY): setup.cfg pyproject.toml requirements.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip check
 	touch $@
 
 demo: $(READY) ## SEU learns five tasks on scikit-learn's digits
@@ -60,8 +62,13 @@ evidence-publish: $(READY) ## replace the published records by the finished ones
 	$(BIN)/python -m scripts.evidence --publish results/evidence
 
 audit: $(READY) ## look for advisories on every pinned version; needs the network
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audit]'
-	$(BIN)/python scripts/audit.py constraints.txt
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[audit]'
+	$(BIN)/python scripts/audit.py requirements.lock
+
+lock: $(READY) ## write the hashes of the versions in requirements.lock; needs the network
+	$(BIN)/python -m pip install --quiet 'uv>=0.5'
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile requirements.lock --output-file requirements.lock \
+		--no-deps --generate-hashes --no-annotate --universal --python-version 3.11.5 --quiet >/dev/null
 
 format: $(READY) ## let ruff fix what it can
 	$(BIN)/ruff check --fix .

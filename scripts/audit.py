@@ -34,7 +34,7 @@ def ask(service: str, pins: Path) -> tuple[list[dict[str, Any]], str]:
 def main() -> int:
     """Print the findings; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pins", nargs="?", type=Path, default=Path("constraints.txt"))
+    parser.add_argument("pins", nargs="?", type=Path, default=Path("requirements.lock"))
     pins: Path = parser.parse_args().pins
     total = sum("==" in line.partition("#")[0] for line in pins.read_text(encoding="utf-8").splitlines())
     known: dict[str, dict[str, Any]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("seu_bench", "plugins", "benchmarks")
@@ -41,6 +44,20 @@ def packages() -> dict[str, Path]:
                 parts[0] = "seu_bench_benchmarks"
             found[".".join(parts)] = path.parent
     return found
+
+
+def test_lock_has_every_requirement(setup: configparser.ConfigParser) -> None:
+    """At one version within the range that the package declares, and with the hashes of its files."""
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    pins = re.findall(r"^(\S+)==(\S+)[^\n]*\\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", lock, re.MULTILINE)
+    versions = {name: version for name, version, _ in pins}
+    assert len(versions) == len(pins) == len(re.findall(r"^\S+==", lock, re.MULTILINE)) > 150
+    extras = setup["options.extras_require"]
+    lines = [setup["options"]["install_requires"], *(extras[name] for name in extras if name != "audit")]
+    wanted = [line for line in "\n".join(lines).splitlines() if line and not line.startswith("#")]
+    assert len(wanted) > 30
+    for requirement in map(Requirement, wanted):
+        assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)]), requirement
 
 
 def test_every_package_is_listed(setup: configparser.ConfigParser) -> None:
