@@ -247,5 +247,7 @@ def _rebuilt(document: dict[str, Any], shared: dict[str, Any]) -> Record:
 
 
 def _as_tuple(value: Any) -> Any:
-    """Lists as records hold them."""
-    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+    """Lists as records hold them; what is in one list is of one kind."""
+    if not isinstance(value, list):
+        return value
+    return tuple(map(_as_tuple, value)) if value and isinstance(value[0], list) else tuple(value)

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 from seu_bench.results.metric import Metric
@@ -46,12 +47,12 @@ class Row:
     on_front: bool = False
     _summaries: dict[str, SampleSummary | None] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def record(self) -> Record:
         """The record of the lowest seed: what was chosen is the same in all."""
         return next(iter(self.runs.values()))
 
-    @property
+    @cached_property
     def reference(self) -> str | None:
         """What the row is a reference of; ``None`` for a learner."""
         return reference_of(self.record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 #: Of confidence intervals.
@@ -57,9 +58,15 @@ def summarize(values: Sequence[float | None]) -> SampleSummary | None:
     if not math.isfinite(mean):
         return None
     std = math.sqrt(squares / (number - 1))
-    from scipy.special import stdtrit  # scipy.stats.t.ppf, which takes seconds to import
-
-    half = float(stdtrit(number - 1, (1 + CONFIDENCE) / 2)) * std / math.sqrt(number)
+    half = _quantile(number - 1) * std / math.sqrt(number)
     if not math.isfinite(half):
         return SampleSummary(number, mean)
     return SampleSummary(number, mean, std, mean - half, mean + half)
+
+
+@cache
+def _quantile(freedom: int) -> float:
+    """Student's t at the upper end of a confidence interval."""
+    from scipy.special import stdtrit  # scipy.stats.t.ppf, which takes seconds to import
+
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
