@@ -1,4 +1,6 @@
-"""python -m scripts.evidence: docs/evidence/reproduction.md and its figures, from the published records."""
+"""python -m scripts.evidence: docs/evidence/reproduction.md, its figures and the changelog's corrections, from the
+published records.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from scripts.evidence.evidence import PROTOCOLS
-from scripts.evidence.page import CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, rendered
+from scripts.evidence.page import CHANGELOG, CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, changelog, rendered
 from scripts.evidence.publish import publish
 from scripts.evidence.runs import EVIDENCE
 from seu_bench.results.report import Limits, write_report
@@ -32,7 +34,7 @@ def make_figures() -> None:
 
 
 def main() -> None:
-    """Make the figures, then the page, which shows those that are there."""
+    """Make the figures, then the page, which shows those that are there, and the changelog's table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-figures", action="store_true", help="leave the figures as they are")
     parser.add_argument(
@@ -45,6 +47,7 @@ def main() -> None:
     if not given.no_figures:
         make_figures()
     PAGE.write_text(rendered(), encoding="utf-8")
+    CHANGELOG.write_text(changelog(CHANGELOG.read_text(encoding="utf-8")), encoding="utf-8")
     print(PAGE)
 
 

@@ -19,6 +19,9 @@ from scripts.evidence.sweeps import FOLDER, pending
 from seu_bench.results.record_metrics import known_metric
 
 PAGE: Final = ROOT / "docs" / "evidence" / "reproduction.md"
+CHANGELOG: Final = ROOT / "CHANGELOG.md"
+#: Between which the changelog has the table of corrections.
+BEGIN, END = "<!-- corrections: begin -->", "<!-- corrections: end -->"
 #: Kinds of figures of the report that the page shows, with their titles.
 KINDS: Final = {
     "accuracy-memory": "Accuracy against memory",
@@ -69,6 +72,15 @@ def rendered(folder: Path = EVIDENCE) -> str:
         minutes=_minutes(evidence),
         sweeps=FOLDER,
     )
+
+
+def changelog(text: str, folder: Path = EVIDENCE) -> str:
+    """The text of the changelog, with the corrections as the published records have them."""
+    rows = [(f"**{each.title}**", each.earlier, each.now) for each in corrections(read_evidence(folder))]
+    before, rest = text.split(BEGIN)
+    page = PAGE.relative_to(CHANGELOG.parent).as_posix()
+    made = table(("", "the earlier page", "now"), rows, texts=3).replace("](#", f"]({page}#")
+    return f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.split(END)[1]}"
 
 
 def figures(name: str, group: Group) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are 
 
 from scripts.evidence import beside_paper, corrections, sweeps
 from scripts.evidence.evidence import BEFORE, PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
-from scripts.evidence.page import PAGE, rendered
+from scripts.evidence.page import CHANGELOG, PAGE, changelog, rendered
 from scripts.evidence.runs import PAPER, ROOT, SEU
 from seu_bench.config.tuned import TunedFile
 from seu_bench.plugin.registry import Registry
@@ -27,6 +27,13 @@ def evidence() -> Evidence:
 def test_page_comes_from_the_records() -> None:
     """To the letter: no number of it is typed, and no verdict."""
     assert PAGE.read_text(encoding="utf-8") == rendered()
+
+
+def test_corrections_of_the_changelog_come_from_the_records() -> None:
+    """So does its table."""
+    text = CHANGELOG.read_text(encoding="utf-8")
+    assert text.count("| **") > 10
+    assert text == changelog(text)
 
 
 def test_pictures_and_files_of_the_page_are_there() -> None:
