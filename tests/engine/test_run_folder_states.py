@@ -84,7 +84,9 @@ def test_an_epoch_that_takes_too_long(tmp_path: Path) -> None:
     assert process.returncode == 143
     assert err.endswith("interrupted by SIGTERM; run the same command again to resume\n")
     (run,) = list_runs(tmp_path)
-    assert (run.state, run.detail, run.position) == ("interrupted", "interrupted by SIGTERM", None)
+    # No matter how many epochs a fast machine was through when the signal came.
+    assert (run.state, run.detail) == ("interrupted", "interrupted by SIGTERM")
+    assert run.position is None or (run.position.task, run.position.stage) == (0, "training")
 
 
 def test_positions() -> None:
