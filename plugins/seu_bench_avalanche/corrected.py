@@ -55,9 +55,21 @@ class EvaluatingRwalk(RWalkPlugin):
 class EvaluatingMas(stock.MASPlugin):
     """MAS that measures importances in evaluation mode: the sensitivity of the function that was learned (Aljundi et
     al. 2018, section 4.1). Avalanche's measures with dropout, and moves batch normalisation's statistics after
-    training ended."""
+    training ended. It also takes a batch's loss of exactly 0, which images that are told apart with ease have, for a
+    missing one, and raises an error."""
 
     penalty_strength = "lambda_reg"
+
+    def before_backward(self, strategy: Any, **kwargs: Any) -> None:
+        """Add the penalty to the batch's loss, from the second task on."""
+        if not self.importance or not self.params:
+            return
+        penalty = 0.0
+        for name, weight in strategy.model.named_parameters():
+            if name in self.importance:
+                change = weight - self.params[name].expand(weight.shape)
+                penalty = penalty + (self.importance[name].expand(weight.shape) * change.square()).sum()
+        strategy.loss += self._lambda * penalty
 
     def _get_importance(self, strategy: Any) -> dict[str, Any]:
         """Mean over batches of the absolute gradient of the outputs' mean squared norm, by parameter."""

@@ -104,6 +104,23 @@ def test_mas_measures_what_was_learned(backbone: str) -> None:
         torch.testing.assert_close(found[name].data, expected)
 
 
+def test_mas_learns_from_a_loss_of_zero() -> None:
+    """A batch that is told apart without any loss is a batch like others: its penalty is the whole loss."""
+    source = stream()
+    strategy, scenario = build("mas", source, "alexnet", lambda_reg=2.0), source.avalanche()
+    strategy.train(scenario.train_stream[0], eval_streams=[])
+    (mas,) = strategy.methods
+    with torch.no_grad():
+        for weight in strategy.model.parameters():
+            weight.add_(0.5)
+    strategy.loss = torch.zeros((), requires_grad=True) * 1.0
+    mas.before_backward(strategy)
+    expected = sum(float(mas.importance[name].data.sum()) * 0.25 for name, _ in strategy.model.named_parameters())
+    assert expected > 0
+    assert strategy.loss.item() == pytest.approx(2.0 * expected, rel=1e-4)
+    strategy.train(scenario.train_stream[1], eval_streams=[])
+
+
 def test_mir_compares_without_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a step of no length the losses before and after are equal: no mask comes between them."""
     source = stream()
