@@ -46,8 +46,9 @@ test-crash: $(READY) ## kill runs at many points of every stage and resume them;
 structure: ## print rooms, lines, imports between modules, circles, public names; needs nothing installed
 	$(PYTHON) scripts/structure.py
 
-docs: ## write docs/reference/public_api.md from the rooms; needs nothing installed
-	$(PYTHON) scripts/public_api.py --write
+docs: $(READY) ## write what is counted in docs/: public names, tries of the promises' tests
+	$(BIN)/python scripts/public_api.py --write
+	$(BIN)/python scripts/promises.py
 
 perf: $(READY) ## measure speed, memory and start-up on two idle cores, half an hour; results/published/performance.md
 	$(BIN)/python -m scripts.perf measure

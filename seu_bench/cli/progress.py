@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from seu_bench.engine.forecast import Forecast
 from seu_bench.hookspecs import hookimpl
+from seu_bench.utils.console import watching_console
 from seu_bench.utils.text import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from seu_bench.results.record import Record
     from seu_bench.training.interfaces import Cost
     from seu_bench.training.stage import StageProgress
@@ -36,7 +38,7 @@ def make_bars(console: Console | None = None, width: int | None = 40) -> Progres
 
     The console is standard error by default, so that standard output holds results alone.
     """
-    console = Console(stderr=True) if console is None else console
+    console = watching_console() if console is None else console
     # Names hold options, whose brackets would be markup.
     name, note = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[note]"))
     columns = (name, BarColumn(width), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), note)

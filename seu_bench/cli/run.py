@@ -33,12 +33,14 @@ def run(**fields: Any) -> None:
             request, registry, watcher=lambda resolved: ProgressDisplay(shorter=resolved.shorter), stop=stop
         )
     console, record = wide_console(), outcome.record
+    # Before anything is printed: standard output may be closed.
+    boards = make_leaderboards(request.results, metrics).boards if record.may_be_ranked else ()
     console.print(record_summary(record, metrics))
     if outcome.reused:
         console.print("the run was finished before; nothing was computed (--restart runs it again)")
     click.echo(f"record: {outcome.path}")
     if record.may_be_ranked:
-        for board in make_leaderboards(request.results, metrics).boards:
+        for board in boards:
             if all(getattr(board, it) == getattr(record, it) for it in ("benchmark", "protocol", "data_fingerprint")):
                 click.echo(f"leaderboard: {request.results / 'leaderboards' / board.name}.md")
     else:

@@ -1,7 +1,7 @@
 """Records and leaderboards as tables for the terminal.
 
 Everything that comes from a record is shown literally, on one line and without control characters: rich is given
-texts and no markup. Tables hold within 80 columns, the width of an output that is no terminal.
+texts and no markup. Tables hold within 80 columns.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from seu_bench.results.leaderboard.boards import Leaderboard
     from seu_bench.results.record import Record, StageRecord
 
+#: Characters in a line of an output that is no terminal.
+PLAIN_WIDTH: Final = 160
 #: Test tasks beside each other in a matrix; more go below.
 TASKS_ABREAST: Final = 10
 #: Background from 0 to 100 %: anchors of matplotlib's map cividis, which readers see alike who see colours otherwise.
@@ -233,7 +235,7 @@ def _spaced(numbers: Iterable[int]) -> str:
 def wide_console() -> Console:
     """Standard output; wide enough for tables where it is not a terminal."""
     console = Console()
-    return console if console.is_terminal else Console(width=160)
+    return console if console.is_terminal else Console(width=PLAIN_WIDTH)
 
 
 def new_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], pad: int = 1) -> Table:

@@ -87,10 +87,12 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
 def _shown(plan: SweepPlan, slots: int | None) -> Iterator[tuple[SweepEstimate, SweepDisplay]]:
     """Print the plan of a round of trials, and draw its bars."""
     from seu_bench.cli.sweep_display import SweepDisplay, plan_lines
-    from seu_bench.cli.tables import wide_console
+    from seu_bench.cli.tables import PLAIN_WIDTH
     from seu_bench.sweeps.estimate import estimate_plan
+    from seu_bench.utils.console import watching_console
 
-    estimate, console = estimate_plan(plan), wide_console()
+    # Rounds follow one another: a reader who left after the first does not stop the others.
+    estimate, console = estimate_plan(plan), watching_console("stdout", PLAIN_WIDTH)
     for line in plan_lines(plan, estimate, slots):
         console.print(line)
     display = SweepDisplay(plan)

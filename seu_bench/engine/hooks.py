@@ -41,7 +41,7 @@ class HookCaller:
             alone = manager.subset_hook_caller(hook, [other for other in watching if other is not plugin])
             try:
                 alone(**values)
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # a library that ends the process must not end the run
                 self._failed.append(plugin)
                 name = manager.get_name(plugin) or "?"
                 self.notice(

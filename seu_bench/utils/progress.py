@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from seu_bench.utils.console import tolerant
 from seu_bench.utils.text import printable
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def shown(console: Console | None = None, delay: float = DELAY) -> Iterator[None
 
             # A file of its own: work inside may redirect standard error.
             file = stack.enter_context(os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8"))
-            console = NewConsole(file=file)
+            console = NewConsole(file=tolerant(lambda: file))
         display = None
         if console is not None and console.is_terminal:
             display = stack.enter_context(contextlib.closing(_Display(console, delay)))

@@ -52,15 +52,19 @@ def test_tensors_are_stored_once(tmp_path: Path) -> None:
     assert sizes[1] - sizes[0] < 500
 
 
+@pytest.mark.tries(20)
 def test_cut_anywhere(written: Path) -> None:
     """A file that ends too early is refused, wherever it ends."""
     content = written.read_bytes()
-    for length in [*range(0, len(content), 97), len(content) - 1]:
+    lengths = [*range(0, len(content), 97), len(content) - 1]
+    assert len(lengths) >= 20
+    for length in lengths:
         written.write_bytes(content[:length])
         with pytest.raises(CheckpointError, match="a checkpoint cannot be used"):
             read_checkpoint(written, "a-run")
 
 
+@pytest.mark.tries(40)
 def test_any_flipped_bit(written: Path) -> None:
     """A change of one bit is seen, in the header's line as in what follows."""
     content = written.read_bytes()
@@ -76,7 +80,7 @@ def test_any_flipped_bit(written: Path) -> None:
             refused += 1
         else:  # the header's texts about where it stands decide nothing
             assert place < end and torch.equal(state["weights"]["w"], STATE["weights"]["w"])
-    assert refused > len(content) // 60
+    assert refused > len(content) // 60 and refused >= 40
 
 
 @pytest.mark.parametrize(
