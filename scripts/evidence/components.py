@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scripts.evidence.comparing import Compared
-from scripts.evidence.evidence import COMPONENTS, Evidence
+from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, Evidence
 from scripts.evidence.formatting import NOTHING, heading, mean, table
 from seu_bench.results.record import Record
 from seu_bench.results.statistics.samples import summarize
@@ -15,7 +15,11 @@ _COLUMNS = ("acc", "params_total", "train_flops", "mixed_score")
 
 def components_table(evidence: Evidence) -> str:
     """One row per searcher and creator, the highest accuracy first; empty where it was not run."""
-    shares = {record.run_id: reused_share(record) for record in evidence.records(COMPONENTS)}
+    shares = {
+        record.run_id: reused_share(record)
+        for name in (COMPONENTS, *PROTOCOLS)  # SEU itself is among the runs of a protocol
+        for record in evidence.records(name)
+    }
     rows = []
     for group in evidence.sets[COMPONENTS]:
         columns = [name for name in _COLUMNS if any(row.mean(name) is not None for row in group.rows.values())]
