@@ -34,6 +34,11 @@ INTERRUPTED = 130
 CLOSED = 1
 #: The package that core is part of; its plugins bring no commands.
 _PACKAGE: Final = "seu-bench"
+#: What to do where the machine has not enough of something.
+_LESS: Final = {
+    "memory": "ask for a smaller network or fewer images",
+    "threads": "run less at once, or raise the limit of processes and threads (ulimit -u)",
+}
 
 
 #: Core's commands in the order of ``seu-bench --help``, which shows the first sentence of their own help.
@@ -188,7 +193,7 @@ def _status_of(command: click.Command) -> tuple[int, str]:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         told = SeuBenchError(
             f"the machine has not enough {lacking} for this: {first}",
-            remedy="ask for a smaller network or fewer images",
+            remedy=_LESS[lacking],
         )
         return REFUSED, f"error: {told}"
     return (status if isinstance(status, int) else 0), ""

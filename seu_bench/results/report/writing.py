@@ -29,7 +29,7 @@ from seu_bench.results.report.canvas import PAGE_DPI, settings, to_png, to_svg
 from seu_bench.results.report.draw_ranks import RankSection
 from seu_bench.results.report.sections import Limits, Section, read_sections
 from seu_bench.results.statistics.words import HEADINGS, MEANING, difference_cells
-from seu_bench.utils.files import check_output, refuse_link, write_atomic, write_output
+from seu_bench.utils.files import check_output, is_standard_output, refuse_link, write_atomic, write_output
 from seu_bench.utils.locks import alone_in
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.text import printable
@@ -90,7 +90,8 @@ def write_report(
     folder = results / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
     sections, ranks, outside = read_sections(results, benchmark, protocol, limits, metrics)
-    if not (sections or allow_empty) and os.path.lexists(page):
+    is_there = not is_standard_output(page) and os.path.lexists(page)
+    if is_there and not (sections or allow_empty):
         raise ResultsError(
             "no record can be reported now, and there is a report already, which would be replaced by an empty one",
             where=str(page),
