@@ -22,7 +22,6 @@ from seu_bench.results.record import (
     record_path,
     runs_folder,
     unreadable,
-    write_record,
 )
 from seu_bench.utils.files import refuse_link, write_atomic
 from seu_bench.utils.reading import cannot_read, list_folder, open_file, read_file
@@ -109,12 +108,16 @@ def unpack_records(results: Path) -> None:
     Raises:
         ResultsError: a line cannot be read, or a folder cannot be written. The file stays.
     """
-    for item in list(packed_records(results)):
+    for item in packed_records(results):
         if isinstance(item, ResultsError):
             raise item
-        if not record_path(results, item.run_id).exists():
-            write_record(results, item)
-    (results / PACKED_NAME).unlink(missing_ok=True)
+    path = results / PACKED_NAME
+    texts = read_file(path).split(b"\n") if path.exists() else []
+    for document in map(json.loads, filter(bytes.strip, texts)):
+        if not (place := record_path(results, document["run_id"])).exists():
+            # As it is, so that digests hold: see above.
+            write_atomic(place, json.dumps(document, indent=1, allow_nan=False) + "\n")
+    path.unlink(missing_ok=True)
 
 
 def find_record(results: Path, name: str) -> Record:

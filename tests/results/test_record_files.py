@@ -209,6 +209,17 @@ class TestPacked:
         assert not (tmp_path / "records.jsonl").exists()
         unpack_records(tmp_path)
 
+    def test_unpacked_as_it_was(self, tmp_path: Path) -> None:
+        """A record of an older version, or one with keys of a newer one, is not rewritten as one of this version."""
+        write_record(tmp_path, a_record("a"))
+        path = record_path(tmp_path, "a")
+        document = json.loads(path.read_text())
+        del document["record_sha256"]
+        path.write_text(json.dumps(document))
+        self.packed(tmp_path)
+        unpack_records(tmp_path)
+        assert json.loads(path.read_text()) == document
+
     def test_folder_without_records(self, command: Command, tmp_path: Path) -> None:
         for words in ("leaderboard", "report"):
             answer = command(words, "--results", tmp_path)

@@ -216,12 +216,12 @@ def images(chance: random.Random, folder: Path, base: Path) -> Case:
             continue
         kind = chance.randrange(5)
         if kind == 0:
-            file.write_bytes(flipped(chance, file.read_bytes()))
+            file.write_bytes(flipped(chance, beginning(file)))
         elif kind == 1:
             file.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
         elif kind == 2:
             width = chance.choice([1, 2**16, 2**31 - 1])  # a header that promises more than there is
-            content = bytearray(file.read_bytes())
+            content = bytearray(beginning(file))
             content[16:24] = width.to_bytes(4, "big") * 2
             file.write_bytes(content)
         else:
@@ -264,7 +264,7 @@ def broken(chance: random.Random, path: Path) -> None:
     )
     if path.is_dir() and kind in ("bytes", "cut", "value"):
         kind = "empty"
-    content = path.read_bytes() if path.is_file() else b""
+    content = beginning(path) if path.is_file() else b""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -294,6 +294,12 @@ def broken(chance: random.Random, path: Path) -> None:
         path.write_bytes(json.dumps(document).encode("utf-8", "surrogatepass"))
     else:
         path.symlink_to({"zero": "/dev/zero", "loop": path.name}.get(kind, "/etc/passwd"))
+
+
+def beginning(path: Path) -> bytes:
+    """The first MiB of a file: one that was broken before may promise a TiB."""
+    with path.open("rb") as file:
+        return file.read(2**20)
 
 
 def flipped(chance: random.Random, content: bytes) -> bytes:
