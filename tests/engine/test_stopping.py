@@ -6,11 +6,20 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from seu_bench.engine.stopping import OUT_OF_TIME, StopRequest
 from seu_bench.errors import Interruption
+
+
+@pytest.fixture(autouse=True)
+def heeded() -> Iterator[None]:
+    """SIGHUP as in a terminal: whoever runs the tests by nohup has it ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def send(number: int) -> None:
