@@ -20,7 +20,7 @@ from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.manager import broken, installed_points, load_plugins, only_ours
 from seu_bench.plugin.registration import LazyCommand
 from seu_bench.utils import progress as bars
-from seu_bench.utils.hardware import shortage
+from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
 from seu_bench.utils.text import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -34,11 +34,6 @@ INTERRUPTED = 130
 CLOSED = 1
 #: The package that core is part of; its plugins bring no commands.
 _PACKAGE: Final = "seu-bench"
-#: What to do where the machine has not enough of something.
-_LESS: Final = {
-    "memory": "ask for a smaller network or fewer images",
-    "threads": "run less at once, or raise the limit of processes and threads (ulimit -u)",
-}
 
 
 #: Core's commands in the order of ``seu-bench --help``, which shows the first sentence of their own help.
@@ -193,7 +188,7 @@ def _status_of(command: click.Command) -> tuple[int, str]:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         told = SeuBenchError(
             f"the machine has not enough {lacking} for this: {first}",
-            remedy=_LESS[lacking],
+            remedy=SHORTAGE_REMEDIES[lacking],
         )
         return REFUSED, f"error: {told}"
     return (status if isinstance(status, int) else 0), ""

@@ -18,7 +18,7 @@ from seu_bench.results.record import RECORD_NAME, Record, read_record, record_pa
 from seu_bench.results.record_index import Summary, count_evaluated, read_summaries
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import HeldFolder, cannot_write, make_folder, refuse_link, remove_parts, write_atomic
-from seu_bench.utils.hardware import shortage
+from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import cannot_read, list_folder
@@ -107,7 +107,7 @@ class RunFolder:
             return RunError(
                 f"the machine has not enough {lacking} for this run: {type(error).__name__}: {error}",
                 where=str(self.log),
-                remedy="choose a smaller network or batch, or run less at once; the same command resumes the run",
+                remedy=f"{SHORTAGE_REMEDIES[lacking]}; the same command resumes the run",
             )
         return RunError(
             f"strategy {strategy.name!r} of package {strategy.package} failed: {type(error).__name__}: {error}",

@@ -87,10 +87,10 @@ def pack_records(results: Path) -> Path:
         if isinstance(item, ResultsError):
             raise item
     path = results / PACKED_NAME
-    texts = read_file(path).split(b"\n") if path.exists() else []
+    texts = _packed_lines(path)
     texts += [read_file(record_path(results, run_id)) for run_id in _run_names(results)]
     # Documents stay what they are: a record of an older version is not rewritten as one of this version.
-    documents = {document["run_id"]: document for document in map(json.loads, filter(bytes.strip, texts))}
+    documents = {document["run_id"]: document for document in map(json.loads, texts)}
     lines = [json.dumps(documents[run_id], ensure_ascii=False, separators=(",", ":")) for run_id in sorted(documents)]
     write_atomic(path, "".join(f"{line}\n" for line in lines))
     return path
@@ -112,10 +112,9 @@ def unpack_records(results: Path) -> None:
         if isinstance(item, ResultsError):
             raise item
     path = results / PACKED_NAME
-    texts = read_file(path).split(b"\n") if path.exists() else []
-    for document in map(json.loads, filter(bytes.strip, texts)):
+    for document in map(json.loads, _packed_lines(path)):
         if not (place := record_path(results, document["run_id"])).exists():
-            # As it is, so that digests hold: see above.
+            # The document as it is, as in pack_records: its digest would not be that of a record of this version.
             write_atomic(place, json.dumps(document, indent=1, allow_nan=False) + "\n")
     path.unlink(missing_ok=True)
 
@@ -175,6 +174,11 @@ def packed_records(results: Path) -> Iterator[Record | ResultsError]:
         yield unreadable(path, error)
     except ResultsError as error:
         yield error
+
+
+def _packed_lines(path: Path) -> list[bytes]:
+    """The documents of a ``records.jsonl`` as they are; none where there is no file."""
+    return [line for line in read_file(path).split(b"\n") if line.strip()] if path.exists() else []
 
 
 def _on_line(line: bytes, where: str, places: dict[str, str]) -> Record | ResultsError:

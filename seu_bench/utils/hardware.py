@@ -40,6 +40,11 @@ _SHORTAGES: Final = {
     "can't start new thread": "threads",
     "Resource temporarily unavailable": "threads",
 }
+#: What to do where there is not enough of something.
+SHORTAGE_REMEDIES: Final = {
+    "memory": "choose a smaller network or batch, or fewer images, or run less at once",
+    "threads": "run less at once, or raise the limit of processes and threads (ulimit -u)",
+}
 
 
 def shortage(error: BaseException) -> str | None:
