@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from seu_bench.plugin.registration import deferred
 
+from .class_names import CIFAR10, CIFAR100, DIGITS, EMNIST_LETTERS, FASHION_MNIST, KMNIST
+
 if TYPE_CHECKING:
     from seu_bench.data import DatasetSource
 
@@ -23,6 +25,7 @@ class Official:
         split: the constructor's ``split``, for EMNIST.
         other_sizes: training and test images of other official editions.
         md5: of the unpacked idx files, by name, where known.
+        class_names: of the labels from 0.
     """
 
     name: str
@@ -33,15 +36,15 @@ class Official:
     split: str | None = None
     other_sizes: tuple[tuple[int, int], ...] = ()
     md5: Mapping[str, str] = field(default_factory=dict)
+    class_names: tuple[str, ...] = DIGITS
 
     def __call__(self) -> DatasetSource:
         """The source that reads it."""
         from seu_bench.data import DatasetInfo
         from seu_bench.data.sources.official import TorchvisionSource
 
-        known = DatasetInfo(
-            self.name, *self.shape, len(self.train), sum(self.train), sum(self.test), self.train, self.test
-        )
+        sizes = (len(self.train), sum(self.train), sum(self.test), self.train, self.test)
+        known = DatasetInfo(self.name, *self.shape, *sizes, self.class_names)
         arguments = {"split": self.split} if self.split else {}
         return TorchvisionSource(
             f"torchvision.datasets.{self.class_name}", known, self.class_name, arguments, self.other_sizes, self.md5
@@ -105,11 +108,12 @@ DATASETS: dict[str, DatasetSource] = {
                 "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
                 "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
             },
+            class_names=FASHION_MNIST,
         ),
     ),
     "kmnist": light(
         "Kuzushiji-MNIST: 70,000 cursive Japanese characters, 28x28 grey, 10 classes",
-        Official("kmnist", "KMNIST", _GREY, _TRAIN, _TEST),
+        Official("kmnist", "KMNIST", _GREY, _TRAIN, _TEST, class_names=KMNIST),
     ),
     # Labels are 1..26 as in the files, so that label 0 is a class without images. The pictures are transposed as in
     # the files. The edition of 2017 had fewer images than the one that torchvision downloads now.
@@ -123,6 +127,7 @@ DATASETS: dict[str, DatasetSource] = {
             (0, *(800,) * 26),
             split="letters",
             other_sizes=((88_800, 14_800),),
+            class_names=EMNIST_LETTERS,
         ),
     ),
     "svhn": light(
@@ -137,10 +142,10 @@ DATASETS: dict[str, DatasetSource] = {
     ),
     "cifar10": light(
         "CIFAR-10: 60,000 photographs, 32x32 colour, 10 classes",
-        Official("cifar10", "CIFAR10", _COLOUR, (5000,) * 10, _TEST),
+        Official("cifar10", "CIFAR10", _COLOUR, (5000,) * 10, _TEST, class_names=CIFAR10),
     ),
     "cifar100": light(
         "CIFAR-100: 60,000 photographs, 32x32 colour, 100 classes (fine labels)",
-        Official("cifar100", "CIFAR100", _COLOUR, (500,) * 100, (100,) * 100),
+        Official("cifar100", "CIFAR100", _COLOUR, (500,) * 100, (100,) * 100, class_names=CIFAR100),
     ),
 }

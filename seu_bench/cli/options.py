@@ -11,7 +11,8 @@ import click
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from seu_bench.config.options import fault_text, parse_assignments
+from seu_bench.config.faults import fault_text
+from seu_bench.config.options import parse_assignments
 from seu_bench.config.run import CommandLine, Request
 from seu_bench.errors import PluginError
 from seu_bench.plugin.registry import Registry

@@ -7,10 +7,11 @@ theirs is itself at fault.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 
 from seu_bench.config.options import Frozen
 from seu_bench.config.protocol import ProtocolSpec
@@ -43,14 +44,37 @@ class InputSpec(Frozen):
         return std
 
 
+def _class(value: Any) -> Any:
+    """Refuse what is neither the number nor the name of a class."""
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise ValueError('must be a class: its number, such as 0, or its name in quotes, such as "daisy"')
+    if value < 0:
+        raise ValueError("must be at least 0: classes are numbered from 0")
+    return int(value)
+
+
+#: A class by its label, or by its name in the data set.
+ClassLabel: TypeAlias = Annotated[int | str, BeforeValidator(_class)]
+
+
 class ClassSplit(Frozen):
-    """Tasks are groups of classes of one data set; labels are renumbered from 0 within a task."""
+    """Tasks are groups of classes of one data set; labels are renumbered from 0 within a task.
+
+    Classes may be given by name. :func:`seu_bench.data.classes.numbered` puts labels in their place, so that a
+    run is the same however its classes were given.
+    """
 
     kind: Literal["classes"]
     dataset: str
     classes_per_task: PositiveInt | None = Field(None, description="consecutive classes per task")
-    groups: tuple[tuple[NonNegativeInt, ...], ...] | None = Field(None, description="classes of each task, in full")
-    order: Literal["shuffled", "fixed"] | tuple[NonNegativeInt, ...] = "shuffled"
+    groups: tuple[tuple[ClassLabel, ...], ...] | None = Field(
+        None, description="classes of each task, in full: labels, names or both"
+    )
+    order: Literal["shuffled", "fixed"] | tuple[ClassLabel, ...] = Field(
+        "shuffled", description="tasks by index, or by the name of a class of theirs"
+    )
     validation: Fraction = 0.10
     input: InputSpec = InputSpec()
 
@@ -60,8 +84,10 @@ class ClassSplit(Frozen):
         if "classes_per_task" in info.data and (info.data["classes_per_task"] is None) == (groups is None):
             raise ValueError("give either classes_per_task or groups")
         flat = [label for group in groups or () for label in group]
-        if len(flat) != len(set(flat)) or not all(groups or ()):
-            raise ValueError("groups must be non-empty and share no class")
+        if not all(groups or ()) or groups == ():
+            raise ValueError("each group needs a class at least")
+        if twice := [label for label, count in Counter(flat).items() if count > 1]:
+            raise ValueError(f"groups share no class, but {', '.join(map(repr, twice))} is in them twice")
         return groups
 
 
@@ -122,6 +148,9 @@ class NpzDefinition(Frozen):
     kind: Literal["npz"]
     path: OwnPath
     test_fraction: Fraction = Field(0.20, description="held out per class where the file has no test arrays")
+    label_offset: NonNegativeInt | None = Field(
+        None, description="subtracted from every label; if not given, labels must begin at 0"
+    )
 
 
 class TorchvisionDefinition(Frozen):
@@ -170,7 +199,11 @@ class BenchmarkSpec(Frozen):
     def identity(self) -> dict[str, Any]:
         """Values that make two benchmarks the same: all but texts, protocols and where the user's files lie."""
         texts = dict.fromkeys(("summary", "citation", "protocols", "default_protocol"), True)
-        return self.model_dump(mode="json", exclude={**texts, "datasets": {"__all__": {"path"}}})
+        identity = self.model_dump(mode="json", exclude={**texts, "datasets": {"__all__": {"path"}}})
+        for table in identity["datasets"].values():
+            if not table.get("label_offset"):  # a later key: where it changes nothing, runs are those that they were
+                table.pop("label_offset", None)
+        return identity
 
 
 class BenchmarkSource(Protocol):

@@ -13,6 +13,10 @@ from seu_bench.config.toml_file import read_toml, validated
 
 #: The page that describes such files.
 _GUIDE: Final = "docs/reference/benchmarks.md"
+#: Prefix of a benchmark's keys among the options of a run.
+_PREFIX: Final = "benchmark."
+#: Keys of which a stream has one.
+_ALTERNATIVES: Final = ("stream.classes_per_task", "stream.groups")
 #: The protocols that every benchmark has; a file's own tables are laid over these.
 STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
     "paper": {"summary": "the published schedule"},
@@ -70,14 +74,18 @@ class BenchmarkFile:
         Raises:
             SpecError: the file is missing, is not TOML, or has faults; all faults are listed.
         """
-        document = self._document()
+        document, given = self._document(), overrides or {}
         faults: list[str] = []
-        for key, value in (overrides or {}).items():
+        for one, other in (_ALTERNATIVES, _ALTERNATIVES[::-1]):
+            if one in given and other not in given and isinstance(stream := document.get("stream"), dict):
+                stream.pop(other.removeprefix("stream."), None)  # what is asked for takes the place of what is there
+        for key, value in given.items():
             _replace(document, key, value, faults)
         own = document.get("protocols", {})
         if isinstance(own, dict):
             document["protocols"] = merged(STANDARD_PROTOCOLS, own)
-        return validated(BenchmarkSpec, document, "the benchmark file", _GUIDE, self.path, faults)
+        options = {key: f"option {_PREFIX}{key}" for key in given}
+        return validated(BenchmarkSpec, document, "the benchmark file", _GUIDE, self.path, faults, options)
 
     def _document(self) -> dict[str, Any]:
         remedy = "check the path; benchmarks known by name: seu-bench list benchmarks"
@@ -98,13 +106,13 @@ def _replace(document: dict[str, Any], key: str, value: Any, faults: list[str]) 
     *path, last = key.split(".")
     top = path[0] if path else last
     if top not in BenchmarkSpec.model_fields:
-        faults.append(f"benchmark.{key}: no such key{did_you_mean(top, BenchmarkSpec.model_fields)}")
+        faults.append(f"{key}: no such key{did_you_mean(top, BenchmarkSpec.model_fields)}")
         return
     table = document
     for part in path:
         below = table.setdefault(part, {})
         if not isinstance(below, dict):
-            faults.append(f"benchmark.{key}: {part!r} is not a table")
+            faults.append(f"{key}: {part!r} is not a table")
             return
         table = below
     table[last] = value

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
-from pydantic_core import ErrorDetails
 
+from seu_bench.config.faults import did_you_mean as did_you_mean  # noqa: PLC0414  plugins import it from here
+from seu_bench.config.faults import fault_lines
 from seu_bench.errors import OptionError
 from seu_bench.utils.text import printable
 
@@ -101,28 +101,6 @@ def flattened(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
             yield f"{prefix}{key}", value
 
 
-def fault_lines(error: ValidationError) -> list[str]:
-    """Every fault of a pydantic error as ``place: message``, one line each."""
-    lines = []
-    for fault in error.errors(include_url=False, include_context=False):
-        place = ".".join(str(part) for part in fault["loc"])
-        given = f" (given: {fault['input']!r})"
-        shown = "" if fault["type"] == "missing" or fault["input"] is None or len(given) > 100 else given
-        lines.append(f"{place}: {fault_text(fault)}{shown}" if place else fault_text(fault))
-    return lines
-
-
-def fault_text(fault: ErrorDetails) -> str:
-    """The message of one fault, without the name of the exception that a validator of ours raised."""
-    return fault["msg"].removeprefix("Value error, ")
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)``, or nothing where no known name is near."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
-
-
 def build_options(model: type[OptionsT], owner: str, *layers: Mapping[str, Any]) -> OptionsT:
     """Validate options of ``owner``, such as ``strategy 'seu'``, from layers of values by name; later layers win.
 
@@ -131,11 +109,11 @@ def build_options(model: type[OptionsT], owner: str, *layers: Mapping[str, Any])
     """
     values = {key: value for layer in layers for key, value in layer.items()}
     known = sorted(model.model_fields)
-    faults = [f"{key!r} is not an option{did_you_mean(key, known)}" for key in values if key not in known]
+    faults = [f"{key!r} is not an option{_meant(key, known)}" for key in values if key not in known]
     try:
         options = model.model_validate({key: value for key, value in values.items() if key in known})
     except ValidationError as error:
-        faults += fault_lines(error)
+        faults += fault_lines(error, model)
     if faults:
         raise OptionError(
             f"options of {owner} do not fit: " + "; ".join(faults),
@@ -143,6 +121,12 @@ def build_options(model: type[OptionsT], owner: str, *layers: Mapping[str, Any])
             remedy=f"the options of {owner} are: {', '.join(known) or 'none'}",
         )
     return options
+
+
+def _meant(key: str, known: Iterable[str]) -> str:
+    """What may have been meant by an option that there is not: another one, or another prefix."""
+    prefix, dot, rest = key.partition(".")
+    return did_you_mean(key, [*known, *(f"{part}.{rest}" for part in PREFIXES if dot and did_you_mean(prefix, [part]))])
 
 
 def describe_options(model: type[Options]) -> list[dict[str, Any]]:

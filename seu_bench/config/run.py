@@ -18,8 +18,9 @@ from pydantic import BeforeValidator, Field, StrictBool, ValidationError, model_
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from seu_bench.config.benchmark import BenchmarkSpec
+from seu_bench.config.faults import fault_lines, fault_text
 from seu_bench.config.matched import Matched
-from seu_bench.config.options import Frozen, fault_lines, fault_text, flattened
+from seu_bench.config.options import Frozen, flattened
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.stability import Decay
 from seu_bench.config.tuned import Place
@@ -191,7 +192,7 @@ class Request(ResultFields, ExecutionFields):
             what = f"the {name} is {faults[0]['input']!r}: {fault_text(faults[0])}"
             field = cls.model_fields.get(name)
             raise OptionError(
-                "; ".join([what, *fault_lines(error)[1:]]),
+                "; ".join([what, *fault_lines(error, cls)[1:]]),
                 where=name,
                 remedy=f"{name}: {field.description}" if field else f"the fields are: {', '.join(cls.model_fields)}",
             ) from None

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 
-from seu_bench.config.options import fault_lines
+from seu_bench.config.faults import fault_lines
 from seu_bench.errors import SpecError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -53,25 +53,38 @@ def validated(
     guide: str,
     file: Path | None = None,
     faults: Iterable[str] = (),
+    options: Mapping[str, str] | None = None,
 ) -> ModelT:
     """Validate what a ``file`` defines, such as ``"the sweep"``; a SpecError lists all faults, those found before too.
 
-    The folder of the file is the validation's context.
+    The folder of the file is the validation's context. ``options`` are the keys that were given elsewhere than in the
+    file, with what their faults are to be listed under, such as ``-o benchmark.stream.order``.
     """
     found = list(faults)
     try:
         value = model.model_validate(document, context=file.parent if file else None)
     except ValidationError as error:
-        found += fault_lines(error)
+        found += fault_lines(error, model)
     else:
         if not found:
             return value
+    named = [_as_given(fault, options or {}) for fault in found]
+    are_options = all(name != fault for name, fault in zip(named, found, strict=True))
     raise SpecError(
-        f"{what} has {len(found)} fault{'s' if len(found) != 1 else ''}",
-        faults=found,
+        f"{'the options given have' if are_options else f'{what} has'} {len(found)} fault{'s' * (len(found) != 1)}",
+        faults=named,
         where=str(file) if file is not None else None,
         remedy=f"{guide} describes every key",
     )
+
+
+def _as_given(fault: str, options: Mapping[str, str]) -> str:
+    """A fault by the option that gave the value, where one did."""
+    key = fault.partition(":")[0]
+    for name, option in options.items():
+        if key == name or key.startswith((f"{name}.", f"{name}[")):
+            return option + fault.removeprefix(name)
+    return fault
 
 
 def toml_text(document: Mapping[str, Any], heading: str = "") -> str:

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, NonNegativeInt, ValidationError
 
-from seu_bench.config.options import Frozen, fault_lines
+from seu_bench.config.faults import fault_lines
+from seu_bench.config.options import Frozen
 from seu_bench.config.toml_file import toml_text
 from seu_bench.errors import RequestError, SpecError
 from seu_bench.utils.files import write_atomic
@@ -174,7 +175,7 @@ class TunedFile(Frozen):
             raise SpecError("there is no such tuned file", where=str(path), remedy=remedy) from None
         except ValidationError as error:
             raise SpecError(
-                "this is not a complete tuned file", faults=fault_lines(error)[:5], where=str(path), remedy=remedy
+                "this is not a complete tuned file", faults=fault_lines(error, cls), where=str(path), remedy=remedy
             ) from None
         except (OSError, ValueError, RecursionError) as error:
             raise SpecError(f"the tuned file cannot be read: {error}", where=str(path), remedy=remedy) from error

@@ -28,6 +28,7 @@ class DatasetInfo:
         num_train: images in the training set (validation is carved from it).
         num_test: images in the test set.
         train_per_class, test_per_class: images of each class, where known; otherwise they are taken to be balanced.
+        class_names: of the labels 0, 1, ...; ``None``: the classes have none.
     """
 
     name: str
@@ -39,6 +40,7 @@ class DatasetInfo:
     num_test: int
     train_per_class: tuple[int, ...] | None = None
     test_per_class: tuple[int, ...] | None = None
+    class_names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from seu_bench.config.benchmark import BenchmarkSpec, ClassSplit, DatasetSequence, InputSpec, Permutation
+from seu_bench.config.benchmark import BenchmarkSpec, DatasetSequence, InputSpec, Permutation
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
+from seu_bench.data.classes import class_groups, class_names, numbered, place_of, task_title
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.errors import RequestError
 
@@ -45,6 +46,9 @@ class TaskPlan:
         num_classes: outputs of its head.
         num_train, num_valid, num_test: images per split.
         stored_channels: of an image as its data set has it; ``None``: those of the network's input.
+        class_names: of the outputs of its head, in their order; outputs without a class are at the end, and empty
+            where the data set names none.
+        is_one_class: whether all of its images are of one class, so that every answer is right.
     """
 
     name: str
@@ -53,6 +57,8 @@ class TaskPlan:
     num_valid: int
     num_test: int
     stored_channels: int | None = None
+    class_names: tuple[str, ...] = ()
+    is_one_class: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,7 @@ def dataset_names(spec: BenchmarkSpec) -> tuple[str, ...]:
 
 def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: int) -> list[TaskPart]:
     """The tasks of a benchmark in the order in which ``seed`` learns them."""
+    spec = numbered(spec, infos)
     stream = spec.stream
     order: list[int] | None = None
     if isinstance(stream, DatasetSequence):
@@ -111,11 +118,12 @@ def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: i
         parts = [TaskPart(f"permutation {index}", index, *source) for index in range(stream.tasks)]
     else:
         parts = []
-        for index, group in enumerate(_groups(spec, stream, infos[stream.dataset])):
-            name = "classes " + "-".join(map(str, dict.fromkeys((group[0], group[-1]))))
+        info = infos[stream.dataset]
+        for index, group in enumerate(class_groups(spec, stream, info)):
+            name = task_title(group, info)
             parts.append(TaskPart(name, index, stream.dataset, stream.input, group, 0, len(group)))
         if isinstance(stream.order, tuple):
-            order = list(stream.order)
+            order = [int(task) for task in stream.order]
     in_file = list(range(len(parts)))
     if order is None:
         is_shuffled = isinstance(stream, Permutation) or stream.order == "shuffled"
@@ -123,6 +131,7 @@ def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: i
     if sorted(order) != in_file:
         raise RequestError(
             f"stream.order of benchmark {spec.name!r} is {order}",
+            where=place_of(spec, dataset_names(spec)[0], "stream.order"),
             remedy=f"name each of the tasks 0 to {len(parts) - 1} once",
         )
     parts = [parts[index] for index in order]
@@ -159,6 +168,7 @@ def plan_stream(
         raise RequestError(
             f"the tasks of benchmark {spec.name!r} differ in shape: "
             + ", ".join(f"{name} {shape}" for name, shape in shapes.items()),
+            where="; ".join(place_of(spec, name, "input") for name in dataset_names(spec)),
             remedy="bring them to one shape with input.pad and input.channels",
         )
     channels, height, width = shapes[parts[0].name]
@@ -173,47 +183,31 @@ def plan_stream(
             test = _images(info.num_test, info.test_per_class, info.num_classes, part.classes)
         bounds.append((test, limits.test))
         train, held, tested = (min(count, limit or count) for count, limit in bounds)
-        tasks.append(TaskPlan(part.name, part.head, train, held, tested, info.channels))
+        labels = range(part.label_offset, part.label_offset + part.head) if part.classes is None else part.classes
+        each = info.train_per_class
+        present = [label for label in labels if each is None or (label < len(each) and each[label])]
+        names = class_names(info, labels)
+        tasks.append(TaskPlan(part.name, part.head, train, held, tested, info.channels, names, len(present) < 2))
     return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts))
 
 
 def _validation_images(spec: BenchmarkSpec, part: TaskPart, pool: int) -> int:
     """How many of a task's images validate it: at least one, and two are left to learn from."""
     valid = int(spec.stream.validation * pool)
-    place = f"task {part.name!r} of benchmark {spec.name!r}"
+    task = f"task {part.name!r} of benchmark {spec.name!r}"
     if pool and not valid:
         raise RequestError(
-            f"{place} has no validation images: it has {pool} images, and {spec.stream.validation:g} of them validate",
-            where="stream.validation",
+            f"{task} has no validation images: it has {pool} images, and {spec.stream.validation:g} of them validate",
+            where=place_of(spec, part.dataset, "stream.validation"),
             remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2, or bring images",
         )
     if 0 < pool < valid + 2:
         raise RequestError(
-            f"{place} has {pool - valid} training image",
-            where="stream.validation",
+            f"{task} has {pool - valid} training image",
+            where=place_of(spec, part.dataset, "stream.validation"),
             remedy="a task needs two at least: searching and creating learn on one half and judge on the other",
         )
     return valid
-
-
-def _groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo) -> tuple[tuple[int, ...], ...]:
-    """Classes of each task, in the benchmark's order."""
-    groups = stream.groups
-    if groups is None:
-        width = stream.classes_per_task or 1
-        if info.num_classes % width:
-            raise RequestError(
-                f"benchmark {spec.name!r} cuts {info.num_classes} classes of {stream.dataset!r} into tasks of {width}",
-                remedy="choose classes_per_task so that it divides the number of classes, or name groups",
-            )
-        groups = tuple(tuple(range(start, start + width)) for start in range(0, info.num_classes, width))
-    unknown = sorted({label for group in groups for label in group if label >= info.num_classes})
-    if unknown:
-        raise RequestError(
-            f"benchmark {spec.name!r} names classes {unknown} but {stream.dataset!r} has {info.num_classes}",
-            remedy=f"classes are numbered 0 to {info.num_classes - 1}",
-        )
-    return groups
 
 
 def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
@@ -221,6 +215,7 @@ def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
     if info.channels not in (channels, 1):
         raise RequestError(
             f"data set {info.name!r} has {info.channels} channels, which cannot be repeated to {channels}",
+            where="input.channels",
             remedy="input.channels repeats grey images only",
         )
     return channels, info.height + 2 * spec.pad, info.width + 2 * spec.pad

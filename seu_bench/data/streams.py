@@ -23,6 +23,7 @@ from seu_bench.config.benchmark import BenchmarkSpec, InputSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
 from seu_bench.data.avalanche import TaskDataset
+from seu_bench.data.classes import numbered, place_of
 from seu_bench.data.dataset import Labels, RawDataset
 from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import StreamPlan, TaskPart, dataset_names, ordered_tasks, plan_stream, shuffled, withheld
@@ -74,6 +75,7 @@ class TaskStream:
             if not all(map(len, itertools.chain.from_iterable(halves))):
                 raise RequestError(
                     "a task has less than two validation images: none can decide",
+                    where="stream.validation",
                     remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2",
                 )
             splits["valid"], splits[DECIDING] = ([pair[side] for pair in halves] for side in (0, 1))
@@ -121,6 +123,7 @@ def build_stream(
     if evaluation == "validation":
         raw = {name: data.without_test() for name, data in raw.items()}
     infos = {name: data.info for name, data in raw.items()}
+    spec = numbered(spec, infos)
     excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation}
     plan = plan_stream(spec, infos, limits, seed, **excerpt)
     parts = ordered_tasks(spec, infos, seed)[:first_tasks]
@@ -143,9 +146,13 @@ def build_stream(
         labels = _relabelled(np.concatenate([data.train.labels, data.test.labels]), part)
         chosen = labels[np.concatenate(splits)]
         if chosen.min() < 0 or chosen.max() >= part.head:
+            remedy = "set classes (or label_offset) of the task in the benchmark file"
+            if chosen.min() == 1:
+                remedy = f"labels begin at 1, and must begin at 0: subtract 1, e.g. by label_offset = 1; or {remedy}"
             raise RequestError(
                 f"task {part.name!r} has labels {chosen.min()} to {chosen.max()} but its head has {part.head} outputs",
-                remedy="set classes (or label_offset) of the task in the benchmark file",
+                where=place_of(spec, part.dataset, "stream"),
+                remedy=remedy,
             )
         permutation = None
         if part.permutation_seed is not None:
@@ -193,7 +200,12 @@ def _rows(
         for split in (data.train, data.test)
     )
     if not len(pool) or not (len(test) or evaluation == "validation"):
-        raise RequestError(f"task {part.name!r} of benchmark {spec.name!r} has no images in data set {part.dataset!r}")
+        none = "training images" if not len(pool) else "test images"
+        raise RequestError(
+            f"task {part.name!r} of benchmark {spec.name!r} has no {none} in data set {part.dataset!r}",
+            where=place_of(spec, part.dataset, "stream"),
+            remedy="bring images of its classes, or leave them out of the groups",
+        )
     mixed = pool[shuffled(len(pool), seed)]
     cut = int(spec.stream.validation * len(pool))
     if evaluation == "validation":
@@ -201,6 +213,7 @@ def _rows(
         if kept == cut:
             raise RequestError(
                 f"task {part.name!r} of benchmark {spec.name!r} has {cut} validation images: none can be withheld",
+                where=place_of(spec, part.dataset, "stream.validation"),
                 remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2",
             )
         return mixed[cut:][: limits.train], mixed[:kept][: limits.valid], mixed[kept:cut][: limits.test]
@@ -222,6 +235,7 @@ def _normalised(data: RawDataset, spec: InputSpec, used: Rows) -> torch.Tensor:
     if len(mean) not in (1, data.info.channels):
         raise RequestError(
             f"{len(mean)} means for images of {data.info.channels} channels",
+            where=f"input of data set {data.info.name!r}",
             remedy="give input.mean and input.std one value per channel",
         )
     tests = used >= len(data.train)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seu_bench.config.benchmark import BenchmarkSource
+from seu_bench.config.benchmark import BenchmarkSource, BenchmarkSpec
 from seu_bench.config.benchmark_file import BenchmarkFile, names_a_file
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.config.tuned import TunedFile
+from seu_bench.data.classes import names_classes, numbered
 from seu_bench.data.dataset import DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, dataset_names, plan_stream
 from seu_bench.data.sources.definitions import definition_source
@@ -91,17 +92,7 @@ class ResolvedRun:
         return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed, **self.part)
 
     def _asked(self, name: str, question: Callable[[Path | None], Answer]) -> Answer:
-        """Ask a data set's source; an exception that is no error of ours becomes one that names the data set."""
-        try:
-            return question(self.request.data_root)
-        except SeuBenchError:
-            raise
-        except Exception as error:
-            raise DataError(
-                f"data set {name!r} cannot be used: {type(error).__name__}: {error}",
-                where=f"package {self.packages[name]}" if name in self.packages else "the benchmark file",
-                remedy="check its files with seu-bench data; otherwise report it to the package's author",
-            ) from error
+        return _asked(name, question, self.request, self.packages)
 
     def context(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> StrategyContext:
         """Return the context that the strategy's factory is given; ``more`` are further fields of it."""
@@ -117,6 +108,22 @@ class ResolvedRun:
             compute=self.request.compute,
             **more,
         )
+
+
+def _asked(
+    name: str, question: Callable[[Path | None], Answer], request: Request, packages: Mapping[str, str]
+) -> Answer:
+    """Ask a data set's source; an exception that is no error of ours becomes one that names the data set."""
+    try:
+        return question(request.data_root)
+    except SeuBenchError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"data set {name!r} cannot be used: {type(error).__name__}: {error}",
+            where=f"package {packages[name]}" if name in packages else "the benchmark file",
+            remedy="check its files with seu-bench data; otherwise report it to the package's author",
+        ) from error
 
 
 def resolve(registry: Registry, request: Request) -> ResolvedRun:
@@ -157,6 +164,15 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         for name in dataset_names(benchmark)
         if name in benchmark.datasets
     }
+    sources: dict[str, DatasetSource] = {
+        name: own[name] if name in own else registry.datasets.find(name).factory for name in dataset_names(benchmark)
+    }
+    packages = {name: registry.datasets[name].package for name in sources if name not in own}
+    overrides = parts["benchmark"]
+    if names_classes(benchmark):
+        infos = {name: _asked(name, source.info, request, packages) for name, source in sources.items()}
+        benchmark = numbered(benchmark, infos)
+        overrides = _numbered_overrides(overrides, benchmark)
     spec = RunSpec(
         strategy=request.strategy,
         benchmark=benchmark,
@@ -169,15 +185,11 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         **{f"{kind}_options": _decisive(part.options) for kind, part in components.items()},
         **request.model_dump(include=set(ResultFields.model_fields)),
     )
-    sources: dict[str, DatasetSource] = {
-        name: own[name] if name in own else registry.datasets.find(name).factory for name in dataset_names(benchmark)
-    }
-    packages = {name: registry.datasets[name].package for name in sources if name not in own}
     replaced = {*request.options, *(values_of_preset if tuned is not None and tuned.is_default else ())}
     run = ResolvedRun(
         request,
         spec,
-        parts["benchmark"],
+        overrides,
         factory,
         options,
         components.get("searcher"),
@@ -189,6 +201,13 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     )
     run.refuse_tuned_seed(request.seed)
     return run
+
+
+def _numbered_overrides(overrides: Mapping[str, Any], benchmark: BenchmarkSpec) -> dict[str, Any]:
+    """Values of ``-o benchmark.KEY`` with labels in place of class names, so that records of a run are all the same."""
+    stream = benchmark.model_dump(mode="json")["stream"]
+    keys = ("groups", "order")
+    return {**overrides, **{f"stream.{key}": stream[key] for key in keys if f"stream.{key}" in overrides}}
 
 
 def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:

@@ -42,21 +42,28 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def hold_out(labels: Labels, fraction: float, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def hold_out(
+    labels: Labels, fraction: float, name: str, where: str | None = None, class_names: Sequence[str] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Indices of the training and of the test images, each ascending, for ``labels`` ``[N]`` without a test set.
 
-    At least one image of each class is held out; which ones is the same in every run.
+    At least one image of each class is held out; which ones is the same in every run. The data set's ``name``, the
+    file or folder ``where`` it is and the names of its classes are for messages.
     """
     generator = np.random.RandomState(0)  # fixed: which images are test images must not depend on a run's seed
     is_test = np.zeros(len(labels), dtype=bool)
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        if len(members) < 2:
-            raise DataError(
-                f"data set {name!r} has a single image of class {label}, which cannot be both trained and tested on",
-                remedy="give each class at least 2 images, or bring a test set of its own",
-            )
-        is_test[generator.permutation(members)[: max(1, int(fraction * len(members)))]] = True
+    members = {int(label): np.flatnonzero(labels == label) for label in np.unique(labels)}
+    if single := [label for label, found in members.items() if len(found) < 2]:
+        known = class_names or ()
+        called = [repr(known[label]) if label < len(known) else str(label) for label in single]
+        shown = ", ".join(called[:20]) + (f" and {len(called) - 20} more" if len(called) > 20 else "")
+        raise DataError(
+            f"data set {name!r} has a single image of class {shown}, which cannot be both trained and tested on",
+            where=where,
+            remedy="give each class at least 2 images, or bring a test set of its own",
+        )
+    for found in members.values():
+        is_test[generator.permutation(found)[: max(1, int(fraction * len(found)))]] = True
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
 
@@ -66,15 +73,26 @@ def counted(info: DatasetInfo, train: Labels, test: Labels) -> DatasetInfo:
     return replace(info, num_train=len(train), num_test=len(test), train_per_class=each[0], test_per_class=each[1])
 
 
-def described(name: str, splits: Sequence[RawSplit], test_fraction: float) -> RawDataset:
-    """A data set of a training and a test split, or of one that a test split is held out of; it describes itself."""
+def described(
+    name: str,
+    splits: Sequence[RawSplit],
+    test_fraction: float,
+    where: str | None = None,
+    class_names: Sequence[str] | None = None,
+) -> RawDataset:
+    """A data set of a training and a test split, or of one that a test split is held out of; it describes itself.
+
+    ``where`` it comes from is for messages. Names that are too few for its classes are none.
+    """
     if len(splits) == 1:
         (data,) = splits
-        splits = [RawSplit(data.images[rows], data.labels[rows]) for rows in hold_out(data.labels, test_fraction, name)]
+        held = hold_out(data.labels, test_fraction, name, where, class_names)
+        splits = [RawSplit(data.images[rows], data.labels[rows]) for rows in held]
     train, test = splits
     _, channels, height, width = train.images.shape
     num_classes = 1 + int(max(train.labels.max(), test.labels.max()))
-    blank = DatasetInfo(name, channels, height, width, num_classes, num_train=0, num_test=0)
+    names = tuple(class_names) if class_names is not None and len(class_names) >= num_classes else None
+    blank = DatasetInfo(name, channels, height, width, num_classes, num_train=0, num_test=0, class_names=names)
     return RawDataset(counted(blank, train.labels, test.labels), train, test)
 
 

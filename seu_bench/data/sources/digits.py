@@ -10,6 +10,7 @@ from seu_bench.data.dataset import DatasetInfo, DatasetState, RawDataset, RawSpl
 from seu_bench.data.sources.common import described
 
 _TRAIN, _TEST = (134, 137, 133, 138, 136, 137, 136, 135, 131, 135), (44, 45, 44, 45, 45, 45, 45, 44, 43, 45)
+_NAMES = tuple("0123456789")
 
 
 class DigitsSource:
@@ -22,7 +23,7 @@ class DigitsSource:
 
     def info(self, root: Path | None) -> DatasetInfo:
         """Shape and exact sizes."""
-        return DatasetInfo("digits", 1, 8, 8, 10, sum(_TRAIN), sum(_TEST), _TRAIN, _TEST)
+        return DatasetInfo("digits", 1, 8, 8, 10, sum(_TRAIN), sum(_TEST), _TRAIN, _TEST, _NAMES)
 
     def state(self, root: Path | None) -> DatasetState:
         """Always embedded."""
@@ -34,7 +35,9 @@ class DigitsSource:
 
         digits = load_digits()
         images = np.round(digits.images * (255 / 16)).astype(np.uint8)[:, None]
-        return described("digits", [RawSplit(images, digits.target.astype(np.int64))], test_fraction=0.25)
+        return described(
+            "digits", [RawSplit(images, digits.target.astype(np.int64))], test_fraction=0.25, class_names=_NAMES
+        )
 
     def fetch(self, root: Path) -> None:
         """Do nothing: the images come with scikit-learn."""

@@ -66,13 +66,16 @@ class TorchvisionClassSource:
         folder = default_data_root(root)
         if self._loaded and self._loaded[0] == folder:
             return self._loaded[1]
-        splits = [self._split(dataset) for dataset in self._construct(folder, download=False)]
+        datasets = self._construct(folder, download=False)
+        splits = [self._split(dataset, folder) for dataset in datasets]
         train, test = (split.images.shape[1:] for split in (splits[0], splits[-1]))
         if train != test:
             what = f"has images {train} in training and {test} in test [C, H, W]"
-            raise self._unfit(what, "give 'size' and 'channels'")
-        self._loaded = (folder, described(self.name, splits, self.definition.test_fraction))
-        return self._loaded[1]
+            raise self._unfit(what, "give 'size' and 'channels'", folder)
+        where = f"{self.summary} in {folder}"
+        data = described(self.name, splits, self.definition.test_fraction, where, _class_names(datasets[0]))
+        self._loaded = (folder, data)
+        return data
 
     def checksum(self) -> str:
         """Empty: torchvision's files are not the user's own."""
@@ -176,18 +179,18 @@ class TorchvisionClassSource:
         calls = (f"{name}({', '.join(f'{key}={value!r}' for key, value in each.items())})" for each in given)
         return f'python -c "from torchvision.datasets import {name}; {"; ".join(calls)}"'
 
-    def _split(self, dataset: Any) -> RawSplit:
+    def _split(self, dataset: Any, folder: Path) -> RawSplit:
         size, channels = self.definition.size, self.definition.channels
         size = (size, size) if isinstance(size, int) else size
         split = array_split(dataset)
         if split is None or channels not in (None, split.images.shape[1]) or size not in (None, split.images.shape[2:]):
-            split = self._one_by_one(dataset, channels, size)
+            split = self._one_by_one(dataset, folder, channels, size)
         if split.labels.min() < 0:
             remedy = "choose a split in which every image is labelled"
-            raise self._unfit(f"has negative labels ({split.labels.min()})", remedy)
+            raise self._unfit(f"has negative labels ({split.labels.min()})", remedy, folder)
         return split
 
-    def _one_by_one(self, dataset: Any, channels: int | None, size: tuple[int, int] | None) -> RawSplit:
+    def _one_by_one(self, dataset: Any, folder: Path, channels: int | None, size: tuple[int, int] | None) -> RawSplit:
         from PIL import Image
 
         pixels: list[Images] = []
@@ -197,29 +200,43 @@ class TorchvisionClassSource:
                 item = dataset[index]
             except (OSError, SyntaxError, RuntimeError, Image.DecompressionBombError) as error:
                 what = f"has an image {index} that cannot be read: {one_line(error)}"
-                raise self._unfit(what, "delete the set's files and fetch it again", kind=DataCorruptError) from error
+                raise self._unfit(
+                    what, "delete the set's files and fetch it again", folder, DataCorruptError
+                ) from error
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], Image.Image)):
-                raise self._unfit("does not give pairs of an image and a label", "choose a classification set")
+                raise self._unfit("does not give pairs of an image and a label", "choose a classification set", folder)
             image, label = item
             if not isinstance(label, int | np.integer):
                 what = f"has labels that are {type(label).__name__}, not int"
-                raise self._unfit(what, "choose a set, or arguments, with int labels")
+                raise self._unfit(what, "choose a set, or arguments, with int labels", folder)
             channels = channels or (1 if image.mode in ("1", "L") or image.mode.startswith("I;16") else 3)
             try:
                 pixels.append(as_pixels(image, channels, size))
             except (OSError, SyntaxError, ValueError) as error:
-                raise self._unfit(f"has an unusable image {index}: {one_line(error)}", "leave it out") from error
+                raise self._unfit(
+                    f"has an unusable image {index}: {one_line(error)}", "leave it out", folder
+                ) from error
             first, last = pixels[0].shape[1:], pixels[-1].shape[1:]
             if first != last:
                 what = f"has images of different sizes: {first} first, image {index} {last}"
-                raise self._unfit(what, f"give [datasets.{self.name}] size = [HEIGHT, WIDTH]")
+                raise self._unfit(what, f"give [datasets.{self.name}] size = [HEIGHT, WIDTH]", folder)
             labels.append(int(label))
         if not pixels:
-            raise self._unfit("has no images", "check its arguments")
+            raise self._unfit("has no images", "check its arguments", folder)
         return RawSplit(np.stack(pixels), np.asarray(labels, dtype=np.int64))
 
-    def _unfit(self, what: str, remedy: str, where: Path | None = None, kind: type[DataError] = DataError) -> DataError:
-        return kind(f"data set {self.name!r} {what}", where=str(where or self.summary), remedy=remedy)
+    def _unfit(self, what: str, remedy: str, folder: Path, kind: type[DataError] = DataError) -> DataError:
+        return kind(f"data set {self.name!r} {what}", where=f"{self.summary} in {folder}", remedy=remedy)
+
+
+def _class_names(dataset: Any) -> list[str] | None:
+    """The names that a set of torchvision has for its labels, in their order; ``None``: it has none."""
+    names = getattr(dataset, "classes", None)
+    if not isinstance(names, list | tuple):
+        return None
+    # ImageNet has several names for each class.
+    named = [name[0] if isinstance(name, tuple) and name else name for name in names]
+    return named if named and all(isinstance(name, str) for name in named) else None
 
 
 def array_split(dataset: Any) -> RawSplit | None:

@@ -1,0 +1,157 @@
+"""Classes of tasks: their numbers where a benchmark names them, and their names where a data set has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from seu_bench.config.benchmark import BenchmarkSpec, ClassSplit
+from seu_bench.config.faults import did_you_mean
+from seu_bench.data.dataset import DatasetInfo
+from seu_bench.errors import RequestError
+
+#: Letters that the names of a task's classes may take together in the name of the task.
+_LONGEST: Final = 40
+#: Class names that a message lists.
+_MOST_NAMES: Final = 200
+
+
+def names_classes(spec: BenchmarkSpec) -> bool:
+    """Whether a benchmark gives a class by its name."""
+    stream = spec.stream
+    if not isinstance(stream, ClassSplit):
+        return False
+    listed = [label for group in stream.groups or () for label in group]
+    return any(
+        isinstance(label, str) for label in [*listed, *(stream.order if isinstance(stream.order, tuple) else ())]
+    )
+
+
+def numbered(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo]) -> BenchmarkSpec:
+    """The benchmark with labels in place of class names, and tasks by index in its order.
+
+    Args:
+        spec: the benchmark; it is returned as it is where it names no class.
+        infos: of its data sets.
+
+    Raises:
+        RequestError: a name is unknown or that of several classes; all are listed.
+
+    Example:
+        ``groups = [["cat", "dog"], [0]]`` of CIFAR-10 are ``[[3, 5], [0]]``.
+    """
+    stream = spec.stream
+    if not isinstance(stream, ClassSplit) or not names_classes(spec):
+        return spec
+    info = infos[stream.dataset]
+    groups = stream.groups
+    if groups is not None:
+        flat = _labels([label for group in groups for label in group], spec, info, "groups")
+        if twice := sorted({label for label in flat if flat.count(label) > 1}):
+            raise RequestError(
+                f"benchmark {spec.name!r} has classes in two groups: {_listed(twice, info)}",
+                where=place_of(spec, stream.dataset, "stream.groups"),
+                remedy="give each class once, by its number or by its name",
+            )
+        following = iter(flat)
+        groups = tuple(tuple(next(following) for _ in group) for group in groups)
+        stream = stream.model_copy(update={"groups": groups})
+        spec = spec.model_copy(update={"stream": stream})
+    if isinstance(stream.order, tuple):
+        named = [entry for entry in stream.order if isinstance(entry, str)]
+        labels = dict(zip(named, _labels(named, spec, info, "order"), strict=True))
+        task_of = {label: index for index, group in enumerate(class_groups(spec, stream, info)) for label in group}
+        if missing := [name for name, label in labels.items() if label not in task_of]:
+            raise RequestError(
+                f"stream.order of benchmark {spec.name!r} names classes of no task: {', '.join(map(repr, missing))}",
+                where=place_of(spec, stream.dataset, "stream.order"),
+                remedy="name a class of each task, or give the tasks by index from 0",
+            )
+        order = tuple(task_of[labels[entry]] if isinstance(entry, str) else entry for entry in stream.order)
+        spec = spec.model_copy(update={"stream": stream.model_copy(update={"order": order})})
+    return spec
+
+
+def class_groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo) -> tuple[tuple[int, ...], ...]:
+    """Labels of each task of a numbered ``stream``, in the benchmark's order.
+
+    Raises:
+        RequestError: the classes cannot be divided so, or there is no such label.
+    """
+    if stream.groups is None:
+        width = stream.classes_per_task or 1
+        if info.num_classes % width:
+            raise RequestError(
+                f"benchmark {spec.name!r} cuts {info.num_classes} classes of {stream.dataset!r} into tasks of {width}",
+                where=place_of(spec, stream.dataset, "stream.classes_per_task"),
+                remedy="choose classes_per_task so that it divides the number of classes, or name groups",
+            )
+        return tuple(tuple(range(start, start + width)) for start in range(0, info.num_classes, width))
+    groups = tuple(tuple(int(label) for label in group) for group in stream.groups)
+    unknown = sorted({label for group in groups for label in group if label >= info.num_classes})
+    if unknown:
+        raise RequestError(
+            f"benchmark {spec.name!r} has classes {unknown} but {stream.dataset!r} has {info.num_classes}",
+            where=place_of(spec, stream.dataset, "stream.groups"),
+            remedy=f"classes are numbered 0 to {info.num_classes - 1}{_names(info)}",
+        )
+    return groups
+
+
+def place_of(spec: BenchmarkSpec, dataset: str, key: str) -> str:
+    """Where a fault is: the key of the benchmark, and the data set with the folder or file of the user's own."""
+    path = getattr(spec.datasets.get(dataset), "path", None)
+    return f"{key} of benchmark {spec.name!r}, data set {dataset!r}" + (f" in {path}" if path else "")
+
+
+def task_title(labels: Sequence[int], info: DatasetInfo) -> str:
+    """Name of a task by its classes: ``daisy, rose``, ``apple ... bed (20 classes)``, or by numbers ``classes 0-1``."""
+    names = class_names(info, labels)
+    if len(names) < len(labels) or names == tuple(map(str, labels)):
+        return "classes " + "-".join(map(str, dict.fromkeys((labels[0], labels[-1]))))
+    joined = ", ".join(names)
+    if len(joined) > _LONGEST and len(names) > 2:
+        joined = f"{names[0]} ... {names[-1]} ({len(names)} classes)"
+    return f"classes {joined}" if any(name.isdigit() for name in names) else joined
+
+
+def class_names(info: DatasetInfo, labels: Iterable[int]) -> tuple[str, ...]:
+    """Names of labels, as far as the data set has them."""
+    known = info.class_names or ()
+    return tuple(known[label] for label in labels if label < len(known))
+
+
+def _labels(given: Sequence[int | str], spec: BenchmarkSpec, info: DatasetInfo, key: str) -> list[int]:
+    """Labels of classes that are given by number or by name."""
+    known = info.class_names
+    numbers: dict[str, list[int]] = {}
+    for label, name in enumerate(known or ()):
+        numbers.setdefault(name, []).append(label)
+    if known is None:  # a number in quotes cannot be anything else
+        numbers = {name: [int(name)] for name in map(str, given) if name.isascii() and name.isdigit()}
+    faults = []
+    for name in dict.fromkeys(entry for entry in given if isinstance(entry, str)):
+        found = numbers.get(name, [])
+        if not found:
+            faults.append(f"{name!r} is no class of it{did_you_mean(name, numbers)}")
+        elif len(found) > 1:
+            faults.append(f"{name!r} is the name of classes {', '.join(map(str, found))}: give the number")
+    if faults:
+        raise RequestError(
+            f"benchmark {spec.name!r} names classes that data set {info.name!r} has not: {'; '.join(faults)}",
+            where=place_of(spec, info.name, f"stream.{key}"),
+            remedy=f"its classes are numbered 0 to {info.num_classes - 1}{_names(info) or ' and have no names'}",
+        )
+    return [numbers[entry][0] if isinstance(entry, str) else entry for entry in given]
+
+
+def _listed(labels: Iterable[int], info: DatasetInfo) -> str:
+    return ", ".join(f"{label}{''.join(f' ({name!r})' for name in class_names(info, [label]))}" for label in labels)
+
+
+def _names(info: DatasetInfo) -> str:
+    """The names of all classes, for the end of a sentence."""
+    if info.class_names is None:
+        return ""
+    more = f", ... ({len(info.class_names)} in all)" if len(info.class_names) > _MOST_NAMES else ""
+    return f", and called {', '.join(info.class_names[:_MOST_NAMES])}{more}"
