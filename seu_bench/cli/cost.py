@@ -38,7 +38,7 @@ def _document(run: ResolvedRun) -> dict[str, Any]:
     ``params_total``, ``macs`` (per image, on each task's path) and ``memory_bytes`` (empty: not estimated) have one
     entry per task and are upper bounds where the strategy decides as it goes; ``*_min`` are the lower ones.
     ``image_passes`` counts the forward passes of learning, as the record's metric does, ``evaluation_passes`` those of
-    evaluation, ``stages`` both by stage and by whether they train.
+    evaluation, ``stages`` both by stage and by whether they train; ``warnings`` are texts.
     """
     plan = run.plan()
     cost = run.strategy.cost(run.context(plan))
@@ -54,6 +54,7 @@ def _document(run: ResolvedRun) -> dict[str, Any]:
         "protocol": run.spec.protocol_name,
         "seed": run.spec.seed,
         "tasks": [task.name for task in plan.tasks],
+        "warnings": list(plan.warnings),
         **{name: list(getattr(cost, name)) for size in _SIZES for name in (size, f"{size}_min")},
         "image_passes": cost.image_passes,
         "train_flops": cost.train_flops,
@@ -78,6 +79,7 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     if document["train_flops"] is not None:
         flops = f", {_range(document['train_flops_min'], document['train_flops'])} operations"
     yield f"  together {document['image_passes']:,} image passes to learn{flops}"
+    yield from document["warnings"]
 
 
 def _range(least: int, most: int) -> str:

@@ -82,6 +82,23 @@ class StreamPlan:
         """Outputs of each task's head."""
         return tuple(task.num_classes for task in self.tasks)
 
+    @property
+    def one_class_tasks(self) -> tuple[int, ...]:
+        """Places of the tasks whose images are of one class."""
+        return tuple(place for place, task in enumerate(self.tasks) if task.is_one_class)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should know of the tasks before they are learned."""
+        found = [self.tasks[place].name for place in self.one_class_tasks]
+        if not found:
+            return ()
+        which = f"task {found[0]!r} has" if len(found) == 1 else f"{len(found)} of {len(self.tasks)} tasks have"
+        return (
+            f"warning: {which} images of one class only: every answer is right, 100 % by construction; "
+            "such runs are never ranked",
+        )
+
     def stored_shape(self, task: int) -> tuple[int, int, int]:
         """Channels, height and width of an image of a task as it is stored: grey ones are repeated in batches only."""
         return self.tasks[task].stored_channels or self.channels, self.height, self.width

@@ -29,6 +29,7 @@ def why_not_ranked(record: Record) -> str | None:
         "images were limited with --limit": record.limit is not None,
         "measured on validation images": record.evaluation != "test",
         "only the first tasks were learned": record.first_tasks is not None,
+        "a task has one class only, and is 100 % by construction": record.has_one_class_task,
         "no data fingerprint": not record.data_fingerprint,
     }
     return "; ".join(reason for reason, holds in reasons.items() if holds) or "it may not be ranked"

@@ -97,6 +97,10 @@ class Record(Versioned):
     """Record of a run.
 
     Attributes:
+        task_class_names: names of the classes of each task, in the order of its head's outputs; empty where the data
+            set has none, and in older records.
+        one_class_tasks: places of the tasks whose images are of one class, so that every answer is right; empty in
+            older records, whose ``task_classes`` show them.
         task_images: training, validation and test images of each task.
         input_shape: channels, height and width of the network's input.
         accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
@@ -157,6 +161,8 @@ class Record(Versioned):
     task_order: tuple[Integer, ...] = ()
     task_names: tuple[str, ...] = ()
     task_classes: tuple[Integer, ...] = ()
+    task_class_names: tuple[tuple[str, ...], ...] = ()
+    one_class_tasks: tuple[Integer, ...] = ()
     task_images: tuple[tuple[Integer, Integer, Integer], ...] = ()
     input_shape: tuple[Integer, Integer, Integer] | None = None
     accuracy_matrix: Matrix = ()
@@ -180,10 +186,17 @@ class Record(Versioned):
     seconds: Seconds | None = None
 
     @property
+    def has_one_class_task(self) -> bool:
+        """Whether a task has one class only, and an accuracy of 100 % by construction."""
+        return bool(self.one_class_tasks) or 1 in self.task_classes
+
+    @property
     def may_be_ranked(self) -> bool:
-        """Whether it can enter a leaderboard: finished, on all of the real data, by a protocol that is ranked."""
+        """Whether it can enter a leaderboard: finished, on all of the real data, by a protocol that is ranked, and
+        with no task of one class."""
         is_whole = self.limit is None and self.first_tasks is None and self.evaluation == "test"
-        return self.status == "finished" and self.ranked and not self.synthetic and is_whole
+        is_real = not self.synthetic and not self.has_one_class_task
+        return self.status == "finished" and self.ranked and is_real and is_whole
 
 
 def runs_folder(results: Path) -> Path:

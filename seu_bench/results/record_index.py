@@ -46,6 +46,7 @@ _SHARED: Final = (
     "memory_by_kind",
     "protocol_settings",
     "reference",
+    "task_class_names",
     "task_classes",
     "task_names",
     "task_order",
