@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seu_bench.config.run import Evaluation, Precision, Request
+from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.launcher import launch
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
@@ -50,8 +52,9 @@ def run(
 ) -> Record:
     """Make one run and return its record; the keywords are named as the options of ``seu-bench run``.
 
-    The same call resumes a run that was interrupted. Signals are left to the caller: Ctrl-C is a
-    ``KeyboardInterrupt``, after which the next call resumes from the newest checkpoint.
+    The same call resumes a run that was interrupted, and returns the record of one that is finished; a ``UserWarning``
+    names the keywords that then have no effect, such as ``device`` and ``log``. Signals are left to the caller: Ctrl-C
+    is a ``KeyboardInterrupt``, after which the next call resumes from the newest checkpoint.
 
     Args:
         strategy: name of the strategy that learns.
@@ -106,7 +109,14 @@ def run(
 
         watcher = lambda resolved: ProgressDisplay(shorter=resolved.shorter)  # noqa: E731
     with bars.shown() if progress else bars.hidden():
-        return launch(request, watcher=watcher).record
+        outcome = launch(request, watcher=watcher)
+    record = outcome.record
+    if outcome.reused:
+        has_model = record.weights_sha256 is not None
+        lines = unapplied_lines(request, record.run_id, record.environment.device, has_model=has_model, as_flags=False)
+        if lines:
+            warnings.warn("; ".join(lines), UserWarning, stacklevel=2)
+    return record
 
 
 def sweep(file: str | Path | None = None, *, progress: bool = False, **given: Any) -> SweepResult:

@@ -8,6 +8,7 @@ import click
 
 from seu_bench.cli.options import request_command
 from seu_bench.config.run import Request
+from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.labels import why_not_ranked
@@ -38,6 +39,9 @@ def run(**fields: Any) -> None:
     console.print(record_summary(record, metrics))
     if outcome.reused:
         console.print("the run was finished before; nothing was computed (--restart runs it again)")
+        has_model = record.weights_sha256 is not None
+        for line in unapplied_lines(request, record.run_id, record.environment.device, has_model=has_model):
+            click.echo(line, err=True)
     click.echo(f"record: {outcome.path}")
     if record.may_be_ranked:
         for board in boards:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -90,18 +90,23 @@ class StreamPlan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know of the tasks before they are learned."""
-        found = [self.tasks[place].name for place in self.one_class_tasks]
-        if not found:
-            return ()
-        which = f"task {found[0]!r} has" if len(found) == 1 else f"{len(found)} of {len(self.tasks)} tasks have"
-        return (
-            f"warning: {which} images of one class only: every answer is right, 100 % by construction; "
-            "such runs are never ranked",
-        )
+        return stream_warnings([task.name for task in self.tasks], self.one_class_tasks)
 
     def stored_shape(self, task: int) -> tuple[int, int, int]:
         """Channels, height and width of an image of a task as it is stored: grey ones are repeated in batches only."""
         return self.tasks[task].stored_channels or self.channels, self.height, self.width
+
+
+def stream_warnings(names: Sequence[str], one_class_tasks: Sequence[int]) -> tuple[str, ...]:
+    """What a user should know of tasks of these names, of which those at some places have one class."""
+    found = [names[place] for place in one_class_tasks]
+    if not found:
+        return ()
+    which = f"task {found[0]!r} has" if len(found) == 1 else f"{len(found)} of {len(names)} tasks have"
+    return (
+        f"warning: {which} images of one class only: the same answer is always right, 100 % by construction; "
+        "such runs are never ranked",
+    )
 
 
 def shuffled(count: int, seed: int) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ import torch
 
 from seu_bench.config.run import ResultFields
 from seu_bench.config.tuned import TunedFile
-from seu_bench.data.planning import StreamPlan
+from seu_bench.data.planning import StreamPlan, stream_warnings
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.environment import describe_environment
 from seu_bench.engine.resolve import ResolvedRun
@@ -58,6 +58,8 @@ class RunRecorder:
         if self.device.type == "cuda":
             # The most that this run holds, not an earlier one of the same process.
             torch.cuda.reset_peak_memory_stats(self.device)
+        for warning in stream_warnings(self.record.task_names, self.record.one_class_tasks):
+            self.notice(warning)
 
     @property
     def evaluated(self) -> int:

@@ -144,8 +144,6 @@ class _Run:
     def _learn_and_end(self, cost: Cost) -> None:
         try:
             self.hook_caller.notify("run_started", record=self.recorder.record, cost=cost)
-            for warning in self.stream.plan.warnings:
-                self.hook_caller.notice(warning)
             self.strategy.pause = self._between_epochs
             self._learn()
             self._update(status="finished", weights_sha256=self._save_model())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from seu_bench.config.options import did_you_mean, format_option
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
+from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.loggers import choose_loggers
 from seu_bench.engine.matching import matched_request
 from seu_bench.engine.resolve import ResolvedRun, resolve
@@ -128,7 +129,11 @@ def plan_requests(
         for it in configurations
         if it.request.matched is not None
     ]
-    plan = SweepPlan(spec, tuple(jobs.values()), (*notes, *matched))
+    records = [job.record for job in jobs.values() if job.state == "finished" and job.record is not None]
+    kept = any(record.weights_sha256 is not None for record in records)
+    # Of a sweep that is resumed its finished jobs were made with the same: only where nothing is left is it a slip.
+    unapplied = unapplied_lines(spec, None, has_model=kept) if len(records) == len(jobs) else ()
+    plan = SweepPlan(spec, tuple(jobs.values()), (*notes, *matched, *unapplied))
     _refuse_missing_data(plan)
     return plan
 

@@ -1,0 +1,101 @@
+"""Fields of a request that had no effect because its run was finished before."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic.fields import FieldInfo
+
+from seu_bench.config.options import format_option
+from seu_bench.config.run import CommandLine, ExecutionFields, Request
+
+#: Fields that concern learning alone, in the order in which they are told.
+LEARNING_FIELDS: Final = (
+    "device",
+    "data_root",
+    "checkpoint_every",
+    "max_seconds",
+    "feature_cache",
+    "compile",
+    "keep_weights",
+    "log",
+    "log_options",
+)
+
+
+def unapplied_fields(request: ExecutionFields, device: str | None = None, *, has_model: bool = True) -> dict[str, Any]:
+    """Fields that were given and had an effect only while the run learned, and their values.
+
+    Args:
+        request: what was asked for; those of its fields that have their default were not given.
+        device: of the record, such as ``cuda:0 (NVIDIA H100)``; one that was asked for again is not told.
+        has_model: whether the run has kept its model; where it has none, none was to be kept.
+    """
+    fields = type(request).model_fields
+    given = {name: getattr(request, name) for name in LEARNING_FIELDS if name in fields}
+    found = {
+        name: value for name, value in given.items() if value != fields[name].get_default(call_default_factory=True)
+    }
+    if device is not None and "device" in found and device.startswith(found["device"]):
+        del found["device"]
+    if not has_model:
+        found.pop("keep_weights", None)
+    return found
+
+
+def unapplied_lines(
+    request: ExecutionFields,
+    run_id: str | None,
+    device: str | None = None,
+    *,
+    has_model: bool = True,
+    as_flags: bool = True,
+) -> list[str]:
+    """What to tell a user who asked for what was finished before; nothing where all that was given was applied.
+
+    Args:
+        request: what was asked for.
+        run_id: of the run; ``None``: several runs were.
+        device, has_model: as :func:`unapplied_fields` takes them.
+        as_flags: whether fields are named as on the command line, or as keywords of Python.
+    """
+    found = unapplied_fields(request, device, has_model=has_model)
+    if not found:
+        return []
+    given = [
+        text for key, value in found.items() for text in (_flags(key, value) if as_flags else [f"{key}={value!r}"])
+    ]
+    what = "the run was finished before" if run_id is not None else "all runs were finished before"
+    again = "--restart" if as_flags else "restart=True"
+    lines = [f"without effect, because {what}: {', '.join(given)}" + (f" ({again} makes it again)" if run_id else "")]
+    if request.log:
+        sent = "its record" if run_id is not None else "a record"
+        lines.append(f"to send {sent} to {' and '.join(request.log)}: {log_command(request, run_id or 'RUN')}")
+    return lines
+
+
+def log_command(request: ExecutionFields, run_id: str) -> str:
+    """The command that sends a finished run's record to the loggers asked for, ready for a shell."""
+    words = ["seu-bench", "log", run_id, *(word for name in request.log for word in ("--to", name))]
+    words += _flags("log_options", request.log_options, separate=True)
+    if request.results != ExecutionFields.model_fields["results"].default:
+        words += ["--results", str(request.results)]
+    return shlex.join(words)
+
+
+def _flags(name: str, value: Any, *, separate: bool = False) -> list[str]:
+    """A field as it is given on the command line: one text each, or every word by itself."""
+    field: FieldInfo = Request.model_fields[name]
+    form = next((mark for mark in field.metadata if isinstance(mark, CommandLine)), CommandLine())
+    flag = (form.flags or (f"--{name.replace('_', '-')}",))[0]
+    if isinstance(value, bool):
+        return [flag]
+    if isinstance(value, Mapping):
+        values = [f"{key}={format_option(each)}" for key, each in value.items()]
+    elif isinstance(value, tuple):
+        values = [",".join(value)]
+    else:
+        values = [f"{value:g}" if isinstance(value, float) else str(value)]
+    return [word for each in values for word in ((flag, each) if separate else (shlex.join([flag, each]),))]
