@@ -128,7 +128,7 @@ def _fault(fault: ErrorDetails, model: type[BaseModel] | None) -> _Fault:
 
 
 def _text(fault: ErrorDetails, example: str = "[1, 2]", choices: Sequence[str] = ()) -> str:
-    context: dict[str, Any] = dict(fault.get("ctx", {}))
+    context = {name: f"{it:g}" if isinstance(it, float) else it for name, it in fault.get("ctx", {}).items()}
     if len(choices) > 1:
         context["expected"] = " or ".join((", ".join(map(repr, choices[:-1])), repr(choices[-1])))
     if fault["type"] == "string_pattern_mismatch" and context.get("pattern") in _PATTERNS:

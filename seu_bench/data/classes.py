@@ -91,7 +91,7 @@ def class_groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo) -> 
     unknown = sorted({label for group in groups for label in group if label >= info.num_classes})
     if unknown:
         raise RequestError(
-            f"benchmark {spec.name!r} has classes {unknown} but {stream.dataset!r} has {info.num_classes}",
+            f"benchmark {spec.name!r} names classes {unknown} but {stream.dataset!r} has {info.num_classes}",
             where=place_of(spec, stream.dataset, "stream.groups"),
             remedy=f"classes are numbered 0 to {info.num_classes - 1}{_names(info)}",
         )

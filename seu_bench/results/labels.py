@@ -87,6 +87,19 @@ def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
     }
 
 
+def _with_class_names(record: Record) -> dict[str, Any]:
+    """The overrides of a record's benchmark, groups of classes by name where its data set has names of all of them."""
+    groups = record.benchmark_overrides.get("stream.groups")
+    names = dict(zip(record.task_order, record.task_class_names, strict=False))
+    is_named = isinstance(groups, list | tuple) and all(
+        isinstance(group, list | tuple) and len(names.get(index, ())) == len(group)
+        for index, group in enumerate(groups)
+    )
+    if not is_named:
+        return record.benchmark_overrides
+    return record.benchmark_overrides | {"stream.groups": [list(names[index]) for index in range(len(groups))]}
+
+
 def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: Set[tuple[_Group, str]]) -> str:
     shown = [
         f"{group[0]}{key}={format_option(value)}"
@@ -95,7 +108,8 @@ def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: S
         if (group, key) in telling and value is not None
     ]
     # What was changed in the benchmark is always shown: it is not what the leaderboard's heading says.
-    shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(record.benchmark_overrides.items())]
+    overrides = _with_class_names(record)
+    shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(overrides.items())]
     shown += [f"precision={record.precision}"] if record.precision != "float32" else []
     shown += [f"{record.stability_decay.get('option')} decided per task"] if record.stability_decay else []
     name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)

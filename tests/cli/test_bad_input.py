@@ -60,7 +60,7 @@ REQUESTS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     ),
     "option": (["-o", "epohcs=3"], ("'epohcs' is not an option", "did you mean 'epochs'?", "strategy 'seu' are: ")),
     "option of a searcher": (["-o", "searcher.aplha=3"], ("did you mean 'alpha'?", "searcher 'mdl' are: ")),
-    "number": (["-o", "epochs=many"], ("epochs: ", "valid integer", "given: 'many'", "strategy 'seu'")),
+    "number": (["-o", "epochs=many"], ("epochs: ", "must be a whole number", "given: 'many'", "strategy 'seu'")),
     "fraction": (["-o", "epochs=2.5"], ("epochs: ", "given: 2.5")),
     "truth": (["-o", "epochs=true"], ("epochs: ", "true or false")),
     "infinite": (["-o", "learning_rate=inf"], ("learning_rate: ", "finite number")),
@@ -74,7 +74,7 @@ REQUESTS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "no assignment": (["-o", "epochs"], ("-o 'epochs'", "-o key=value")),
     "twice": (["-o", "epochs=1", "-o", "epochs=2"], ("'epochs' is given twice", "give it once")),
     "key of the benchmark": (["-o", "benchmark.steam.order=1"], ("benchmark.steam.order", "did you mean 'stream'?")),
-    "value in the benchmark": (["-o", "benchmark.stream.validation=2"], ("validation", "less than 1", "given: 2")),
+    "value in the benchmark": (["-o", "benchmark.stream.validation=2"], ("validation", "must be below 1", "given: 2")),
     "protocol in the benchmark": (
         ["-o", "benchmark.protocols.smoke.training.epochs=x"],
         ("protocols.smoke.training.epochs: ", "given: 'x'", "split_digits.toml"),
@@ -127,7 +127,7 @@ epochs = -1
         (None, ("does not exist", "seu-bench list benchmarks")),
         (b"name = ]", ("is not TOML", "line 1", "https://toml.io")),
         (b"\xff\xfe", ("cannot be read", "UTF-8")),
-        (b"", ("name: Field required", "stream: Field required")),
+        (b"", ("name: is missing", "stream: is missing")),
         (
             FAULTY.encode(),
             (
@@ -142,7 +142,7 @@ epochs = -1
         ),
         (b'name = "own"\n[stream]\nkind = "clases"\n', ("kind", "'clases'", "'classes'")),
         (OWN.partition("[datasets")[0].encode(), ("no data set is called 'mine'", "the datasets are: ")),
-        (OWN.encode() + b'kind = "npz"\n', ("datasets.mine.npz.path: Field required",)),
+        (OWN.encode() + b'kind = "npz"\n', ("datasets.mine.path: is missing",)),
     ],
     ids=["missing", "malformed", "binary", "empty", "faulty", "kind", "data set", "definition"],
 )

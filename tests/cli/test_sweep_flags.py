@@ -55,5 +55,5 @@ def test_flags_of_an_executor(command: Command, install: Install, tmp_path: Path
     flag = command(*asked, "--queue", "long", "--device", "cpu")
     assert (flag.status, "long, none, cpu" in flag.err) == (2, True)
     option = command(*asked, "-o", "executor.queue=3", "-o", "executor.device=x")
-    assert (option.status, "queue: Input should be a valid string" in option.err) == (2, True)
+    assert (option.status, "queue: must be text in quotes" in option.err) == (2, True)
     assert "--queue NAME" in command("sweep", "--help").out

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from seu_bench.config.benchmark import BenchmarkSpec, ClassSplit, DatasetSequence
-from seu_bench.config.options import fault_lines
+from seu_bench.config.faults import fault_lines
 
 CLASSES: dict[str, Any] = {"kind": "classes", "dataset": "digits", "classes_per_task": 2}
 TASKS: dict[str, Any] = {"kind": "datasets", "tasks": {"a": {"dataset": "digits"}, "b": {"dataset": "mnist"}}}
@@ -21,27 +21,35 @@ def document(stream: dict[str, Any] | None = None, **more: Any) -> dict[str, Any
 def faults(value: dict[str, Any]) -> list[str]:
     with pytest.raises(ValidationError) as caught:
         BenchmarkSpec.model_validate(value)
-    return fault_lines(caught.value)
+    return fault_lines(caught.value, BenchmarkSpec)
 
 
 RULES: list[tuple[dict[str, Any], str, str]] = [
-    (document({**CLASSES, "groups": [[0, 1]]}), "stream.classes.groups", "give either classes_per_task or groups"),
+    (document({**CLASSES, "groups": [[0, 1]]}), "stream.groups", "give either classes_per_task or groups"),
     (
         document({**CLASSES, "classes_per_task": None}),
-        "stream.classes.groups",
+        "stream.groups",
         "give either classes_per_task or groups",
     ),
-    (document({**CLASSES, "classes_per_task": None, "groups": [[0, 1], [1]]}), "stream.classes.groups", "no class"),
-    (document({**CLASSES, "classes_per_task": None, "groups": [[0, 1], []]}), "stream.classes.groups", "non-empty"),
-    (document({**CLASSES, "input": {"mean": [0.5]}}), "stream.classes.input.std", "mean and std go together"),
-    (document({**CLASSES, "input": {"std": [0.5]}}), "stream.classes.input.std", "mean and std go together"),
+    (
+        document({**CLASSES, "classes_per_task": None, "groups": [[0, 1], [1]]}),
+        "stream.groups",
+        "share no class, but 1",
+    ),
+    (
+        document({**CLASSES, "classes_per_task": None, "groups": [[0, 1], []]}),
+        "stream.groups",
+        "each group needs a class",
+    ),
+    (document({**CLASSES, "input": {"mean": [0.5]}}), "stream.input.std", "mean and std go together"),
+    (document({**CLASSES, "input": {"std": [0.5]}}), "stream.input.std", "mean and std go together"),
     (
         document({**CLASSES, "input": {"mean": [0.5], "std": [0.5, 0.5]}}),
-        "stream.classes.input.std",
+        "stream.input.std",
         "mean and std need the same number of channels",
     ),
-    (document({**TASKS, "order": ["a"]}), "stream.datasets.order", "order must name each of a, b once"),
-    (document({**TASKS, "order": ["a", "b", "b"]}), "stream.datasets.order", "order must name each of a, b once"),
+    (document({**TASKS, "order": ["a"]}), "stream.order", "order must name each of a, b once"),
+    (document({**TASKS, "order": ["a", "b", "b"]}), "stream.order", "order must name each of a, b once"),
     (document(default_protocol="quick"), "protocols", "default_protocol 'quick' is not one of paper"),
     (document(protocols={}), "protocols", "default_protocol 'paper' is not one of"),
 ]
@@ -53,18 +61,19 @@ def test_rule_is_told_with_other_faults(value: dict[str, Any], place: str, said:
     (line,) = faults(value)
     assert line.startswith(f"{place}: ") and said in line
     assert faults({**value, "version": 0, "colour": "red"}) == [
-        "version: Input should be greater than 0 (given: 0)",
+        "version: must be above 0 (given: 0)",
         line,
-        "colour: Extra inputs are not permitted (given: 'red')",
+        "colour: no such key here; there are name, version, summary, citation, default_protocol, stream, datasets, "
+        "protocols (given: 'red')",
     ]
 
 
 @pytest.mark.parametrize(
     ("value", "wrong"),
     [
-        (document({**CLASSES, "classes_per_task": 0, "groups": [[0]]}), "stream.classes.classes_per_task"),
-        (document({**CLASSES, "input": {"mean": ["grey"]}}), "stream.classes.input.mean.0"),
-        (document({**TASKS, "tasks": {}, "order": ["a"]}), "stream.datasets.tasks"),
+        (document({**CLASSES, "classes_per_task": 0, "groups": [[0]]}), "stream.classes_per_task"),
+        (document({**CLASSES, "input": {"mean": ["grey"]}}), "stream.input.mean[0]"),
+        (document({**TASKS, "tasks": {}, "order": ["a"]}), "stream.tasks"),
         (document(default_protocol=3), "default_protocol"),
     ],
 )

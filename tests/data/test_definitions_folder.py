@@ -96,6 +96,11 @@ def layout_other_classes(root: Path) -> None:
     class_folders(root / "test", {"a": 2, "b": 2, "d": 1})
 
 
+def layout_splits(root: Path) -> None:
+    class_folders(root / "train", {"a": 2, "b": 2})
+    class_folders(root / "val", {"a": 2, "b": 2})
+
+
 def layout_single(root: Path) -> None:
     class_folders(root, {"a": 2, "b": 1})
 
@@ -107,7 +112,8 @@ def layout_single(root: Path) -> None:
         (layout_one_class, "has only one class folder.*: only"),
         (layout_empty_class, "class folders without images.*void"),
         (layout_other_classes, "only in train: c; only in test: d"),
-        (layout_single, "single image of class 1"),
+        (layout_splits, "are called like splits: train, val"),
+        (layout_single, "single image of class 'b'"),
     ],
 )
 def test_folder_layout_faults(layout: Callable[[Path], None], said: str, tmp_path: Path) -> None:
@@ -117,7 +123,7 @@ def test_folder_layout_faults(layout: Callable[[Path], None], said: str, tmp_pat
     assert state.status == "corrupt" and state.detail
     with pytest.raises(DataError, match=said) as caught:
         source.load(None)
-    assert "'mine'" in caught.value.what and caught.value.remedy
+    assert "'mine'" in caught.value.what and caught.value.remedy and str(tmp_path) in str(caught.value.where)
 
 
 def test_folder_names_the_file_that_is_no_image(tmp_path: Path) -> None:

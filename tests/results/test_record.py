@@ -102,7 +102,7 @@ class TestRead:
             ("", "not a complete record"),
             ("{", "not a complete record"),
             ("[]", "not a complete record"),
-            ('{"run_id": "a"}', "status: Field required"),
+            ('{"run_id": "a"}', "status: is missing"),
         ],
     )
     def test_damaged(self, tmp_path: Path, text: str, said: str) -> None:

@@ -72,8 +72,9 @@ class TorchvisionClassSource:
         if train != test:
             what = f"has images {train} in training and {test} in test [C, H, W]"
             raise self._unfit(what, "give 'size' and 'channels'", folder)
-        where = f"{self.summary} in {folder}"
-        data = described(self.name, splits, self.definition.test_fraction, where, _class_names(datasets[0]))
+        data = described(
+            self.name, splits, self.definition.test_fraction, self._place(folder), _class_names(datasets[0])
+        )
         self._loaded = (folder, data)
         return data
 
@@ -226,7 +227,11 @@ class TorchvisionClassSource:
         return RawSplit(np.stack(pixels), np.asarray(labels, dtype=np.int64))
 
     def _unfit(self, what: str, remedy: str, folder: Path, kind: type[DataError] = DataError) -> DataError:
-        return kind(f"data set {self.name!r} {what}", where=f"{self.summary} in {folder}", remedy=remedy)
+        return kind(f"data set {self.name!r} {what}", where=self._place(folder), remedy=remedy)
+
+    def _place(self, folder: Path) -> str:
+        """The folder, of which some classes know nothing: they make their images up."""
+        return str(folder) if "root" in self._parameters else self.summary
 
 
 def _class_names(dataset: Any) -> list[str] | None:
