@@ -118,7 +118,7 @@ def _checked_text(field: FieldInfo) -> Callable[[str], Any]:
             kind: Any = Annotated[field.annotation, *field.metadata]
             return TypeAdapter(kind).validate_python(value)
         except ValidationError as error:
-            raise click.BadParameter(fault_text(error.errors(include_url=False, include_context=False)[0])) from None
+            raise click.BadParameter(fault_text(error.errors(include_url=False)[0])) from None
 
     return text
 

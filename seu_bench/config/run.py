@@ -187,7 +187,7 @@ class Request(ResultFields, ExecutionFields):
         try:
             return validate(values)
         except ValidationError as error:
-            faults = error.errors(include_url=False, include_context=False)
+            faults = error.errors(include_url=False)
             name = str(faults[0]["loc"][0]) if faults[0]["loc"] else "run"
             what = f"the {name} is {faults[0]['input']!r}: {fault_text(faults[0])}"
             field = cls.model_fields.get(name)

@@ -91,13 +91,10 @@ def _with_class_names(record: Record) -> dict[str, Any]:
     """The overrides of a record's benchmark, groups of classes by name where its data set has names of all of them."""
     groups = record.benchmark_overrides.get("stream.groups")
     names = dict(zip(record.task_order, record.task_class_names, strict=False))
-    is_named = isinstance(groups, list | tuple) and all(
-        isinstance(group, list | tuple) and len(names.get(index, ())) == len(group)
-        for index, group in enumerate(groups)
-    )
-    if not is_named:
+    if not isinstance(groups, list | tuple) or not all(isinstance(group, list | tuple) for group in groups):
         return record.benchmark_overrides
-    return record.benchmark_overrides | {"stream.groups": [list(names[index]) for index in range(len(groups))]}
+    named = [list(names.get(index, ())) for index in range(len(groups))]
+    return record.benchmark_overrides | ({"stream.groups": named} if [*map(len, named)] == [*map(len, groups)] else {})
 
 
 def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: Set[tuple[_Group, str]]) -> str:

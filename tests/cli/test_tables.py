@@ -266,9 +266,23 @@ class TestWords:
         one, other = (a_record(options={"rule": "sum", "epochs": epochs}) for epochs in (None, 40))
         assert configuration_labels([one, other]) == ["seu + mdl + mdl", "seu + mdl + mdl (epochs=40)"]
 
+    def test_label_has_names_of_classes(self) -> None:
+        """Of groups that were changed, in the order of the file; numbers where not all have a name."""
+        changed: dict[str, Any] = {"benchmark_overrides": {"stream.groups": [[0], [2, 1]]}, "task_order": (1, 0)}
+        (named,) = configuration_labels([a_record(task_class_names=(("c", "b b"), ("a",)), **changed)])
+        assert named.endswith('(benchmark.stream.groups=[["a"], ["c", "b b"]])')
+        (numbered,) = configuration_labels([a_record(task_class_names=(("c",), ("a",)), **changed)])
+        assert numbered.endswith("(benchmark.stream.groups=[[0], [2, 1]])")
+
     def test_why_not_ranked_agrees_with_the_record(self) -> None:
         assert why_not_ranked(a_record()) is None
-        for fields in ({"status": "running"}, {"ranked": False}, {"synthetic": True}, {"limit": 0}):
+        for fields in (
+            {"status": "running"},
+            {"ranked": False},
+            {"synthetic": True},
+            {"limit": 0},
+            {"task_classes": (2, 1)},
+        ):
             record = a_record(**fields)
             assert not record.may_be_ranked
             assert why_not_ranked(record)

@@ -13,7 +13,7 @@ import pytest
 
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
-from seu_bench.errors import OptionError
+from seu_bench.errors import OptionError, RequestError
 from seu_bench.plugin.registry import Registry
 
 BASE = Request(strategy="seu", benchmark="split_digits", protocol="smoke", seed=3)
@@ -127,6 +127,19 @@ def test_where_a_file_lies_is_no_matter(registry: Registry, tmp_path: Path) -> N
     assert run_id(registry, first) == run_id(registry, second)
     (tmp_path / "b" / "own.toml").write_text(BENCHMARK.replace("= 2", "= 5"))
     assert run_id(registry, first) != run_id(registry, second)
+
+
+def test_classes_by_name_are_classes_by_number(registry: Registry) -> None:
+    """One run however its classes are given; its record has numbers, so that leaderboards count both as one."""
+    numbers = {"benchmark.stream.groups": [[0, 1], [5, 2]], "benchmark.stream.order": [1, 0]}
+    names = {"benchmark.stream.groups": [["airplane", 1], ["dog", "bird"]], "benchmark.stream.order": ["bird", 0]}
+    one, other = (
+        resolve(registry, changed(benchmark="split_cifar10", options=options)) for options in (numbers, names)
+    )
+    assert one.spec.run_id == other.spec.run_id
+    assert one.overrides == other.overrides == {"stream.groups": [[0, 1], [5, 2]], "stream.order": [1, 0]}
+    with pytest.raises(RequestError, match=r"'brid' is no class of it \(did you mean 'bird'\?\)"):
+        resolve(registry, changed(benchmark="split_cifar10", options={"benchmark.stream.groups": [["brid"]]}))
 
 
 def test_own_data_decides(registry: Registry, tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seu_bench.config.benchmark import NpzDefinition
+from seu_bench.config.benchmark import BenchmarkSpec, NpzDefinition
+from seu_bench.data.dataset import DatasetInfo
 from seu_bench.data.sources.definitions import definition_source
-from seu_bench.errors import DataCorruptError, DataMissingError
+from seu_bench.errors import DataCorruptError, DataError, DataMissingError
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -111,3 +112,64 @@ def test_npz_that_is_none(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(DataCorruptError):
         source.load(None)
+
+
+def test_labels_that_begin_at_one(tmp_path: Path) -> None:
+    """They are told so, with what to do; an offset, or 0 where there is no class 0, is taken at its word."""
+    path = tmp_path / "x.npz"
+    np.savez(path, images=IMAGES, labels=LABELS + 1)
+    source = definition_source(NpzDefinition.model_validate({"kind": "npz", "path": path}), "mine")
+    with pytest.raises(DataCorruptError) as caught:
+        source.load(None)
+    assert "labels begin at 1, and must begin at 0: subtract 1, or set label_offset = 1 in [datasets.mine]" in str(
+        caught.value
+    )
+    assert caught.value.where == str(path)
+
+    def offset(number: int) -> DatasetInfo:
+        given = {"kind": "npz", "path": path, "label_offset": number}
+        return definition_source(NpzDefinition.model_validate(given), "mine").info(None)
+
+    shifted, kept = offset(1), offset(0)
+    assert (shifted.num_classes, kept.num_classes) == (1 + int(LABELS.max()), 2 + int(LABELS.max()))
+    assert (kept.train_per_class or ())[0] == 0
+    with pytest.raises(DataCorruptError, match="labels begin at 1, below label_offset = 2"):
+        offset(2)
+
+
+def test_offset_of_nothing_is_no_other_benchmark(tmp_path: Path) -> None:
+    """Run ids of before the key are the same."""
+
+    def identity(**more: int) -> dict[str, Any]:
+        stream = {"kind": "classes", "dataset": "mine", "classes_per_task": 1}
+        data = {"mine": {"kind": "npz", "path": tmp_path / "x.npz", **more}}
+        document = {"name": "x", "stream": stream, "datasets": data, "protocols": {"paper": {}}}
+        return BenchmarkSpec.model_validate(document).identity()
+
+    assert identity() == identity(label_offset=0) != identity(label_offset=1)
+    assert "label_offset" not in identity()["datasets"]["mine"]
+
+
+def test_names_of_classes(tmp_path: Path) -> None:
+    """An array of texts, one per class; anything else of that name is a fault."""
+    names = ["ant", "bee", "cat"]
+    number = 1 + int(LABELS.max())
+    called = definition_source(npz(tmp_path / "x.npz", images=IMAGES, labels=LABELS, class_names=np.array(names)), "a")
+    assert (called.info(None).class_names or ())[:number] == tuple(names)[:number]
+    for wrong, said in ((names[:1], "class_names has 1 of them"), (range(9), "class_names has dtype int64")):
+        source = definition_source(
+            npz(tmp_path / "y.npz", images=IMAGES, labels=LABELS, class_names=np.array(wrong)), "a"
+        )
+        with pytest.raises(DataCorruptError, match=said):
+            source.load(None)
+
+
+def test_single_images_are_told_by_name_and_file(tmp_path: Path) -> None:
+    """All of them, not the first alone."""
+    labels = np.array([0, 0, 1, 2])
+    source = definition_source(
+        npz(tmp_path / "x.npz", images=IMAGES[:4], labels=labels, class_names=np.array(["ant", "bee", "cat"])), "mine"
+    )
+    with pytest.raises(DataError, match="a single image of class 'bee', 'cat'") as caught:
+        source.load(None)
+    assert caught.value.where == str(tmp_path / "x.npz")

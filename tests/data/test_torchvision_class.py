@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.error import URLError
 
@@ -13,6 +14,7 @@ from support.official_formats import random_split, write_image, write_mnist_like
 
 from seu_bench.config.benchmark import TorchvisionDefinition
 from seu_bench.data.sources.definitions import definition_source
+from seu_bench.data.sources.torchvision_class import _class_names
 from seu_bench.errors import DataError, DataMissingError, SpecError, UnknownNameError
 
 
@@ -82,6 +84,17 @@ def test_class_with_split_argument(tmp_path: Path) -> None:
     assert (data.info.train_per_class, data.info.test_per_class) == ((3, 3), (2, 2))
     with pytest.raises(DataError, match=r"images of different sizes: \(20, 20\) first, image 1 \(20, 21\)"):
         definition_source(by_class("RenderedSST2"), "mine").load(tmp_path)
+
+
+def test_names_of_classes() -> None:
+    """Those that the class lists; a set that made its images up has none."""
+
+    def named(classes: object) -> list[str] | None:
+        return _class_names(SimpleNamespace(classes=classes))
+
+    assert named(["ant", "bee"]) == ["ant", "bee"]
+    assert named([("tench", "Tinca tinca"), ("crane",)]) == ["tench", "crane"]
+    assert named(None) is named([1, 2]) is named([]) is None
 
 
 def test_class_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

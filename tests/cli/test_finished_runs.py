@@ -1,0 +1,121 @@
+"""A run that was finished before, asked for again: flags without effect, and its record sent to loggers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from support.commands import FEW_IMAGES, Answer, Command
+
+import seu_bench
+from seu_bench.results.record import Record, read_record
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "few.toml").write_text(FEW_IMAGES)
+    (folder / "one.toml").write_text(FEW_IMAGES.replace("classes_per_task = 5", 'groups = [["0"], ["1", 2]]'))
+    return folder
+
+
+def run(command: Command, place: Path, *more: object, benchmark: str = "few") -> Answer:
+    asked = ("run", "--strategy", "naive", "--benchmark", place / f"{benchmark}.toml", "--results", place / "results")
+    answer = command(*asked, *more)
+    assert answer.status == 0, answer.err
+    return answer
+
+
+def record_of(answer: Answer) -> Record:
+    (path,) = re.findall(r"^record: (.+)$", answer.out, flags=re.MULTILINE)
+    return read_record(Path(path))
+
+
+@pytest.fixture(scope="module")
+def first(command: Command, place: Path) -> Answer:
+    return run(command, place, "--device", "cpu")
+
+
+def test_nothing_is_said_of_what_was_applied(command: Command, place: Path, first: Answer) -> None:
+    assert "without effect" not in first.out + first.err
+    again = run(command, place, "--device", "cpu")
+    assert "finished before" in again.out and again.err == ""
+
+
+def test_flags_are_named(command: Command, place: Path, first: Answer) -> None:
+    again = run(command, place, "--compile", "--no-weights", "--checkpoint-every", 5)
+    assert again.err == (
+        "without effect, because the run was finished before: --checkpoint-every 5, --compile, --no-weights "
+        "(--restart makes it again)\n"
+    )
+    assert record_of(again) == record_of(first)
+
+
+@pytest.mark.parametrize(
+    "logger",
+    ["tensorboard", pytest.param("mlflow", marks=pytest.mark.long), pytest.param("wandb", marks=pytest.mark.long)],
+)
+def test_command_is_ready_to_paste(command: Command, place: Path, first: Answer, logger: str) -> None:
+    """The record arrives where the run would have been logged; wandb is offline."""
+    if find_spec(logger) is None:
+        pytest.skip(f"needs {logger}")
+    again = run(command, place, "--log", logger)
+    assert not (place / "results" / "logs" / logger).exists()
+    (line,) = re.findall(rf"^to send its record to {logger}: seu-bench (.+)$", again.err, flags=re.MULTILINE)
+    sent = command(*shlex.split(line))
+    assert (sent.status, sent.err) == (0, "")
+    assert sent.out == f"{record_of(first).run_id}: sent to {logger}\n"
+    patterns = {"tensorboard": "*/*/events.out.*", "mlflow": "mlflow.db", "wandb": "*/*/wandb/offline-run-*/*.wandb"}
+    (written,) = (place / "results" / "logs" / logger).glob(patterns[logger])
+    assert written.stat().st_size > 0
+
+
+def test_warned_from_python(place: Path, first: Answer) -> None:
+    asked = {"benchmark": str(place / "few.toml"), "results": place / "results"}
+    told = r"without effect, .*log=\('tensorboard',\).*; to send its record .*seu-bench log"
+    with pytest.warns(UserWarning, match=told):
+        record = seu_bench.run("naive", log=["tensorboard"], **asked)
+    assert record == record_of(first)
+    assert seu_bench.run("naive", **asked) == record
+
+
+def test_sweep_of_which_nothing_is_left(command: Command, place: Path, first: Answer) -> None:
+    asked = ("sweep", "--strategy", "naive", "--benchmark", place / "few.toml", "--results", place / "results")
+    resumed = command(*asked, "--seeds", "0,1", "--dry-run", "--log", "tensorboard")
+    assert "without effect" not in resumed.out + resumed.err  # its finished jobs may have been logged
+    done = command(*asked, "--seeds", "0", "--log", "tensorboard")
+    assert done.status == 0
+    text = " ".join((done.out + done.err).split())
+    assert "note: without effect, because all runs were finished before: --log tensorboard" in text
+    assert "seu-bench log RUN --to tensorboard" in text
+
+
+@pytest.fixture(scope="module")
+def one_class(command: Command, place: Path) -> Answer:
+    return run(command, place, benchmark="one")
+
+
+def test_task_of_one_class(command: Command, place: Path, one_class: Answer) -> None:
+    """Warned of at the start, told by ``cost``, written down, and not ranked: the leaderboard says why."""
+    warning = "warning: task 'classes 0' has images of one class only"
+    assert warning in one_class.err
+    record = record_of(one_class)
+    assert record.ranked and not record.may_be_ranked
+    (place_of_it,) = record.one_class_tasks
+    assert record.task_class_names[place_of_it] == ("0",)
+    reason = "a task has one class only, and is 100 % by construction"
+    assert one_class.out.endswith(f"leaderboard: none ({reason})\n")
+    board = command("leaderboard", "--results", place / "results")
+    assert f"not ranked: {reason} ({record.run_id})" in " ".join(board.out.split())
+    cost = command("cost", "--strategy", "naive", "--benchmark", place / "one.toml")
+    assert cost.out.splitlines()[-1].startswith(warning)
+
+
+def test_older_record_of_one_class(one_class: Answer) -> None:
+    """It has no key that says so, but the outputs of its heads."""
+    older = record_of(one_class).model_copy(update={"one_class_tasks": ()})
+    assert not older.may_be_ranked
+    assert older.model_copy(update={"task_classes": (2, 2)}).may_be_ranked
