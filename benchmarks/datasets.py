@@ -43,8 +43,16 @@ class Official:
         from seu_bench.data import DatasetInfo
         from seu_bench.data.sources.official import TorchvisionSource
 
-        sizes = (len(self.train), sum(self.train), sum(self.test), self.train, self.test)
-        known = DatasetInfo(self.name, *self.shape, *sizes, self.class_names)
+        known = DatasetInfo(
+            self.name,
+            *self.shape,
+            num_classes=len(self.train),
+            num_train=sum(self.train),
+            num_test=sum(self.test),
+            train_per_class=self.train,
+            test_per_class=self.test,
+            class_names=self.class_names,
+        )
         arguments = {"split": self.split} if self.split else {}
         return TorchvisionSource(
             f"torchvision.datasets.{self.class_name}", known, self.class_name, arguments, self.other_sizes, self.md5

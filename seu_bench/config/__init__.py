@@ -7,6 +7,8 @@
 :mod:`.benchmark`        data sets, tasks and protocols of a benchmark
 :mod:`.benchmark_file`   benchmarks from TOML; the standard protocols
 :mod:`.toml_file`        files that users write, refused with all of their faults
+:mod:`.faults`           faults of values in plain words, with what may have been meant
+:mod:`.unapplied`        fields without effect on a finished run
 :mod:`.run`              fields of a run, the resolved run and its id
 =======================  ================================================================
 """

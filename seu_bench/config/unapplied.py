@@ -12,7 +12,7 @@ from seu_bench.config.options import format_option
 from seu_bench.config.run import CommandLine, ExecutionFields, Request
 
 #: Fields that concern learning alone, in the order in which they are told.
-LEARNING_FIELDS: Final = (
+LEARNING_FIELDS: Final[tuple[str, ...]] = (
     "device",
     "data_root",
     "checkpoint_every",

@@ -3,6 +3,7 @@
 - ``dataset``: data sets in memory, 8-bit images and labels; the interface of sources
 - ``sources``: official sets, folders, ``.npz`` files, classes of torchvision
 - ``synthetic``: made-up data sets of a given shape
+- ``classes``: classes of tasks by number and by name
 - ``planning``: tasks, their order and sizes, without data and without torch
 - ``streams``: tasks in memory, the Avalanche benchmark over them, the fingerprint of the data
 - ``images``: images of a task, gathered by index; batches tagged with the images that they hold

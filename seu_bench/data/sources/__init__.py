@@ -2,7 +2,9 @@
 
 - ``official``: official sets that torchvision reads, checked by md5
 - ``digits``: scikit-learn's digits, which need no files
-- ``definitions``: a benchmark's ``[datasets.NAME]``: the user's folders of images and ``.npz`` files
+- ``definitions``: a benchmark's ``[datasets.NAME]``, and of these folders of images
+- ``npz``: arrays of the user's own
+- ``own_files``: what files and folders of the user's own have in common
 - ``torchvision_class``: any class of ``torchvision.datasets``
 - ``common``: the data root, held-out test sets, pixels of images, errors
 """

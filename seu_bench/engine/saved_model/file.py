@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from seu_bench.config.options import fault_lines
+from seu_bench.config.faults import fault_lines
 from seu_bench.engine.run_folder import MODEL_NAME
 from seu_bench.errors import PluginError, ResultsError
 from seu_bench.models.multihead import MultiHeadModel
