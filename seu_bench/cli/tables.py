@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seu_bench.config.options import format_option
-from seu_bench.results.labels import why_not_ranked
+from seu_bench.results.labels import named_overrides, why_not_ranked
 from seu_bench.results.leaderboard.markdown import cells, intervals, notes
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, in_order, known_metric, measured_rows
@@ -152,7 +152,7 @@ def _header(record: Record) -> Table:
         "ranked": f"no: {reason}" if (reason := why_not_ranked(record)) else "yes",
         "reference": reference_of(record),
         "benchmark": f"{record.benchmark}, version {record.benchmark_version}, protocol {record.protocol}"
-        + _options(record.benchmark_overrides),
+        + _options(named_overrides(record)),
         "strategy": record.strategy + _options(record.options),
         "searcher": record.searcher and record.searcher + _options(record.searcher_options),
         "creator": record.creator and record.creator + _options(record.creator_options),

@@ -87,7 +87,7 @@ def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
     }
 
 
-def _with_class_names(record: Record) -> dict[str, Any]:
+def named_overrides(record: Record) -> dict[str, Any]:
     """The overrides of a record's benchmark, groups of classes by name where its data set has names of all of them."""
     groups = record.benchmark_overrides.get("stream.groups")
     names = dict(zip(record.task_order, record.task_class_names, strict=False))
@@ -105,7 +105,7 @@ def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: S
         if (group, key) in telling and value is not None
     ]
     # What was changed in the benchmark is always shown: it is not what the leaderboard's heading says.
-    overrides = _with_class_names(record)
+    overrides = named_overrides(record)
     shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(overrides.items())]
     shown += [f"precision={record.precision}"] if record.precision != "float32" else []
     shown += [f"{record.stability_decay.get('option')} decided per task"] if record.stability_decay else []
