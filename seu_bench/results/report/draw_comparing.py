@@ -37,7 +37,7 @@ def accuracy_curves(configurations: Sequence[Configuration]) -> Picture:
     """The accuracy on each task after every task learned since: ``R[i][j]`` over i, a panel for each j."""
     runs = [run for each in configurations for run in each.runs]
     names = [task_name(runs, task) for task in range(max(each.tasks for each in configurations))]
-    shown = _evenly(len(names), MOST_PANELS)
+    shown = evenly(len(names), MOST_PANELS)
 
     def draw() -> Figure:
         titles = {task: short(names[task], 24) for task in shown}
@@ -47,7 +47,7 @@ def accuracy_curves(configurations: Sequence[Configuration]) -> Picture:
     def in_words(each: Configuration) -> str:
         return ", ".join(
             f"{names[task]} {each.original[task].text()} when learned and {each.retained[task].text()} at the end"
-            for task in _evenly(each.tasks, 4)
+            for task in evenly(each.tasks, 4)
         )
 
     headings = ("configuration (%)", "after task", *[f"on task {task}" for task in range(len(names))])
@@ -95,7 +95,7 @@ def average_curve(configurations: Sequence[Configuration], references: Sequence[
 def original_against_retained(configurations: Sequence[Configuration]) -> Picture:
     """Accuracy on each task right after learning it, beside that at the end."""
     tasks = max(each.tasks for each in configurations)
-    shown = _evenly(tasks, MOST_PANELS)
+    shown = evenly(tasks, MOST_PANELS)
 
     def draw() -> Figure:
         few = len(shown) <= 6
@@ -221,6 +221,6 @@ def _bars(axes: Axes, summary: SeedSummary, shown: Sequence[int], side: float, *
         axes.errorbar(places, summary.mean[tasks], std, fmt="none", ecolor=canvas.INK, elinewidth=0.9, capsize=2)
 
 
-def _evenly(count: int, most: int) -> list[int]:
+def evenly(count: int, most: int) -> list[int]:
     """Choose at most ``most`` of 0 .. count - 1, the first and the last among them."""
     return sorted({round(float(place)) for place in np.linspace(0, count - 1, min(count, most))})

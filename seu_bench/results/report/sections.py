@@ -78,6 +78,12 @@ class Section:
         return self.board.benchmark, self.board.benchmark_version, self.board.protocol
 
     @property
+    def charted(self) -> tuple[list[Configuration], list[Configuration]]:
+        """Configurations and references of which the streams are short enough to be drawn."""
+        drawn, beside = ([c for c in them if 0 < c.tasks <= MOST_TASKS] for them in (self.drawn, self.references))
+        return drawn, beside
+
+    @property
     def runs(self) -> list[tuple[int, Record]]:
         """Records behind the figures, each with the number of its configuration's row."""
         return [(each.number, run) for each in self.drawn for run in each.runs]
@@ -175,7 +181,7 @@ def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, 
 
     section.drawn = made(learners, styles_of([row.record.strategy for row in learners]))
     section.references = made(references, reference_styles(len(references)))
-    drawn, beside = ([c for c in them if 0 < c.tasks <= MOST_TASKS] for them in (section.drawn, section.references))
+    drawn, beside = section.charted
     if any(c.tasks > MOST_TASKS for c in (*section.drawn, *section.references)):
         section.notes.append(f"streams of more than {MOST_TASKS} tasks are not drawn")
     if missing := len(rows) - len(there):

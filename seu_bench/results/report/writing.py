@@ -1,37 +1,21 @@
-"""Making a report: read the records, choose the pictures, render and write each, then the page that holds them all.
-
-Whatever comes from records is escaped by Jinja2.
-"""
+"""Making a report: read the records, choose the pictures, render and write each, then the page that holds them all."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
-
-from seu_bench._version import __version__
 from seu_bench.errors import ResultsError
-from seu_bench.results.leaderboard import tuned_rows
-from seu_bench.results.leaderboard.markdown import cells, notes
 from seu_bench.results.metric import Metric
-from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.results.report import paper
-from seu_bench.results.report.draw_ranks import RankSection
+from seu_bench.results.report.page import PageContent, render_page
 from seu_bench.results.report.rendering import RenderedFigure, render
-from seu_bench.results.report.sections import Limits, Section, read_sections
-from seu_bench.results.statistics.words import HEADINGS, MEANING, difference_cells
+from seu_bench.results.report.sections import Limits, read_sections
 from seu_bench.utils.files import check_output, is_standard_output, refuse_link, write_atomic, write_output
 from seu_bench.utils.locks import alone_in
 from seu_bench.utils.progress import tracked
-from seu_bench.utils.text import printable
 
 
 @dataclass(frozen=True)
@@ -60,6 +44,7 @@ def write_report(
     metrics: Mapping[str, Metric] = METRICS,
     *,
     allow_empty: bool = False,
+    is_interactive: bool = True,
 ) -> ReportFiles:
     """Make the report of a results folder anew.
 
@@ -69,6 +54,7 @@ def write_report(
         benchmark, protocol: only groups of these.
         limits: how much is shown.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
+        is_interactive: whether charts of the page answer to the pointer, for which a library of 2 MB is in it.
         allow_empty: whether a report without any group may replace another one.
 
     Returns:
@@ -110,74 +96,6 @@ def write_report(
             for file, content in images[name].files.items():
                 paths.append(folder / file)
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
-        write_output(page, _page(sections, ranks, images, outside, limits))
+        content = PageContent(sections, ranks, images, outside, limits, is_interactive)
+        write_output(page, render_page(content))
     return ReportFiles(page, tuple(paths), tuple(outside), len(sections))
-
-
-def _page(
-    sections: Sequence[Section],
-    ranks: Sequence[RankSection],
-    images: Mapping[str, RenderedFigure],
-    outside: Sequence[str],
-    limits: Limits,
-) -> str:
-    """Render the page: ``images`` by name, ``outside`` the records in no section with the reason."""
-    folder = files("seu_bench.results.report") / "templates"
-    style, script, template = (
-        (folder / f"report.{ending}").read_text(encoding="utf-8") for ending in ("css", "js", "html.j2")
-    )
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters["printable"] = printable
-    return environment.from_string(template).render(
-        title="Lifelong learning: results",
-        version=__version__,
-        # The page may load pictures within itself, its one style and its one script, and nothing else.
-        policy=f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'",
-        # Our own files, which hold nothing of a record; as text they would be escaped.
-        style=Markup(style),
-        script=Markup(script),
-        sections=sections,
-        ranks=ranks,
-        latest=max((run.started for section in sections for _, run in section.runs), default=""),
-        images=images,
-        outside=outside,
-        limits=limits,
-        # What the template calls for each section.
-        cells=cells,
-        notes_on=notes,
-        tuning=tuned_rows,
-        paper=paper,
-        beside_best=_beside_best,
-        meaning=MEANING,
-        run_cells=_run_cells,
-        zip=zip,
-    )
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _beside_best(section: Section) -> tuple[str, list[Sequence[str]]]:
-    """The most accurate row, and the differences of the others that are drawn to it: headings, then a row for each."""
-    best, others = section.board.beside_best("acc")
-    drawn = {each.number: each.title for each in section.drawn}
-    rows = [
-        (drawn[row.number], str(found.pairs), *difference_cells(found, METRICS["acc"]))
-        for row, found in others.items()
-        if row.number in drawn
-    ]
-    if best is None or not rows:
-        return "", []
-    return f"{best.number} {printable(best.configuration)}", [("configuration", "seeds", *HEADINGS), *rows]
-
-
-def _run_cells(runs: Sequence[tuple[int, Record]]) -> list[list[str]]:
-    shown = ("acc", "forgetting", "params_total", "train_seconds")
-    return [
-        [str(number), run.run_id, str(run.seed)]
-        + [METRICS[name].format(run.metrics.get(name)) for name in shown]
-        + [printable(run.environment.device), printable(run.started)]
-        for number, run in runs
-    ]

@@ -1,5 +1,5 @@
 "use strict";
-// Sorts and filters the leaderboards. The page is whole without it.
+// Sorts and filters the leaderboards, folds sections, saves figures. The page is whole without it.
 for (const table of document.querySelectorAll("table.board")) {
   const body = table.tBodies[0];
   const rows = Array.from(body.rows);
@@ -58,4 +58,75 @@ for (const table of document.querySelectorAll("table.board")) {
   form.addEventListener("reset", () => setTimeout(filter));
   form.addEventListener("submit", (event) => event.preventDefault());
   filter(); // a browser may have kept what was entered before
+}
+
+// Sections fold; a link into one that is folded unfolds it, and paper has them all.
+{
+  const sections = Array.from(document.querySelectorAll("details"));
+  const groups = sections.filter((each) => each.classList.contains("group"));
+  const unfold = (element) => {
+    for (let each = element; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
+  };
+  const follow = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    unfold(target);
+    target.scrollIntoView();
+  };
+  for (const bar of document.querySelectorAll(".folding")) bar.hidden = groups.length < 2;
+  for (const button of document.querySelectorAll("[data-fold]")) {
+    button.addEventListener("click", () => groups.forEach((each) => (each.open = button.dataset.fold === "open")));
+  }
+  addEventListener("hashchange", follow);
+  if (location.hash) follow();
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = sections.filter((each) => !each.open);
+    folded.forEach((each) => (each.open = true));
+  });
+  addEventListener("afterprint", () => folded.forEach((each) => (each.open = false)));
+}
+
+// Figures: shown in full size where they are scaled down, and saved as they are in the files.
+{
+  const save = (content, name) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(content);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  };
+  // The file is as the picture of the page, but for the style that makes it light or dark.
+  const drawing = (image) => {
+    const bytes = Uint8Array.from(atob(image.src.slice(image.src.indexOf(",") + 1)), (letter) => letter.charCodeAt(0));
+    return new TextDecoder().decode(bytes).replace(/\n<style>[^<]*<\/style>/, "");
+  };
+  const formats = {
+    svg: async (image) => new Blob([drawing(image)], { type: "image/svg+xml" }),
+    png: async (image) => {
+      const picture = new Image();
+      picture.src = "data:image/svg+xml," + encodeURIComponent(drawing(image));
+      await picture.decode();
+      const canvas = document.createElement("canvas");
+      const scale = 300 / 96; // dots per inch of the file, and of the page
+      canvas.width = Math.round(image.getAttribute("width") * scale);
+      canvas.height = Math.round(image.getAttribute("height") * scale);
+      canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+      return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+    },
+  };
+  for (const figure of document.querySelectorAll("figure")) {
+    const image = figure.querySelector(".picture img");
+    for (const link of figure.querySelectorAll("[data-save]")) {
+      link.addEventListener("click", async (event) => {
+        event.preventDefault();
+        save(await formats[link.dataset.save](image), link.download);
+      });
+    }
+    const enlarge = figure.querySelector(".enlarge");
+    enlarge.addEventListener("click", () => {
+      const full = figure.querySelector(".picture").classList.toggle("full");
+      enlarge.setAttribute("aria-pressed", full);
+    });
+  }
 }

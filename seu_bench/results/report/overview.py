@@ -1,0 +1,197 @@
+"""What a report says first: what is best on each benchmark and its cost, and all configurations over benchmarks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from seu_bench.results.leaderboard.boards import Leaderboard, Row
+from seu_bench.results.leaderboard.markdown import FRONT, MARKS, REFERENCE
+from seu_bench.results.leaderboard.ordering import SIZES
+from seu_bench.results.leaderboard.tuned_rows import TUNED
+from seu_bench.results.metric import Metric
+from seu_bench.results.over_benchmarks import BenchmarkComparison
+from seu_bench.results.record_metrics import METRICS, known_metric
+from seu_bench.results.statistics.ranks import AverageRank
+from seu_bench.utils.text import printable
+
+#: Benchmarks and configurations of a table; more are in the leaderboards.
+MOST_COLUMNS, MOST_ROWS = 8, 40
+#: Groups that are summed up, and names of a list in a sentence.
+MOST_GROUPS, MOST_NAMES = 12, 4
+ACCURACY, FORGETTING = "acc", "forgetting"
+#: Accuracy, forgetting and size: what a cell of the table says.
+_SHOWN: Final = (ACCURACY, FORGETTING)
+
+
+def value(row: Row, name: str, metrics: Mapping[str, Metric] = METRICS) -> str:
+    """Mean ± standard deviation of a metric in its column's unit, without the unit; ``-`` if not measured."""
+    metric, found = known_metric(name, metrics), row.summary(name)
+    if found is None:
+        return "-"
+    deviation = "" if found.std is None else f" ± {metric.format_cell(found.std)}"
+    return metric.format_cell(found.mean) + deviation
+
+
+def unit_of(size: str) -> str:
+    """What numbers of a size on a page are in."""
+    return {"memory_bytes": "MB", "params_total": "million parameters"}[size]
+
+
+def label_of(row: Row) -> str:
+    """Label of a row, and the mark of a tuned one."""
+    return printable(row.configuration) + (TUNED if row.tunings else "")
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A group in a few words.
+
+    Attributes:
+        best: the most accurate row that competes; ``None`` where accuracy was measured for none.
+        alike: the others of which the accuracy is not significantly worse, the most accurate first.
+        untested: others that have too few seeds in common with it to say.
+        smallest: the least of those on the front of accuracy against size; ``None`` where that is the best.
+        references: rows that compete with nobody, the most accurate first.
+    """
+
+    board: Leaderboard
+    best: Row | None
+    alike: tuple[Row, ...]
+    untested: tuple[Row, ...]
+    smallest: Row | None
+    references: tuple[Row, ...]
+
+    @property
+    def name_of_size(self) -> str:
+        """``memory`` or ``parameters``: what the group's front is of."""
+        return SIZES[self.board.size]
+
+
+def headline_of(board: Leaderboard) -> Headline:
+    """Sum up a leaderboard."""
+    best, others = board.beside_best(ACCURACY)
+    by_accuracy = sorted(others, key=lambda row: -(row.mean(ACCURACY) or 0.0))
+    front = [row for row in board.rows if row.on_front and row.mean(board.size) is not None]
+    smallest = min(front, key=lambda row: row.mean(board.size) or 0.0, default=None)
+    known = [row for row in board.references if row.mean(ACCURACY) is not None]
+    return Headline(
+        board,
+        best,
+        tuple(row for row in by_accuracy if others[row].verdict == "not significant"),
+        tuple(row for row in by_accuracy if others[row].verdict == "too few seeds"),
+        None if smallest is best else smallest,
+        tuple(sorted(known, key=lambda row: -(row.mean(ACCURACY) or 0.0))),
+    )
+
+
+@dataclass(frozen=True)
+class OverviewRow:
+    """A configuration over benchmarks.
+
+    Attributes:
+        rank: its average rank, and whether it is significant; ``None``: not on all benchmarks that are ranked.
+        rows: its row on each benchmark of the table; ``None``: not run there.
+    """
+
+    name: str
+    is_reference: bool
+    rank: AverageRank | None
+    rows: tuple[Row | None, ...]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Configurations of one protocol over its benchmarks.
+
+    Attributes:
+        ranks: those of which average ranks are known; ``None``: of none.
+        more: configurations and benchmarks that are left out.
+    """
+
+    protocol: str
+    boards: tuple[Leaderboard, ...]
+    ranks: BenchmarkComparison | None
+    rows: tuple[OverviewRow, ...]
+    more: tuple[int, int]
+
+    def mark(self, board: Leaderboard, row: Row) -> str:
+        """The leaderboard's marks of a row: of the front or of a reference, and of its accuracy."""
+        standing = board.standings(ACCURACY)[board.rows.index(row)]
+        place = FRONT if row.on_front else REFERENCE if row.reference is not None else ""
+        return place + MARKS.get(standing, "")
+
+    def table(self) -> list[list[str]]:
+        """Headings and rows with a cell for each value, for files."""
+        head = ["configuration", "reference", "average rank", "beside the best"]
+        metrics = [[METRICS[name] for name in (*_SHOWN, board.size)] for board in self.boards]
+        for board, shown in zip(self.boards, metrics, strict=True):
+            columns = [metric.column or "" for metric in shown]
+            head += [f"{board.benchmark} {column}{part}" for column in columns for part in ("", " deviation")]
+            head.append(f"{board.benchmark} seeds")
+        return [head, *([*self._first(row), *self._values(row)] for row in self.rows)]
+
+    @staticmethod
+    def _first(row: OverviewRow) -> list[str]:
+        rank = row.rank
+        verdict = "" if rank is None else "the best" if rank.verdict is None else rank.verdict
+        return [row.name, "yes" if row.is_reference else "no", "" if rank is None else f"{rank.mean:.2f}", verdict]
+
+    def _values(self, row: OverviewRow) -> list[str]:
+        cells = []
+        for board, own in zip(self.boards, row.rows, strict=True):
+            for name in (*_SHOWN, board.size):
+                found = own.summary(name) if own else None
+                parts = (found.mean, found.std) if found else (None, None)
+                cells += ["" if part is None else METRICS[name].format_cell(part) for part in parts]
+            cells.append(str(own.seeds) if own else "")
+        return cells
+
+
+def overviews(boards: Sequence[Leaderboard], comparisons: Sequence[BenchmarkComparison]) -> list[Overview]:
+    """Make a table for each protocol of which there are several leaderboards.
+
+    A row has the name that comparisons over benchmarks give it, or else its label; those that are ranked come first,
+    then those on more benchmarks, then the more accurate, references last.
+    """
+    by_protocol: dict[str, list[Leaderboard]] = defaultdict(list)
+    for board in boards:
+        by_protocol[board.protocol].append(board)
+    compared = {each.protocol: each for each in comparisons}
+    several = [protocol for protocol, found in by_protocol.items() if len(found) > 1]
+    return [_overview(protocol, by_protocol[protocol], compared.get(protocol)) for protocol in sorted(several)]
+
+
+def _overview(protocol: str, boards: Sequence[Leaderboard], ranks: BenchmarkComparison | None) -> Overview:
+    ranked = ranks.boards if ranks else ()
+    shown = sorted(boards, key=lambda board: (board not in ranked, -board.records))[:MOST_COLUMNS]
+    shown = [board for board in boards if board in shown]
+    names = {row: name for name, rows in (ranks.rows.items() if ranks else ()) for row in rows}
+    places: dict[tuple[str, bool], dict[int, Row]] = defaultdict(dict)
+    for place, board in enumerate(shown):
+        for row in board.rows:
+            places[names.get(row, row.configuration), row.reference is not None].setdefault(place, row)
+    by_name = {row.configuration: row for row in ranks.ranks.rows} if ranks else {}
+    found = [
+        OverviewRow(
+            printable(name),
+            is_reference,
+            None if is_reference else by_name.get(name),
+            tuple(own.get(place) for place in range(len(shown))),
+        )
+        for (name, is_reference), own in places.items()
+    ]
+    found.sort(key=_order)
+    return Overview(protocol, tuple(shown), ranks, tuple(found[:MOST_ROWS]), _more(found, boards))
+
+
+def _order(row: OverviewRow) -> tuple[bool, float, int, float, str]:
+    means = [mean for own in row.rows if own and (mean := own.mean(ACCURACY)) is not None]
+    rank = row.rank.mean if row.rank else float("inf")
+    return row.is_reference, rank, -len(means), -sum(means) / max(1, len(means)), row.name
+
+
+def _more(rows: Sequence[OverviewRow], boards: Sequence[Leaderboard]) -> tuple[int, int]:
+    return max(0, len(rows) - MOST_ROWS), max(0, len(boards) - MOST_COLUMNS)
