@@ -35,6 +35,12 @@ from seu_bench.utils.files import is_standard_output
     show_default=True,
     help="Maximum figures of all groups together.",
 )
+@click.option(
+    "--static",
+    "is_static",
+    is_flag=True,
+    help="Figures only, no charts that answer to the pointer: a page without their library is 2 MB smaller.",
+)
 @click.option("--allow-empty", is_flag=True, help="Replace a report that is there by one without any group.")
 def report(
     results: Path,
@@ -43,6 +49,7 @@ def report(
     protocol: str | None,
     top: int,
     figures: int,
+    is_static: bool,
     allow_empty: bool,
 ) -> None:
     """Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG.
@@ -53,7 +60,9 @@ def report(
 
     limits = Limits(configurations=top, figures=figures)
     known = Registry().known_metrics
-    written = write_report(results, output, benchmark, protocol, limits, known, allow_empty=allow_empty)
+    written = write_report(
+        results, output, benchmark, protocol, limits, known, allow_empty=allow_empty, is_interactive=not is_static
+    )
     aside = output is not None and is_standard_output(output)
     click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})", err=aside)
     if written.figures:

@@ -123,7 +123,7 @@ def original_against_retained(configurations: Sequence[Configuration]) -> Pictur
         values = f"{each.original[worst].text()} and then {each.retained[worst].text()}"
         return f"the largest difference is on task {worst}, {values}"
 
-    headings = ("configuration (%)", "", *[f"task {task}" for task in range(tasks)])
+    headings = ("configuration (%)", "accuracy", *[f"task {task}" for task in range(tasks)])
     rows = [
         (each.title, what, *summary.cells())
         for each in configurations

@@ -27,12 +27,17 @@ _SHOWN: Final = (ACCURACY, FORGETTING)
 
 
 def value(row: Row, name: str, metrics: Mapping[str, Metric] = METRICS) -> str:
-    """Mean ± standard deviation of a metric in its column's unit, without the unit; ``-`` if not measured."""
+    """Mean ± standard deviation of a metric in its column's unit, without the unit; ``-`` if not measured.
+
+    A size has no deviation where that rounds to nothing. Blanks do not break lines.
+    """
     metric, found = known_metric(name, metrics), row.summary(name)
     if found is None:
         return "-"
-    deviation = "" if found.std is None else f" ± {metric.format_cell(found.std)}"
-    return metric.format_cell(found.mean) + deviation
+    deviation = "" if found.std is None else metric.format_cell(found.std)
+    if not deviation or (name in SIZES and not deviation.strip("0.")):
+        return metric.format_cell(found.mean)
+    return f"{metric.format_cell(found.mean)}\u00a0±\u00a0{deviation}"
 
 
 def unit_of(size: str) -> str:
@@ -116,6 +121,21 @@ class Overview:
     ranks: BenchmarkComparison | None
     rows: tuple[OverviewRow, ...]
     more: tuple[int, int]
+
+    @property
+    def sizes(self) -> str:
+        """What the size in a cell is, for a sentence."""
+        found = {board.size: [b.benchmark for b in self.boards if b.size == board.size] for board in self.boards}
+        named = [f"{SIZES[size]} in {unit_of(size)}" for size in found]
+        if len(found) > 1:
+            places = (f" ({', '.join(map(printable, names))})" for names in found.values())
+            named = [name + place for name, place in zip(named, places, strict=True)]
+        return " or ".join(named)
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether there are enough benchmarks to say which ranks are significant."""
+        return self.ranks is not None and self.ranks.ranks.statistic is not None
 
     def mark(self, board: Leaderboard, row: Row) -> str:
         """The leaderboard's marks of a row: of the front or of a reference, and of its accuracy."""
