@@ -36,6 +36,11 @@ from seu_bench.utils.files import is_standard_output
     help="Maximum figures of all groups together.",
 )
 @click.option(
+    "--unranked",
+    is_flag=True,
+    help="Show finished runs that are never ranked, such as those of smoke, too: in groups of their own.",
+)
+@click.option(
     "--static",
     "is_static",
     is_flag=True,
@@ -49,6 +54,7 @@ def report(
     protocol: str | None,
     top: int,
     figures: int,
+    unranked: bool,
     is_static: bool,
     allow_empty: bool,
 ) -> None:
@@ -61,7 +67,15 @@ def report(
     limits = Limits(configurations=top, figures=figures)
     known = Registry().known_metrics
     written = write_report(
-        results, output, benchmark, protocol, limits, known, allow_empty=allow_empty, is_interactive=not is_static
+        results,
+        output,
+        benchmark,
+        protocol,
+        limits,
+        known,
+        allow_empty=allow_empty,
+        is_interactive=not is_static,
+        unranked=unranked,
     )
     aside = output is not None and is_standard_output(output)
     click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})", err=aside)
@@ -70,3 +84,5 @@ def report(
         click.echo(f"figures: {len(written.figures) // 3} in {folder}, each as PDF, SVG and PNG", err=aside)
     for line in written.outside:
         click.echo(f"  {line}", err=aside)
+    if written.outside and not written.groups and not unranked:
+        click.echo("seu-bench report --unranked shows finished runs that are never ranked", err=aside)
