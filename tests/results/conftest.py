@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,3 +16,18 @@ def report_settings() -> Iterator[None]:
 
     with settings():
         yield
+
+
+@pytest.fixture(scope="session")
+def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the browser saves into."""
+    return tmp_path_factory.mktemp("downloads")
+
+
+@pytest.fixture(scope="session")
+def chromium(downloads: Path) -> Iterator[Any]:
+    """A browser for all tests of a process."""
+    from support.browsing import browser
+
+    with browser(downloads) as driver:
+        yield driver

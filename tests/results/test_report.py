@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -37,6 +40,7 @@ class Page(HTMLParser):
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.tables: list[list[list[str]]] = []
         self.texts: list[str] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
         self._cell = False
         self.feed(text)
 
@@ -55,6 +59,11 @@ class Page(HTMLParser):
             self._cell = False
 
     def handle_data(self, data: str) -> None:
+        if self.lasttag == "script" and self.cdata_elem == "script":
+            attributes = self.elements[-1][1]
+            before = self.scripts.pop()[1] if self.scripts and self.scripts[-1][0] is attributes else ""
+            self.scripts.append((attributes, before + data))
+            return
         self.texts.append(data)
         if self._cell:
             self.tables[-1][-1][-1] += data
@@ -122,14 +131,17 @@ class TestPage:
         ]
         assert policy is not None and policy.startswith("default-src 'none'; img-src data:; style-src 'sha256-")
         assert "unsafe" not in policy
-        loaded = [
-            v for _, a in page.elements for k, v in a.items() if k in ("src", "href", "action", "srcset", "poster")
-        ]
-        assert {str(address).partition(":")[0] if ":" in str(address) else str(address)[0] for address in loaded} == {
-            "data",
-            "#",
-        }
-        assert len(list(page.all("script"))) == 1
+        loaded = [a for _, a in page.elements if {"src", "href", "action", "srcset", "poster"} & a.keys()]
+        beside = [
+            a for a in loaded if str(a.get("href")).startswith("figures/")
+        ]  # links to files, for who has no script
+        assert beside and all(a["download"] == str(a["href"]).removeprefix("figures/") for a in beside)
+        addresses = [str(a.get("src") or a.get("href")) for a in loaded if a not in beside]
+        assert {text.partition(":")[0] if ":" in text else text[0] for text in addresses} == {"data", "#"}
+        executed = [text for a, text in page.scripts if "type" not in a]
+        assert len(executed) == 2
+        for text in executed:
+            assert f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" in policy
         assert not [a for _, a in page.elements if "style" in a or any(key.startswith("on") for key in a)]
 
     def test_structure(self, written: ReportFiles) -> None:
@@ -147,7 +159,10 @@ class TestPage:
         assert fields and {field["id"] for field in fields} == labelled
         named = {a.get("aria-labelledby") for _, a in page.elements} - {None}
         assert named <= set(ids)
-        for region in [a for _, a in page.elements if a.get("role") == "region"]:
+        boxes = [a for _, a in page.elements if a.get("role") == "group"]
+        names = [box["aria-label"] for box in boxes if "aria-label" in box]
+        assert boxes and len(names) == len(set(names))
+        for region in boxes:
             assert region.get("aria-label") or region.get("aria-labelledby")
             assert region["tabindex"] == "0"
 
@@ -181,9 +196,15 @@ class TestStrangers:
         put(tmp_path, record, run_id="c", status="failed", error=HOSTILE)
         written = write_report(tmp_path, limits=Limits(units=1))
         text = written.page.read_text(encoding="utf-8")
-        assert text.count("<script") == text.count("</script") == 1
         assert "<img src=x" not in text and "\x1b" not in text and "{{7*7}}" in text
         page = Page(text)
+        kinds = Counter(a.get("type") for a, _ in page.scripts)
+        assert text.count("<script") == text.count("</script") == len(page.scripts) == kinds.total()
+        assert kinds.keys() == {None, "text/plain", "application/json"} and kinds[None] == 2
+        charts = [json.loads(text) for a, text in page.scripts if a.get("type") == "application/json"]
+        assert len(charts) == kinds["application/json"] == 4
+        assert all("<script>alert(1)</script>" in chart["series"][0]["name"] for chart in charts)
+        assert not any("alert(1)" in text for a, text in page.scripts if "type" not in a)
         assert not [a for _, a in page.elements if any(key.startswith("on") for key in a)]
         assert any("<script>alert(1)</script>" in "".join(row) for row in page.tables[0])
         assert {path.parent for path in written.figures} == {tmp_path / "figures"}
@@ -316,7 +337,9 @@ class TestCommand:
         ):
             assert command("report", "--results", tmp_path, "--figures", 0, *asked).status == 0
             page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-            assert [text for text in page.texts if ", version 1" in text and "\n" not in text][1:] == titles
+            assert [text for text in page.texts if ", version 1" in text and "\n" not in text][
+                1:
+            ] == titles * 2  # and of its origin
 
     def test_nothing_fits(self, command: Command, tmp_path: Path) -> None:
         """The page that is there stays."""

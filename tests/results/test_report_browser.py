@@ -4,49 +4,18 @@ for anything."""
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.browsing import MARKS, draw_charts, screen, wait
 from support.report_records import HOSTILE, published, put, put_all, with_curves
-from support.sweeping import within
 
 from seu_bench.results.report import Limits, write_report
 
-BROWSER = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
-DRIVER = shutil.which("chromedriver")
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        BROWSER is None or DRIVER is None,
-        reason="no chromium and chromedriver on the path (Debian: apt-get install chromium chromium-driver)",
-    ),
-]
-
-
-@contextmanager
-def browser() -> Iterator[Any]:
-    """A headless Chromium that notes its console and its requests."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(BROWSER)
-    # Its sandbox needs more than a container or root has; the page is our own.
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER), log_output=os.devnull))
-    try:
-        yield driver
-    finally:
-        driver.quit()
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
@@ -59,32 +28,18 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     put(results, record, run_id="hostile", strategy=HOSTILE, options={"x": HOSTILE}, task_names=[HOSTILE] * 5)
     put(results, record, run_id="empty", strategy="unmeasured", metrics={}, params_total=[])
     put(results, record, run_id="failed", status="failed", error=HOSTILE)
-    return write_report(results, limits=Limits(configurations=4, units=1)).page
-
-
-@pytest.fixture(scope="module")
-def driver(page: Path) -> Iterator[Any]:
-    with browser() as found:
-        found.get(page.as_uri())
-        # On a busy machine the driver was seen to come back while the end of the page was not read yet.
-        ready = "return document.readyState === 'complete' && document.querySelector('main + script') !== null"
-        assert within(60, lambda: bool(found.execute_script(ready)))
-        yield found
+    return write_report(results, limits=Limits(units=1)).page
 
 
 @pytest.fixture(autouse=True)
-def fresh(driver: Any, page: Path) -> None:
+def driver(chromium: Any, page: Path) -> Iterator[Any]:
     """The page as it is when it is opened, on a wide and light screen."""
-    screen(driver, 1280)
-    driver.get(page.as_uri())
-
-
-def screen(driver: Any, width: int, scheme: str = "light") -> None:
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    driver.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    )
+    screen(chromium, 1280)
+    chromium.get(page.as_uri())
+    # On a busy machine the driver was seen to come back while the end of the page was not read yet.
+    ready = "return document.readyState === 'complete' && document.querySelectorAll('main ~ script').length > 1"
+    wait(chromium, lambda: chromium.execute_script(ready))
+    yield chromium
 
 
 def column(driver: Any, number: int, selector: str = "tr") -> list[str]:
@@ -122,6 +77,7 @@ def test_console_and_requests(driver: Any, page: Path) -> None:
     driver.get_log("browser"), driver.get_log("performance")
     driver.get(page.as_uri())
     heading(driver, "acc").click()
+    assert draw_charts(driver) > 3
     assert driver.get_log("browser") == []
     events = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
     asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
@@ -150,12 +106,23 @@ def test_its_policy_forbids_loads(driver: Any) -> None:
 
 
 def test_every_figure_is_seen(driver: Any, page: Path) -> None:
+    """As a chart, or as it is in its files, which a button shows."""
+    driver.execute_script(
+        "document.querySelectorAll('details.group, details.single').forEach((each) => each.open = true)"
+    )
+    charts = draw_charts(driver)
+    figures = list((page.parent / "figures").glob("*.svg"))
+    seen = "return [...document.querySelectorAll(arguments[0])].filter((each) => each.checkVisibility()).length"
+    assert driver.execute_script(seen, ".plot") == charts
+    assert driver.execute_script(seen, "figure img") == len(figures) - charts
+    for button in driver.find_elements("css selector", ".still-button"):
+        driver.execute_script("arguments[0].click()", button)
     script = """return [...document.images].map((image) => {
         const box = image.getBoundingClientRect();
         return [image.complete, image.naturalWidth, box.width, box.height, image.checkVisibility(), image.alt];
     })"""
     images = driver.execute_script(script)
-    assert len(images) == len(list((page.parent / "figures").glob("*.svg"))) == 8
+    assert len(images) == len(figures) == 9 and driver.execute_script(seen, ".plot") == 0
     for complete, natural, width, height, visible, alt in images:
         assert complete and natural > 300 and width > 300 and height > 100 and visible and len(alt) > 60
 
@@ -206,18 +173,18 @@ def test_filters(driver: Any) -> None:
     assert column(driver, 1) == [] and status(driver) == f"0 of {rows} rows"
 
 
-def wait(driver: Any, holds: Any) -> None:
-    from selenium.webdriver.support.wait import WebDriverWait
-
-    WebDriverWait(driver, 10).until(lambda _: holds())
-
-
 def test_names_are_text(driver: Any) -> None:
     """Markup in a record's names is shown as it is, in cells, in choices and in words for figures."""
     assert any(name.startswith("<script>alert(1)</script>") for name in column(driver, 1))
     chosen = [o.text for o in driver.find_elements("css selector", "[data-filter=strategy] option")]
     assert any(text.startswith("<script>alert(1)</script>") for text in chosen)
-    assert driver.execute_script("return document.scripts.length") == 1
+    draw_charts(driver)
+    named = [button.text for button in driver.find_elements("css selector", ".legend button")]
+    assert any("<script>alert(1)</script>" in text for text in named)
+    assert (
+        driver.execute_script("return [...document.scripts].filter(s => s.text.includes('alert(1)') && !s.type).length")
+        == 0
+    )
     assert driver.execute_script("return document.querySelectorAll('img[src=x]').length") == 0
     driver.execute_script(
         "const s = document.querySelector('[data-filter=strategy]');"
@@ -227,22 +194,55 @@ def test_names_are_text(driver: Any) -> None:
     assert len(column(driver, 1)) == 1
 
 
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("width", [390, 1280])
 def test_page_is_not_wider_than_the_screen(driver: Any, width: int) -> None:
-    """Wide tables and figures scroll within their own boxes, opened parts included."""
+    """Wide tables scroll within their own boxes, opened parts included; figures fit."""
     screen(driver, width)
     driver.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
     page_width, window = driver.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
     assert window == width and page_width <= width
     boxes = driver.execute_script(
-        "return [...document.querySelectorAll('.scroll')]"
+        "return [...document.querySelectorAll('.scroll:not(.picture)')]"
         ".map(b => [b.getBoundingClientRect().right, b.scrollWidth, b.clientWidth])"
     )
     assert boxes and all(right <= width for right, _, _ in boxes)
-    if width == 360:
+    draw_charts(driver)
+    figures = driver.execute_script(
+        "return [...document.querySelectorAll('figure img, .plot')].filter(e => e.checkVisibility())"
+        ".map(e => e.getBoundingClientRect().right)"
+    )
+    assert figures and max(figures) <= width
+    if width == 390:
         assert any(content > inner for _, content, inner in boxes)
-        sizes = driver.execute_script("return [...document.images].map(i => i.getBoundingClientRect().width)")
-        assert min(sizes) >= 600  # and stay large enough to be read
+        button = next(b for b in driver.find_elements("css selector", ".enlarge") if b.is_displayed())
+        driver.execute_script("arguments[0].click()", button)
+        image = button.find_element("xpath", "ancestor::figure").find_element("css selector", "img")
+        assert image.rect["width"] >= 600  # large enough to be read, in a box that scrolls
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_configuration_is_held(driver: Any) -> None:
+    """While a leaderboard is scrolled its configurations stay; on a small screen the first numbers beside them are
+    accuracy and forgetting, and both can be seen."""
+    script = """
+    const box = document.querySelector('.board').parentElement, cells = box.querySelector('tbody tr').cells;
+    box.scrollLeft = arguments[0];
+    return [box.getBoundingClientRect().right, ...[...cells].map(c => [c.getBoundingClientRect().left,
+        c.getBoundingClientRect().right, c.getClientRects().length])];
+    """
+    for width in (1280, 390):
+        screen(driver, width)
+        right, *before = driver.execute_script(script, 0)
+        _, *after = driver.execute_script(script, 200)
+        assert after[1] == before[1] and after[5][0] < before[5][0]
+        accuracy, forgetting = place(driver, "acc"), place(driver, "forgetting")
+        assert before[1][1] <= before[accuracy][0] < before[forgetting][1] <= right
+    assert before[0][2] == before[2][2] == 0  # number and seeds stand with the name
+    said = driver.execute_script(
+        "const c = document.querySelector('.board tbody th');"
+        "return ['::before', '::after'].map(p => getComputedStyle(c, p).content)"
+    )
+    assert "1" in said[0] and "seed" in said[1]
 
 
 def test_keyboard(driver: Any) -> None:
@@ -292,7 +292,7 @@ def figure_brightness(driver: Any) -> float:
 
     from PIL import Image
 
-    image = driver.find_element("css selector", "figure img")
+    image = driver.find_element("css selector", "figure:not([data-chart]) img")
     driver.execute_script("arguments[0].scrollIntoView({behavior: 'instant'})", image)
     wait(driver, lambda: driver.execute_script("return arguments[0].complete", image))
     with Image.open(io.BytesIO(image.screenshot_as_png)) as painted:
@@ -310,11 +310,20 @@ def test_light_and_dark(driver: Any) -> None:
 
 
 def test_paper(driver: Any) -> None:
-    """Printed, there is nothing that only a screen can use, and figures keep within the sheet."""
+    """Printed, there is nothing that only a screen can use, what was folded is there, and figures keep within the
+    sheet; afterwards it is folded again."""
+    draw_charts(driver)
+    closed = "return document.querySelectorAll('details:not([open])').length"
+    before = driver.execute_script(closed)
+    driver.execute_script("dispatchEvent(new Event('beforeprint'))")
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     screen_only = driver.execute_script(
-        "return ['.filters', '.skip', 'nav'].map(s => document.querySelector(s).getClientRects().length)"
+        "return ['.filters', '.skip', 'nav', '.saving', '.chart']"
+        ".map(s => document.querySelector(s).getClientRects().length)"
     )
-    assert screen_only == [0, 0, 0]
+    assert screen_only == [0, 0, 0, 0, 0] and driver.execute_script(closed) == 0 < before
+    assert driver.execute_script("return [...document.images].every(i => i.getClientRects().length)")
     assert driver.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})["data"]
+    driver.execute_script("dispatchEvent(new Event('afterprint'))")
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert driver.execute_script(closed) == before

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from seu_bench._version import __version__
 from seu_bench.results.leaderboard import tuned_rows
+from seu_bench.results.leaderboard.boards import Leaderboard
 from seu_bench.results.leaderboard.markdown import cells, notes
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS
@@ -84,6 +85,7 @@ def render_page(content: PageContent) -> str:
     charts = content.charts()
     library = read_library() if charts else None
     sections, images = content.sections, content.images
+    ranked = [section.board for section in sections if section.board.unranked is None]  # these come first
     return environment.get_template("report.html.j2").render(
         title="Lifelong learning: results",
         version=__version__,
@@ -99,9 +101,10 @@ def render_page(content: PageContent) -> str:
         charts=charts,
         sections=sections,
         ranks=content.ranks,
-        ranks_by_protocol={each.comparison.protocol: each for each in content.ranks},
-        headlines=[overview.headline_of(section.board) for section in sections[: overview.MOST_GROUPS]],
-        overviews=overview.overviews([s.board for s in sections], [each.comparison for each in content.ranks]),
+        headlines=[overview.headline_of(board) for board in ranked[: overview.MOST_GROUPS]],
+        overviews=overview.overviews(ranked, [each.comparison for each in content.ranks]),
+        ranked=ranked,
+        titles=_titles([section.board for section in sections]),
         overview=overview,
         latest=max((run.started for section in sections for _, run in section.runs), default=""),
         images=images,
@@ -134,6 +137,19 @@ def _policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _titles(boards: Sequence[Leaderboard]) -> list[str]:
+    """A title for each group, no two alike: of those that differ in nothing else, the data is named."""
+    plain = [printable(board.title) for board in boards]
+    named = [
+        f"{title}, data {printable(board.data_fingerprint)[:8]}" if plain.count(title) > 1 else title
+        for title, board in zip(plain, boards, strict=True)
+    ]
+    return [
+        f"{title} ({number + 1})" if (number := named[:place].count(title)) else title
+        for place, title in enumerate(named)
+    ]
 
 
 def _beside_best(section: Section) -> tuple[str, list[Sequence[str]]]:

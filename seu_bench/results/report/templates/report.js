@@ -81,10 +81,13 @@ for (const table of document.querySelectorAll("table.board")) {
   if (location.hash) follow();
   let folded = [];
   addEventListener("beforeprint", () => {
-    folded = sections.filter((each) => !each.open);
+    folded = folded.concat(sections.filter((each) => !each.open));
     folded.forEach((each) => (each.open = true));
   });
-  addEventListener("afterprint", () => folded.forEach((each) => (each.open = false)));
+  addEventListener("afterprint", () => {
+    folded.forEach((each) => (each.open = false));
+    folded = [];
+  });
 }
 
 // Figures: shown in full size where they are scaled down, and saved as they are in the files.
