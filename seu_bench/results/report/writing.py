@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seu_bench.errors import ResultsError
+from seu_bench.errors import OptionError, ResultsError
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS
+from seu_bench.results.report.figures import EVERY, all_pictures, keep, write_files
+from seu_bench.results.report.layout import PAGE, Layout
 from seu_bench.results.report.page import PageContent, render_page
-from seu_bench.results.report.rendering import RenderedFigure, render
+from seu_bench.results.report.rendering import FORMATS, RenderedFigure, render
 from seu_bench.results.report.sections import Limits, read_sections
-from seu_bench.utils.files import check_output, is_standard_output, refuse_link, write_atomic, write_output
+from seu_bench.utils.files import check_output, is_standard_output, refuse_link, write_output
 from seu_bench.utils.locks import alone_in
 from seu_bench.utils.progress import tracked
 
@@ -46,6 +48,8 @@ def write_report(
     allow_empty: bool = False,
     is_interactive: bool = True,
     unranked: bool = False,
+    names: Sequence[str] = (),
+    layout: Layout = PAGE,
 ) -> ReportFiles:
     """Make the report of a results folder anew.
 
@@ -58,13 +62,16 @@ def write_report(
         is_interactive: whether charts of the page answer to the pointer, for which a library of 2 MB is in it.
         allow_empty: whether a report without any group may replace another one.
         unranked: whether finished runs that are never ranked are shown, too, in groups of their own.
+        names: which figures, by kind or name, whatever ``limits`` say of their number; all by default.
+        layout: width and font of the figures, e.g. of a paper's column.
 
     Returns:
         The files, and which records are in none of its groups.
 
     Raises:
         ResultsError: there are no records, none of ``benchmark`` and ``protocol``, none that can be reported where
-            there is a report already, or nothing can be written there.
+            there is a report already, no figure of ``names``, or nothing can be written there.
+        OptionError: ``output`` ends like something else than a page.
 
     Example:
         >>> from pathlib import Path
@@ -74,9 +81,11 @@ def write_report(
     limits = limits or Limits()
     page = output or results / "report.html"
     check_output(page)
+    _check_ending(page)
     folder = results / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
-    sections, ranks, outside = read_sections(results, benchmark, protocol, limits, metrics, unranked=unranked)
+    reading = replace(limits, figures=EVERY) if names else limits
+    sections, ranks, outside = read_sections(results, benchmark, protocol, reading, metrics, unranked=unranked)
     is_there = not is_standard_output(page) and os.path.lexists(page)
     if is_there and not (sections or allow_empty):
         raise ResultsError(
@@ -84,20 +93,27 @@ def write_report(
             where=str(page),
             remedy="see why with seu-bench leaderboard; or give --allow-empty, or another --output",
         )
-    work = [
-        (f"{section.board.name}-{picture.kind}", picture)
-        for section in sections
-        for picture in (*section.comparing, *section.single)
-    ]
-    work += [(f"{each.name}-{each.picture.kind}", each.picture) for each in ranks if each.is_drawn]
+    if names:
+        ranks = keep(sections, ranks, names)
     images: dict[str, RenderedFigure] = {}
     paths: list[Path] = []
     with alone_in(folder):
-        for name, picture in tracked(work, "drawing figures"):
-            images[name] = render(name, picture)
-            for file, content in images[name].files.items():
-                paths.append(folder / file)
-                write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
+        for name, picture in tracked(all_pictures(sections, ranks), "drawing figures"):
+            images[name] = render(name, picture, layout)
+            paths += write_files(folder, images[name])
         content = PageContent(sections, ranks, images, outside, limits, is_interactive)
         write_output(page, render_page(content))
     return ReportFiles(page, tuple(paths), tuple(outside), len(sections))
+
+
+def _check_ending(page: Path) -> None:
+    """Refuse a page whose ending says that it is something else, or nothing."""
+    if is_standard_output(page) or page.suffix.lower() in (".html", ".htm"):
+        return
+    ending = page.suffix.lower()
+    remedy = f"{page.stem}.html is a page, {page.stem}/ a folder for figures alone"
+    if ending.removeprefix(".") in FORMATS:
+        remedy = f"call it {page.stem}.html; {page.name} would be a figure, which --figure chooses"
+    elif ending in (".csv", ".json", ".md", ".tex"):
+        remedy = f"call it {page.stem}.html; seu-bench leaderboard writes tables"
+    raise OptionError("a report is an HTML page, and this is not called one", where=str(page), remedy=remedy)
