@@ -13,8 +13,8 @@ import pytest
 from support.report_records import HOSTILE, SEEDS, published, runs
 
 from seu_bench.results.report.canvas import reference_styles, style
-from seu_bench.results.report.charts import Chart, charts_of
-from seu_bench.results.report.plotly_library import read_library
+from seu_bench.results.report.page.charts import Chart, charts_of
+from seu_bench.results.report.page.plotly_library import read_library
 from seu_bench.results.report.summary import Configuration, Published
 
 

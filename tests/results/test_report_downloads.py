@@ -12,7 +12,7 @@ from support.report_records import HOSTILE, put_all
 from seu_bench.results.leaderboard.boards import to_csv
 from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.results.leaderboard.latex import to_latex
-from seu_bench.results.report.downloads import Download, board_files, table_files
+from seu_bench.results.report.page.downloads import Download, board_files, table_files
 
 
 def content(found: Download) -> bytes:

@@ -1,6 +1,7 @@
 """The report: one HTML page that needs no network, and its figures, made from records alone.
 
-- ``writing``: :func:`write_report`, from records to files; the page by its templates
+- ``writing``: :func:`write_report`, from records to files
+- ``page``: the page by its templates, with summary, charts, and tables and figures to save
 - ``sections``: which records are read, and which pictures are made of them
 - ``paper``: the SEU paper's own numbers, beside ours
 - ``draw_comparing``, ``draw_size``: the figures of all configurations of a group

@@ -12,7 +12,7 @@ from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report.figures import EVERY, all_pictures, keep, write_files
 from seu_bench.results.report.layout import PAGE, Layout
-from seu_bench.results.report.page import PageContent, render_page
+from seu_bench.results.report.page.rendered import PageContent, render_page
 from seu_bench.results.report.rendering import FORMATS, RenderedFigure, render
 from seu_bench.results.report.sections import Limits, read_sections
 from seu_bench.utils.files import check_output, is_standard_output, refuse_link, write_output

@@ -64,8 +64,13 @@ def to_csv_text(rows: Sequence[Sequence[str]]) -> str:
     """
     head, *body = rows
     parted = [any(_PLUS_MINUS in row[place] for row in body) for place in range(len(head))]
-    names = [(name, f"{name} deviation") if two else (name,) for name, two in zip(head, parted, strict=True)]
-    lines = [names, *([_parts(cell, two) for cell, two in zip(row, parted, strict=True)] for row in body)]
+    names: list[tuple[str, ...]] = [
+        (name, f"{name} deviation") if two else (name,) for name, two in zip(head, parted, strict=True)
+    ]
+    lines: list[list[tuple[str, ...]]] = [
+        names,
+        *([_parts(cell, two) for cell, two in zip(row, parted, strict=True)] for row in body),
+    ]
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(
         [_plain(cell) for cells in line for cell in cells] for line in lines

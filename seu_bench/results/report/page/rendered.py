@@ -21,11 +21,12 @@ from seu_bench.results.leaderboard.boards import Leaderboard
 from seu_bench.results.leaderboard.markdown import cells, notes
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.results.report import overview, paper
-from seu_bench.results.report.charts import Chart, charts_of
-from seu_bench.results.report.downloads import board_files, download, table_files
+from seu_bench.results.report import paper
 from seu_bench.results.report.draw_ranks import RankSection
-from seu_bench.results.report.plotly_library import read_library
+from seu_bench.results.report.page import overview
+from seu_bench.results.report.page.charts import Chart, charts_of
+from seu_bench.results.report.page.downloads import board_files, download, table_files
+from seu_bench.results.report.page.plotly_library import read_library
 from seu_bench.results.report.rendering import RenderedFigure
 from seu_bench.results.report.sections import Limits, Section
 from seu_bench.results.statistics.words import HEADINGS, MEANING, difference_cells
@@ -75,10 +76,10 @@ def render_page(content: PageContent) -> str:
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
-        loader=PackageLoader("seu_bench.results.report"),
+        loader=PackageLoader("seu_bench.results.report.page"),
     )
     environment.filters["printable"] = printable
-    folder = files("seu_bench.results.report") / "templates"
+    folder = files("seu_bench.results.report.page") / "templates"
     style, script, drawing = (
         (folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js", "charts.js")
     )
