@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
-from seu_bench.results.leaderboard.boards import Leaderboard, Row
+from seu_bench.results.leaderboard.boards import Leaderboard, Row, Standing
 from seu_bench.results.leaderboard.markdown import FRONT, MARKS, REFERENCE
 from seu_bench.results.leaderboard.ordering import SIZES
 from seu_bench.results.leaderboard.tuned_rows import TUNED
@@ -137,9 +138,13 @@ class Overview:
         """Whether there are enough benchmarks to say which ranks are significant."""
         return self.ranks is not None and self.ranks.ranks.statistic is not None
 
+    @cached_property
+    def _standings(self) -> Mapping[Leaderboard, Mapping[Row, Standing | None]]:
+        return {board: dict(zip(board.rows, board.standings(ACCURACY), strict=True)) for board in self.boards}
+
     def mark(self, board: Leaderboard, row: Row) -> str:
         """The leaderboard's marks of a row: of the front or of a reference, and of its accuracy."""
-        standing = board.standings(ACCURACY)[board.rows.index(row)]
+        standing = self._standings[board].get(row)
         place = FRONT if row.on_front else REFERENCE if row.reference is not None else ""
         return place + MARKS.get(standing, "")
 

@@ -127,6 +127,7 @@ for (const table of document.querySelectorAll("table.board")) {
       });
     }
     const enlarge = figure.querySelector(".enlarge");
+    enlarge.hidden = false;
     enlarge.addEventListener("click", () => {
       const full = figure.querySelector(".picture").classList.toggle("full");
       enlarge.setAttribute("aria-pressed", full);
