@@ -16,6 +16,7 @@ from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_con
 from seu_bench.errors import OptionError
 from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
 from seu_bench.results.leaderboard.building import make_leaderboards
+from seu_bench.results.leaderboard.latex import to_latex
 from seu_bench.results.leaderboard.markdown import to_markdown
 from seu_bench.results.metric import Metric
 from seu_bench.results.over_benchmarks import BenchmarkComparison, compare_over_benchmarks
@@ -61,6 +62,14 @@ _NO_RANKS: Final = "no two configurations were run on two benchmarks of one prot
     "with Friedman's test and Holm's correction.",
 )
 @click.option(
+    "--columns",
+    "chosen",
+    default=None,
+    metavar="METRIC,...",
+    help="Columns to show, by the ids of metrics, or all [default: in the terminal and in LaTeX the main ones, else "
+    "all].",
+)
+@click.option(
     "--rows",
     type=click.IntRange(min=0),
     default=25,
@@ -70,7 +79,7 @@ _NO_RANKS: Final = "no two configurations were run on two benchmarks of one prot
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "md", "csv", "json"]),
+    type=click.Choice(["table", "md", "csv", "latex", "json"]),
     default="table",
     show_default=True,
     help="Output format.",
@@ -81,6 +90,7 @@ def leaderboard(
     axes: str | None,
     sort: str | None,
     ranks: str | None,
+    chosen: str | None,
     rows: int,
     form: str,
     results: Path,
@@ -97,6 +107,7 @@ def leaderboard(
     dimensions = views.parse_axes(axes, metrics) if axes else ()
     sorted_by = views.parse_metric("--sort", sort, metrics) if sort is not None else None
     ranked_by = views.parse_metric("--ranks", ranks, metrics) if ranks is not None else None
+    columns = views.parse_columns(chosen, metrics) if chosen is not None else None
     if ranked_by and form not in ("table", "json"):
         raise OptionError(f"--ranks has no --format {form}", remedy="choose --format table or json")
     require_records(results)
@@ -113,12 +124,14 @@ def leaderboard(
         tables = [part for each in compared for part in ("", rank_table(each, metrics))]
         print_as(form, [each.document() for each in compared], tables[1:] or [_NO_RANKS])
         return
+    if columns is not None:
+        boards = [views.with_columns(board, columns, metrics) for board in boards]
     if form != "table":
-        click.echo(_text(boards, form), nl=False)
+        click.echo(_text(boards, form, usual=columns is None), nl=False)
         return
     console = wide_console()
     for board in boards:
-        console.print(leaderboard_table(board, rows or None))
+        console.print(leaderboard_table(board, rows or None, usual=columns is None))
     if not boards:
         click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""))
         for line in made.excluded(benchmark):
@@ -127,10 +140,16 @@ def leaderboard(
         click.echo(str(path))
 
 
-def _text(boards: Sequence[Leaderboard], form: str) -> str:
-    """Join all leaderboards: Markdown below each other, one CSV, or one list of JSON."""
+def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:
+    """Join all leaderboards: Markdown or LaTeX below each other, one CSV, or one list of JSON.
+
+    Args:
+        usual: whether nobody chose the columns: LaTeX has the main ones then.
+    """
     if form == "json":
         return json.dumps([board.document() for board in boards], indent=1) + "\n"
+    if form == "latex":
+        return "\n".join(to_latex(board, None if usual else list(board.columns)) for board in boards)
     if form == "md":
         return "\n".join(to_markdown(board) for board in boards)
     return to_csv(boards)

@@ -82,11 +82,12 @@ def metrics_table(record: Record, metrics: Mapping[str, Metric] = METRICS) -> Ta
     return new_table("metrics", ("=metric", ">value", "definition"), rows)
 
 
-def leaderboard_table(board: Leaderboard, most: int | None = None) -> RenderableType:
+def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: bool = True) -> RenderableType:
     """The first ``most`` rows, and references: number, configuration, seeds; accuracy, forgetting, memory and compute.
 
     Below are the interval of the accuracy, the mixed score and further costs, and, where they were measured, the
-    relative metrics and those of plugins: beside the first table's columns those would not hold in the width.
+    relative metrics and those of plugins: beside the first table's columns those would not hold in the width. Columns
+    that are not the ``usual`` ones are one table.
     """
     lines = [*notes(board), f"data {board.data_fingerprint}", f"records: {board.records}"]
     shown = board.first(most)
@@ -105,6 +106,10 @@ def leaderboard_table(board: Leaderboard, most: int | None = None) -> Renderable
             made.rows[len(shown) - len(board.references) - 1].end_section = True
         return made
 
+    if not usual:
+        only = table(board.title, list(board.columns))
+        only.caption = caption
+        return only
     first = [name for name in ("acc", "forgetting", board.size, "train_flops") if name in board.columns]
     size = "macs" if board.size == "params_total" else "params_total"
     further = [name for name in ("mixed_score", size, "train_seconds", "tuning_passes") if name in board.columns]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .frame import load_records
     from .leaderboard.boards import Leaderboard
     from .leaderboard.building import LeaderboardBuild, make_leaderboards, read_leaderboards
+    from .leaderboard.latex import to_latex
     from .metric import Metric
     from .over_benchmarks import BenchmarkComparison, compare_over_benchmarks
     from .over_seeds import SeedComparison, compare_over_seeds
@@ -75,6 +76,7 @@ __all__ = [
     "read_records",
     "reference_of",
     "summarize",
+    "to_latex",
     "unpack_records",
     "without_times",
     "write_report",

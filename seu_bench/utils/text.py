@@ -1,9 +1,11 @@
-"""Text made harmless for terminals and Markdown, and numbers with units read and written."""
+"""Text made harmless for terminals, Markdown and LaTeX, and numbers with units read and written."""
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
+from collections.abc import Mapping
 from typing import Final
 
 
@@ -48,6 +50,27 @@ def format_seconds(seconds: float | None) -> str:
 #: Letters that Markdown might take for something else, the underscore aside.
 _MARKUP: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: f"\\{mark}" for mark in r"\`*|~$[]"})
 
+
+#: What LaTeX would not print as it stands, and what it prints instead. Two hyphens would be joined to a dash, and a
+#: bracket behind a line's end would be an argument of it.
+_LATEX: Final[Mapping[str, str]] = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "`": "`{}", "'": "'{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "-": "-{}", "[": "{[}", "]": "{]}"},
+    **{"±": r"$\pm$", "≈": r"$\approx$", "†": r"$\dagger$", "●": r"$\bullet$", "○": r"$\circ$", "\u00d7": r"$\times$"},
+    **{
+        "≥": r"$\geq$",
+        "≤": r"$\leq$",
+        "µ": r"$\mu$",
+        "°": r"$^{\circ}$",
+        "\u2013": "--",
+        "\u2014": "---",
+        "…": r"\dots{}",
+    },
+    **{"ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ø": r"\o{}", "Ø": r"\O{}", "œ": r"\oe{}", "Œ": r"\OE{}"},
+}
+#: Accents that every font of LaTeX can set on a letter.
+_ACCENTS: Final = frozenset("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327")
 
 #: User name and password in an address; a password may hold anything but blanks and the next part's beginning.
 _CREDENTIALS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#]+@")
@@ -134,3 +157,29 @@ def escape_markdown(text: str) -> str:
     """
     # Within a word an underscore is one; elsewhere it would be emphasis.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", printable(text).translate(_MARKUP))
+
+
+def escape_latex(text: str) -> str:
+    """Escape text for LaTeX, in a table or not; no package is needed for it.
+
+    Args:
+        text: of any origin.
+
+    Returns:
+        LaTeX that prints the text as it is, on one line. Letters for which its usual fonts have no glyph, such as Greek
+        ones, are named by their number in Unicode.
+
+    Example:
+        >>> print(escape_latex("lr=1e-3, 50 % of c_1"))
+        lr=1e-{}3, 50 \\% of c\\_1
+    """
+    return "".join(map(_latex_letter, printable(text)))
+
+
+def _latex_letter(letter: str) -> str:
+    if letter in _LATEX:
+        return _LATEX[letter]
+    first, *accents = unicodedata.normalize("NFD", letter)
+    if first.isascii() and len(accents) <= 1 and _ACCENTS.issuperset(accents):
+        return letter
+    return f"(U+{ord(letter):04X})"

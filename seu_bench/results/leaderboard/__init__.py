@@ -7,6 +7,7 @@ mixes these. A row is a configuration: a strategy with its searcher, creator and
 :mod:`.boards`      a leaderboard: its rows, and the standing of each one
 :mod:`.ordering`    the order of rows: the front of accuracy against memory first
 :mod:`.markdown`    cells with units and marks; the Markdown page
+:mod:`.latex`       the table of LaTeX
 :mod:`.tuned_rows`  the mark of tuned rows, and what the tuning cost
 :mod:`.views`       the part of one that keeps to a budget or is not dominated, or another order
 :mod:`.building`    from a results folder to leaderboards, their files, and a table of pandas

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from seu_bench.config.options import did_you_mean
@@ -113,6 +114,19 @@ def parse_metric(option: str, text: str, metrics: Mapping[str, Metric] = METRICS
             remedy="give one of " + ", ".join(metrics),
         )
     return name
+
+
+def parse_columns(text: str, metrics: Mapping[str, Metric] = METRICS) -> tuple[str, ...]:
+    """Parse ``acc,memory`` to ids of metrics with a column, ``all`` to none."""
+    if text.strip() == "all":
+        return ()
+    known = {name: metric for name, metric in metrics.items() if metric.column}
+    return tuple(dict.fromkeys(parse_metric("--columns", name, known) for name in text.split(",")))
+
+
+def with_columns(board: Leaderboard, names: Sequence[str], metrics: Mapping[str, Metric] = METRICS) -> Leaderboard:
+    """The leaderboard with these columns, in this order; without names, with every column that it has."""
+    return replace(board, columns={name: metrics[name] for name in names}) if names else board
 
 
 def _narrowed(board: Leaderboard, kept: Sequence[Row], reason: str, measured: Collection[Row]) -> Leaderboard:
