@@ -15,9 +15,10 @@ from seu_bench.cli.options import known_metrics, print_as, request_command
 from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
 from seu_bench.errors import OptionError
 from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
-from seu_bench.results.leaderboard.building import make_leaderboards
+from seu_bench.results.leaderboard.building import LeaderboardBuild, make_leaderboards
 from seu_bench.results.leaderboard.latex import to_latex
-from seu_bench.results.leaderboard.markdown import to_markdown
+from seu_bench.results.leaderboard.markdown import count, to_markdown
+from seu_bench.results.leaderboard.unranked import finished_unranked, unranked_leaderboards
 from seu_bench.results.metric import Metric
 from seu_bench.results.over_benchmarks import BenchmarkComparison, compare_over_benchmarks
 from seu_bench.results.record_files import require_records
@@ -70,6 +71,12 @@ _NO_RANKS: Final = "no two configurations were run on two benchmarks of one prot
     "all].",
 )
 @click.option(
+    "--unranked",
+    is_flag=True,
+    help="Show runs that are never ranked (smoke, --limit, --synthetic, --first-tasks, --evaluation validation), in "
+    "tables of their own, too; they are in no file.",
+)
+@click.option(
     "--rows",
     type=click.IntRange(min=0),
     default=25,
@@ -91,6 +98,7 @@ def leaderboard(
     sort: str | None,
     ranks: str | None,
     chosen: str | None,
+    unranked: bool,
     rows: int,
     form: str,
     results: Path,
@@ -110,11 +118,12 @@ def leaderboard(
     columns = views.parse_columns(chosen, metrics) if chosen is not None else None
     if ranked_by and form not in ("table", "json"):
         raise OptionError(f"--ranks has no --format {form}", remedy="choose --format table or json")
+    if ranked_by and unranked:
+        raise OptionError("--ranks is of ranked runs alone", remedy="leave out --ranks, or --unranked")
     require_records(results)
     made = make_leaderboards(results, metrics)
-    boards = [
-        views.within_budget(board, limits, metrics) for board in made.boards if benchmark in (None, board.benchmark)
-    ]
+    every = [*made.boards, *(unranked_leaderboards(made.records, metrics) if unranked else ())]
+    boards = [views.within_budget(board, limits, metrics) for board in every if benchmark in (None, board.benchmark)]
     if axes is not None:
         boards = [views.pareto_front(board, dimensions, metrics) for board in boards]
     if sorted_by:
@@ -130,14 +139,23 @@ def leaderboard(
         click.echo(_text(boards, form, usual=columns is None), nl=False)
         return
     console = wide_console()
-    for board in boards:
+    if not any(board.unranked is None for board in boards):
+        _say_none(made, benchmark, unranked=unranked)
+    for number, board in enumerate(boards):
+        if number:
+            console.print()
         console.print(leaderboard_table(board, rows or None, usual=columns is None))
-    if not boards:
-        click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""))
-        for line in made.excluded(benchmark):
-            click.echo(f"  {line}")
     for path in made.paths:
         click.echo(str(path))
+
+
+def _say_none(made: LeaderboardBuild, benchmark: str | None, *, unranked: bool) -> None:
+    """Say that nothing is ranked, why, and how to see it all the same."""
+    click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""))
+    for line in made.excluded(benchmark, unranked=unranked):
+        click.echo(f"  {line}")
+    if not unranked and (others := finished_unranked(made.records, benchmark)):
+        click.echo(f"seu-bench leaderboard --unranked shows {count(others, 'finished run')} of these, not ranked")
 
 
 def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:

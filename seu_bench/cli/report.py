@@ -35,6 +35,11 @@ from seu_bench.utils.files import is_standard_output
     show_default=True,
     help="Maximum figures of all groups together.",
 )
+@click.option(
+    "--unranked",
+    is_flag=True,
+    help="Show finished runs that are never ranked, such as those of smoke, too: in groups of their own.",
+)
 @click.option("--allow-empty", is_flag=True, help="Replace a report that is there by one without any group.")
 def report(
     results: Path,
@@ -43,6 +48,7 @@ def report(
     protocol: str | None,
     top: int,
     figures: int,
+    unranked: bool,
     allow_empty: bool,
 ) -> None:
     """Write a report: one HTML page that needs no network, and its figures as PNG and SVG.
@@ -53,7 +59,9 @@ def report(
 
     limits = Limits(configurations=top, figures=figures)
     known = Registry().known_metrics
-    written = write_report(results, output, benchmark, protocol, limits, known, allow_empty=allow_empty)
+    written = write_report(
+        results, output, benchmark, protocol, limits, known, allow_empty=allow_empty, unranked=unranked
+    )
     aside = output is not None and is_standard_output(output)
     click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})", err=aside)
     if written.figures:
@@ -61,3 +69,5 @@ def report(
         click.echo(f"figures: {len(written.figures) // 2} in {folder}, each as PNG and SVG", err=aside)
     for line in written.outside:
         click.echo(f"  {line}", err=aside)
+    if written.outside and not written.groups and not unranked:
+        click.echo("seu-bench report --unranked shows finished runs that are never ranked", err=aside)

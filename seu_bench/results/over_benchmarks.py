@@ -62,8 +62,8 @@ def compare_over_benchmarks(
     the configurations those are compared that leave no gap and give the largest table.
 
     Args:
-        boards: the leaderboards of a results folder; of one benchmark the latest version counts, and of that the data
-            with the most records.
+        boards: the leaderboards of a results folder, of which unranked ones are left out; of one benchmark the latest
+            version counts, and of that the data with the most records.
         metric: what to rank by: one of which more, or less, is better.
         metrics: those known.
 
@@ -71,7 +71,8 @@ def compare_over_benchmarks(
         A comparison for each protocol that has two or more configurations on two or more benchmarks.
     """
     by_protocol: dict[str, dict[str, Leaderboard]] = defaultdict(dict)
-    for board in boards:  # of one version the data with the most records come first
+    ranked = [board for board in boards if board.unranked is None]
+    for board in ranked:  # of one version the data with the most records come first
         known = by_protocol[board.protocol].get(board.benchmark)
         if known is None or known.benchmark_version < board.benchmark_version:
             by_protocol[board.protocol][board.benchmark] = board

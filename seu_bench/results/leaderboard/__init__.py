@@ -10,6 +10,7 @@ mixes these. A row is a configuration: a strategy with its searcher, creator and
 :mod:`.latex`       the table of LaTeX
 :mod:`.tuned_rows`  the mark of tuned rows, and what the tuning cost
 :mod:`.views`       the part of one that keeps to a budget or is not dominated, or another order
+:mod:`.unranked`    leaderboards of runs that are never ranked
 :mod:`.building`    from a results folder to leaderboards, their files, and a table of pandas
 ==================  =================================================================
 """

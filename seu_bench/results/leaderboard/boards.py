@@ -109,6 +109,8 @@ class Leaderboard:
         columns: the metrics shown, by id.
         size: the metric of size of that front: ``memory_bytes``, or ``params_total`` where a record has no memory.
         missing: references that the whole leaderboard lacks, and the command that makes them.
+        unranked: why its records are never ranked: nothing is compared then, and it is written to no file; ``None`` for
+            those that are.
         views: if only some of the rows are here, why, one line for each reason.
     """
 
@@ -124,12 +126,14 @@ class Leaderboard:
     columns: Mapping[str, Metric]
     size: str
     missing: MissingReferences | None = None
+    unranked: str | None = None
     views: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
-        """Benchmark, version and protocol, for a heading; not escaped."""
-        return f"{self.benchmark}, version {self.benchmark_version}, protocol {self.protocol}"
+        """Benchmark, version and protocol, and why it is not ranked, for a heading; not escaped."""
+        place = f"{self.benchmark}, version {self.benchmark_version}, protocol {self.protocol}"
+        return place if self.unranked is None else f"{place}, NOT RANKED ({self.unranked})"
 
     @property
     def references(self) -> tuple[Row, ...]:
@@ -158,8 +162,10 @@ class Leaderboard:
         """The best row of a column of :data:`COMPARED`, and the differences of the other rows to it.
 
         The best row has the highest mean of those that are no references, which are compared with none; of several, the
-        first. The other rows are one family of comparisons.
+        first. The other rows are one family of comparisons. Where nothing is ranked there is no best row.
         """
+        if self.unranked is not None:
+            return None, {}
         means = {row: mean for row in self.rows if row.reference is None and (mean := row.mean(metric)) is not None}
         if not means:
             return None, {}
@@ -185,9 +191,12 @@ class Leaderboard:
         each of :attr:`columns`
         ``<metric>_mean`` (``None``: not measured for every seed), ``<metric>_std``, ``<metric>_low`` and
         ``<metric>_high`` (95 % confidence interval of the mean; ``None`` for one seed); for each of :data:`COMPARED`
-        ``<metric>_against_best``; the options as JSON; ``run_ids``.
+        ``<metric>_against_best``; the options as JSON; ``run_ids``. Rows
+        that are not ranked have ``unranked``, the reason, after ``data_fingerprint``.
         """
         place = {key: getattr(self, key) for key in ("benchmark", "benchmark_version", "protocol", "data_fingerprint")}
+        # A column of its own only where it says something.
+        place |= {"unranked": self.unranked} if self.unranked is not None else {}
         return [
             {
                 **place,
@@ -212,6 +221,7 @@ class Leaderboard:
             "data_fingerprint",
             "records",
             "size",
+            "unranked",
             "views",
             "excluded",
         )

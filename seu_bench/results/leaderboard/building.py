@@ -51,9 +51,15 @@ class LeaderboardBuild:
     boards: tuple[Leaderboard, ...]
     paths: tuple[Path, ...] = ()
 
-    def excluded(self, benchmark: str | None = None) -> list[str]:
-        """Records that enter no leaderboard, one line for each reason; what could not be read may belong anywhere."""
-        return _excluded([r for r in self.records if benchmark in (None, r.benchmark)], self.unread)
+    def excluded(self, benchmark: str | None = None, *, unranked: bool = False) -> list[str]:
+        """Records that enter no leaderboard, one line for each reason; what could not be read may belong anywhere.
+
+        Args:
+            benchmark: only records of it.
+            unranked: whether there are leaderboards of what is never ranked, too, which have what is finished.
+        """
+        records = (r for r in self.records if benchmark in (None, r.benchmark))
+        return _excluded((r for r in records if not unranked or r.status != "finished"), self.unread)
 
 
 def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:
@@ -168,19 +174,31 @@ def _boards(
             if record.data_fingerprint and why_not_ranked(record) is None:
                 by_data[record.data_fingerprint].append(record)
         for fingerprint, runs in sorted(by_data.items(), key=lambda item: (-len(item[1]), item[0])):
-            names.add(name := _free_name(place, fingerprint, names))
-            rows, repeated = _rows(runs)
-            lines = exclusions("not counted", {"a later record has the same configuration and seed": repeated})
-            values = (item for row in rows for run in row.runs.values() for item in run.metrics.items())
-            measured = {metric for metric, value in values if value is not None or metric not in _WHERE_MEASURED}
-            columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
-            counted = sum(row.seeds for row in rows)
-            why = (*lines, *excluded)
-            size, missing = size_axis(rows), missing_references(runs)
-            yield Leaderboard(*place, fingerprint, name, len(by_data), counted, why, rows, columns, size, missing)
+            names.add(name := free_name(place, fingerprint, names))
+            board = board_of(runs, metrics, name)
+            why = (*board.excluded, *excluded)
+            yield replace(board, fingerprints=len(by_data), excluded=why, missing=missing_references(runs))
 
 
-def _free_name(place: _Place, fingerprint: str, taken: set[str]) -> str:
+def board_of(runs: Sequence[Record], metrics: Mapping[str, Metric], name: str) -> Leaderboard:
+    """Make a leaderboard of records of one benchmark, version, protocol and data fingerprint, all of which it counts.
+
+    Args:
+        runs: one or more.
+        metrics: those known.
+        name: of its files.
+    """
+    rows, repeated = _rows(runs)
+    lines = exclusions("not counted", {"a later record has the same configuration and seed": repeated})
+    values = (item for row in rows for run in row.runs.values() for item in run.metrics.items())
+    measured = {metric for metric, value in values if value is not None or metric not in _WHERE_MEASURED}
+    columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
+    counted, first = sum(row.seeds for row in rows), runs[0]
+    place = first.benchmark, first.benchmark_version, first.protocol, first.data_fingerprint or "-"
+    return Leaderboard(*place, name, 1, counted, tuple(lines), rows, columns, size_axis(rows))
+
+
+def free_name(place: _Place, fingerprint: str, taken: set[str]) -> str:
     """The plain name; with the fingerprint's beginning, then a number, where another leaderboard has it."""
     plain = "{}-v{}-{}".format(*place)
     if len(plain) > 200:  # file systems take 255 letters

@@ -161,6 +161,8 @@ def _notes(board: Leaderboard, names: Collection[str]) -> str:
 
 
 def _sentences(board: Leaderboard, names: Collection[str]) -> Iterator[str]:
+    if board.unranked is not None:
+        yield "Not ranked; rows are in the order of accuracy."
     if any(row.on_front for row in board.rows):
         yield rf"{_FRONT}on the front of accuracy against {SIZES[board.size]}."
     if board.references:

@@ -54,6 +54,9 @@ def intervals(board: Leaderboard, metrics: Sequence[str] | None = None, most: in
 
 def notes(board: Leaderboard) -> list[str]:
     """What the order of rows means, what the mixed score favours, what marks are, and which rows a view has."""
+    if board.unranked is not None:
+        order = f"not ranked: {board.unranked}. Rows are in the order of accuracy, and none is compared with another"
+        return [order, *_references(board), *tuning_notes(board), *board.views]
     size, memory = SIZES[board.size], next(iter(SIZES))
     order = (
         f"first the rows on the front of accuracy against {size} ({FRONT.strip()}), than which no other is as accurate "

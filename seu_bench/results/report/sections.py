@@ -12,6 +12,7 @@ from typing import Final
 from seu_bench.errors import ResultsError
 from seu_bench.results.leaderboard.boards import Leaderboard, Row
 from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.leaderboard.unranked import unranked_leaderboards
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.results.record_files import read_records, require_records
@@ -74,7 +75,9 @@ class Section:
 
     @property
     def place(self) -> tuple[str, int, str]:
-        """Benchmark, version and protocol."""
+        """Benchmark, version and protocol, by which the paper's numbers are found: none for what is not ranked."""
+        if self.board.unranked is not None:
+            return "", 0, ""
         return self.board.benchmark, self.board.benchmark_version, self.board.protocol
 
     @property
@@ -89,27 +92,32 @@ def read_sections(
     protocol: str | None,
     limits: Limits,
     metrics: Mapping[str, Metric] = METRICS,
+    *,
+    unranked: bool = False,
 ) -> tuple[list[Section], list[RankSection], list[str]]:
     """Read the sections of a results folder, those over several of them, and which records are in none and why.
 
     Where there are more figures than ``limits`` allow, those over several benchmarks come first, then those that
     compare configurations, and of these the groups with the most records. Raises :class:`ResultsError` if there are no
-    records, or none of this benchmark and protocol that can be ranked.
+    records, or none of this benchmark and protocol that can be ranked. With ``unranked``, sections
+    of finished runs that are never ranked follow.
     """
     require_records(results)
     build = read_leaderboards(results, metrics)
-    boards = [b for b in build.boards if benchmark in (None, b.benchmark) and protocol in (None, b.protocol)]
-    outside = build.excluded(benchmark)
+    every = [*build.boards, *(unranked_leaderboards(build.records, metrics) if unranked else ())]
+    boards = [b for b in every if benchmark in (None, b.benchmark) and protocol in (None, b.protocol)]
+    outside = build.excluded(benchmark, unranked=unranked)
     if not boards and (benchmark or protocol):
         asked = [f"{what} {name!r}" for what, name in (("benchmark", benchmark), ("protocol", protocol)) if name]
         raise ResultsError(
             f"no record of {' and '.join(asked)} can be ranked",
             where=str(results),
-            remedy="see which there are with seu-bench leaderboard" + "".join(f"\n  {line}" for line in outside),
+            remedy="see which there are with seu-bench leaderboard; --unranked shows what is never ranked"
+            + "".join(f"\n  {line}" for line in outside),
         )
     chosen = {}
     most = max(_READ, math.ceil(limits.figures / _COMPARING))
-    for board in sorted(boards, key=lambda board: -board.records)[:most]:
+    for board in sorted(boards, key=_weight)[:most]:
         learners = [row for row in board.rows if reference_of(row.record) is None]
         places = choose([row.record.strategy for row in learners], limits.configurations)
         chosen[board.name] = [*[learners[place] for place in places], *best_references(board.rows)]
@@ -208,9 +216,14 @@ def _has_memory(configuration: Configuration) -> bool:
     return math.isfinite(float(configuration.metric(MEMORY.metric).mean))
 
 
+def _weight(board: Leaderboard) -> tuple[bool, int]:
+    """Place of a group among those that get figures: ranked ones first, then those with the most records."""
+    return board.unranked is not None, -board.records
+
+
 def _limit(sections: Sequence[Section], limits: Limits, free: int) -> None:
     """Exclude pictures beyond those ``free``: first those of single configurations, and of groups with few records."""
-    by_size = sorted(sections, key=lambda section: -section.board.records)
+    by_size = sorted(sections, key=lambda section: _weight(section.board))
     for pictures, section in [(s.comparing, s) for s in by_size] + [(s.single, s) for s in by_size]:
         if len(pictures) > free:
             section.notes.append(f"{len(pictures) - free} of this group's figures are excluded: {limits.note}")

@@ -61,6 +61,7 @@ def write_report(
     metrics: Mapping[str, Metric] = METRICS,
     *,
     allow_empty: bool = False,
+    unranked: bool = False,
 ) -> ReportFiles:
     """Make the report of a results folder anew.
 
@@ -71,6 +72,7 @@ def write_report(
         limits: how much is shown.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
         allow_empty: whether a report without any group may replace another one.
+        unranked: whether finished runs that are never ranked are shown, too, in groups of their own.
 
     Returns:
         The files, and which records are in none of its groups.
@@ -89,7 +91,7 @@ def write_report(
     check_output(page)
     folder = results / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
-    sections, ranks, outside = read_sections(results, benchmark, protocol, limits, metrics)
+    sections, ranks, outside = read_sections(results, benchmark, protocol, limits, metrics, unranked=unranked)
     is_there = not is_standard_output(page) and os.path.lexists(page)
     if is_there and not (sections or allow_empty):
         raise ResultsError(
