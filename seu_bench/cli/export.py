@@ -9,11 +9,13 @@ from typing import Any
 import click
 
 from seu_bench.cli.options import output_path, request_command
+from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record_files import find_record
 from seu_bench.utils.files import is_standard_output
 
 
+@verbosity_options
 @request_command("results")
 @click.argument("run", metavar="RUN")
 @click.option("--task", type=click.IntRange(min=0), required=True, help="Index of the task, from 0, as in the record.")
@@ -34,9 +36,12 @@ def export(run: str, results: Path, task: int, form: str, output: Path | None) -
     from seu_bench.engine.saved_model.export import export_onnx
 
     path = export_onnx(run, task, results=results, output=output)
-    click.echo(f"{form}: {path}", err=is_standard_output(path))
+    if is_quiet() and is_standard_output(path):
+        return
+    click.echo(str(path) if is_quiet() else f"{form}: {path}", err=is_standard_output(path))
 
 
+@verbosity_options
 @request_command("results", "log_options")
 @click.argument("run_name", metavar="RUN")
 @click.option("--to", "names", multiple=True, required=True, metavar="LOGGER", help="Logger; may be repeated.")
@@ -53,4 +58,5 @@ def log(run_name: str, names: tuple[str, ...], log_options: Mapping[str, Any], r
     for name in names:
         given = {key: value for key, value in log_options.items() if key.startswith(f"{name}.")}
         log_record(registry, record, name, results, given)
-        click.echo(f"{record.run_id}: sent to {name}")
+        if not is_quiet():
+            click.echo(f"{record.run_id}: sent to {name}")

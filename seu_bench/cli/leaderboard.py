@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from seu_bench.cli.options import known_metrics, print_as, request_command
+from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
 from seu_bench.errors import OptionError
 from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
@@ -28,6 +29,7 @@ from seu_bench.results.record_metrics import known_metric
 _NO_RANKS: Final = "no two configurations were run on two benchmarks of one protocol"
 
 
+@verbosity_options
 @request_command("results")
 @click.option("--benchmark", default=None, help="Only this benchmark.")
 @click.option(
@@ -138,15 +140,20 @@ def leaderboard(
     if form != "table":
         click.echo(_text(boards, form, usual=columns is None), nl=False)
         return
+    if not is_quiet():
+        if not any(board.unranked is None for board in boards):
+            _say_none(made, benchmark, unranked=unranked)
+        _print_tables(boards, rows or None, usual=columns is None)
+    for path in made.paths:
+        click.echo(str(path))
+
+
+def _print_tables(boards: Sequence[Leaderboard], most: int | None, *, usual: bool) -> None:
     console = wide_console()
-    if not any(board.unranked is None for board in boards):
-        _say_none(made, benchmark, unranked=unranked)
     for number, board in enumerate(boards):
         if number:
             console.print()
-        console.print(leaderboard_table(board, rows or None, usual=columns is None))
-    for path in made.paths:
-        click.echo(str(path))
+        console.print(leaderboard_table(board, most, usual=usual))
 
 
 def _say_none(made: LeaderboardBuild, benchmark: str | None, *, unranked: bool) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from seu_bench._version import __version__
+from seu_bench.cli.output.verbosity import verbosity_options
 from seu_bench.errors import Interruption, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.manager import broken, installed_points, load_plugins, only_ours
@@ -138,6 +139,7 @@ def _failure(entry: Entry[CommandFactory], error: Exception) -> PluginError:
     return broken(f"the command {entry.name!r} of {owner} failed: {said}", entry.package)
 
 
+@verbosity_options
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="seu-bench")
 def cli() -> None:

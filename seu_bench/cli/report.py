@@ -7,10 +7,12 @@ from pathlib import Path
 import click
 
 from seu_bench.cli.options import output_path, request_command
+from seu_bench.cli.output.verbosity import is_quiet, is_verbose, verbosity_options
 from seu_bench.plugin.registry import Registry
 from seu_bench.utils.files import is_standard_output
 
 
+@verbosity_options
 @request_command("results")
 @click.option(
     "--output",
@@ -63,10 +65,17 @@ def report(
         results, output, benchmark, protocol, limits, known, allow_empty=allow_empty, unranked=unranked
     )
     aside = output is not None and is_standard_output(output)
+    if is_quiet():
+        if not aside:
+            click.echo(str(written.page))
+        return
     click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})", err=aside)
     if written.figures:
         folder = written.figures[0].parent
         click.echo(f"figures: {len(written.figures) // 2} in {folder}, each as PNG and SVG", err=aside)
+    if is_verbose():
+        for path in written.figures:
+            click.echo(f"  {path}", err=aside)
     for line in written.outside:
         click.echo(f"  {line}", err=aside)
     if written.outside and not written.groups and not unranked:

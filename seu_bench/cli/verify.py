@@ -8,6 +8,7 @@ import click
 from rich.text import Text
 
 from seu_bench.cli.options import format_option, print_as, request_command
+from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.plugin.registry import Registry
 
@@ -21,6 +22,7 @@ _SCOPE = (
 _WORDS = {True: "ok", False: "FAILED", None: "skipped"}
 
 
+@verbosity_options
 @request_command("results", "data_root", "device")
 @click.argument("run", metavar="RUN")
 @click.option(
@@ -46,6 +48,6 @@ def verify(run: str, results: Path, data_root: Path | None, device: str, benchma
     if not failed:
         verdict = "no difference found" + (f"; not checked: {', '.join(skipped)}" if skipped else "")
     table = new_table(found.record.run_id, ("=check", "=", "found"), rows)
-    print_as(form, found.document(), [table, verdict, _SCOPE])
+    print_as(form, found.document(), [verdict] if is_quiet() else [table, verdict, _SCOPE])
     if failed:
         raise SystemExit(1)

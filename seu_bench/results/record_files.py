@@ -140,6 +140,28 @@ def find_record(results: Path, name: str) -> Record:
     return read_record(_checked(runs_folder(results) / run_id)) if run_id in folders else packed[run_id]
 
 
+def record_document(results: Path, name: str) -> str:
+    """Return the text of a record as its file has it, with keys that this version does not know.
+
+    Args:
+        results: the folder that holds the runs.
+        name: a run id, a unique beginning of one, or a run's folder.
+
+    Returns:
+        JSON; of a packed record in the form in which :func:`unpack_records` would write it.
+
+    Raises:
+        ResultsError: none or several fit, or the record cannot be read.
+    """
+    record = find_record(results, name)
+    folder = _own_folder(name) or runs_folder(results) / record.run_id
+    if _is_there(folder / RECORD_NAME):
+        return read_file(folder / RECORD_NAME).decode("utf-8")
+    documents = map(json.loads, _packed_lines(results / PACKED_NAME))
+    document = next(document for document in documents if document.get("run_id") == record.run_id)
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
 def find_run(results: Path, name: str) -> Path:
     """Find the folder of the run that ``name`` means: a run id, a unique beginning of one, or a run's folder."""
     return _own_folder(name) or _checked(runs_folder(results) / _match(results, name, _run_names(results)))
