@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from seu_bench.cli.completion import values
 from seu_bench.cli.options import format_option, print_as
 from seu_bench.cli.output.entry import entry_document, entry_parts
 from seu_bench.config.options import describe_options, did_you_mean
@@ -16,12 +17,20 @@ from seu_bench.plugin.registry import Registry
 
 
 @click.command(name="list")
-@click.argument("kind", required=False)
-@click.argument("name", required=False)
+@click.argument("kind", required=False, shell_complete=values.kinds)
+@click.argument("name", required=False, shell_complete=values.names_of_kind)
 @click.option(
-    "--benchmark", default=None, help="With NAME: show the values that options have in runs of this benchmark."
+    "--benchmark",
+    default=None,
+    shell_complete=values.names_of("benchmarks", path=True),
+    help="With NAME: show the values that options have in runs of this benchmark.",
 )
-@click.option("--protocol", default=None, help="With NAME: ... by this protocol [default: the benchmark's].")
+@click.option(
+    "--protocol",
+    default=None,
+    shell_complete=values.protocols,
+    help="With NAME: show the values that options have by this protocol [default: the benchmark's].",
+)
 @format_option
 def list_(kind: str | None, name: str | None, benchmark: str | None, protocol: str | None, form: str) -> None:
     """List what is installed, and what is unavailable and why.

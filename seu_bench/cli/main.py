@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from seu_bench._version import __version__
+from seu_bench.cli.completion.shells import VARIABLE, answer
 from seu_bench.cli.output.verbosity import verbosity_options
 from seu_bench.errors import Interruption, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
@@ -66,6 +68,10 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     "check-plugin": LazyCommand(
         "seu_bench.cli.check_plugin:check_plugin", "Run the contract tests on an installed plugin and list what failed."
     ),
+    "completion": LazyCommand(
+        "seu_bench.cli.completion.command:completion",
+        "Print the script that completes commands, options, names and run ids in a shell.",
+    ),
 }
 
 
@@ -94,6 +100,14 @@ class CommandGroup(click.Group):
             return entry.factory.build()
         except Exception as error:
             raise _failure(entry, error) from error
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Complete names of commands, which are not imported for that, and the options of the group."""
+        found = {name: command.summary for name, command in CORE.items()}
+        with contextlib.suppress(PluginError):
+            found |= {name: entry.summary for name, entry in plugin_commands().items()}
+        items = [CompletionItem(name, help=text) for name, text in found.items() if name.startswith(incomplete)]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -151,6 +165,8 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the command ``seu-bench``: errors become one message and exit status 2."""
+    if instruction := os.environ.get(VARIABLE):
+        sys.exit(answer(cli, instruction))
     status, message = _status_of(cli)
     if message:
         # Where nobody can read it any more, the exit status says it all the same.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from seu_bench.cli.completion import values
 from seu_bench.cli.options import output_path, request_command
 from seu_bench.cli.output.verbosity import is_quiet, is_verbose, verbosity_options
 from seu_bench.plugin.registry import Registry
@@ -19,10 +20,11 @@ from seu_bench.utils.files import is_standard_output
     type=output_path,
     default=None,
     metavar="FILE",
+    shell_complete=values.files,
     help="HTML file to write, or - for standard output [default: report.html in the results folder].",
 )
-@click.option("--benchmark", default=None, help="Only this benchmark.")
-@click.option("--protocol", default=None, help="Only this protocol.")
+@click.option("--benchmark", default=None, shell_complete=values.names_of("benchmarks"), help="Only this benchmark.")
+@click.option("--protocol", default=None, shell_complete=values.protocols, help="Only this protocol.")
 @click.option(
     "--top",
     type=click.IntRange(1, 24),

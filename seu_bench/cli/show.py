@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from seu_bench.cli.completion import values
 from seu_bench.cli.options import format_option, known_metrics, request_command
 from seu_bench.cli.tables import accuracy_summary, record_summary, wide_console
 from seu_bench.errors import OptionError
@@ -13,7 +14,7 @@ from seu_bench.results.record_files import find_record, record_document
 
 
 @request_command("results")
-@click.argument("run_name", metavar="RUN")
+@click.argument("run_name", metavar="RUN", shell_complete=values.runs)
 @click.option("--plot", is_flag=True, help="Show the accuracy matrix alone.")
 @format_option
 def show(run_name: str, plot: bool, results: Path, form: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seu_bench.cli.completion.option_keys import option_keys
 from seu_bench.cli.options import field_option, fields_command, format_option
 from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.config.run import CommandLine
@@ -64,6 +65,7 @@ def _executor_flags(taken: set[str]) -> list[click.Option]:
     "assignments",
     multiple=True,
     metavar="KEY=V1,V2",
+    shell_complete=option_keys,
     help="Values of an option, for whichever strategy takes it: a list of TOML without its brackets. executor.KEY is "
     "an option of the executor. May be repeated.",
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seu_bench.cli.completion.option_keys import option_keys
 from seu_bench.cli.options import fields_command
 from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.cli.sweep import SweepCommand, executor_options
@@ -45,6 +46,7 @@ _MOST_TRIALS: Final = 30
     "dimensions",
     multiple=True,
     metavar="KEY=V1,V2",
+    shell_complete=option_keys,
     help="What to try of an option: values as in a list of TOML without its brackets; or, for a sampler that draws, a "
     "range LOW..HIGH, or LOW..HIGH:log. May be repeated [default: the strategy's own grid].",
 )
@@ -54,6 +56,7 @@ _MOST_TRIALS: Final = 30
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
+    shell_complete=option_keys,
     help="An option of all trials; executor.KEY is one of the executor. May be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the trials, and write nothing.")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from seu_bench.cli.completion import values
 from seu_bench.cli.options import format_option, print_as, request_command
 from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import literal, new_table
@@ -24,11 +25,12 @@ _WORDS = {True: "ok", False: "FAILED", None: "skipped"}
 
 @verbosity_options
 @request_command("results", "data_root", "device")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=values.runs)
 @click.option(
     "--benchmark",
     type=click.Path(path_type=Path),
     default=None,
+    shell_complete=values.files,
     help="TOML file of the run's benchmark, if it is not an installed one.",
 )
 @format_option
