@@ -1,7 +1,8 @@
 """Scripts of bash, zsh and fish, and how each hands over the line that is completed.
 
-click has all three. Two of its scripts are replaced: bash splits words at ``=`` and ``:``, so that ``-o epochs=8``
-reaches click in three pieces; and both it and zsh end every completion by a blank, which ``-o epochs=`` must not have.
+click has all three, and a part of each is replaced: bash splits words at ``=`` and ``:``, so that ``-o epochs=8`` would
+reach click in three pieces; it and zsh end every completion by a blank, which ``-o epochs=`` must not have; zsh and
+fish replace whole words; and fish would cut ``ewc,naive`` off at the comma.
 """
 
 from __future__ import annotations
@@ -59,7 +60,19 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
         return (words, "") if not words or text[-1:].isspace() else (words[:-1], words[-1])
 
 
-class Zsh(ZshComplete):
+class _WholeWord(ShellComplete):
+    """A shell that replaces the whole word, ``--strategy=e``, where click completes the part behind the sign."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+        """Complete the word, with what stands before the sign in front of each value."""
+        found = super().get_completions(args, incomplete)
+        option, sign, _ = incomplete.partition("=")
+        if not sign or not option.startswith("--"):
+            return found
+        return [CompletionItem(f"{option}={it.value}", it.type, it.help) for it in found]
+
+
+class Zsh(_WholeWord, ZshComplete):
     """zsh: keys such as ``epochs=`` are not followed by a blank."""
 
     source_template = r"""#compdef %(prog_name)s
@@ -102,8 +115,14 @@ fi
         return super().format_completion(item)
 
 
+class Fish(_WholeWord, FishComplete):
+    """fish: values may hold commas, at the first of which alone an answer is split."""
+
+    source_template = FishComplete.source_template.replace('string split ","', 'string split -m 1 ","')
+
+
 #: What completes in each shell.
-SHELLS: Final[Mapping[str, type[ShellComplete]]] = {"bash": Bash, "zsh": Zsh, "fish": FishComplete}
+SHELLS: Final[Mapping[str, type[ShellComplete]]] = {"bash": Bash, "zsh": Zsh, "fish": Fish}
 
 
 def script(command: click.Command, shell: str) -> str:
@@ -127,7 +146,8 @@ def answer(command: click.Command, instruction: str) -> int:
         return 1
     try:
         completer = SHELLS[shell](command, {}, PROGRAM, VARIABLE)
-        click.echo(completer.source() if what == "source" else completer.complete())
+        if text := completer.source() if what == "source" else completer.complete():
+            click.echo(text)
     except Exception:
         return 1
     return 0
