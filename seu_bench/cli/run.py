@@ -79,6 +79,8 @@ def _print_outcome(
     request: Request, outcome: Outcome, boards: tuple[Leaderboard, ...], metrics: Mapping[str, Metric]
 ) -> None:
     """Print the summary, or everything where that was asked for, and where record and leaderboards are."""
+    from rich.text import Text
+
     from seu_bench.cli.output.run_summary import summary_lines
     from seu_bench.cli.tables import record_summary, wide_console
 
@@ -87,7 +89,7 @@ def _print_outcome(
         console.print(record_summary(record, metrics))
     else:
         for line in summary_lines(record, request.results, metrics):
-            console.print(line, soft_wrap=True)
+            console.print(line, soft_wrap=isinstance(line, Text))  # the command on the last line can be pasted
     if outcome.reused:
         click.echo("the run was finished before; nothing was computed (--restart runs it again)")
     click.echo(f"record: {outcome.path}")
@@ -95,4 +97,4 @@ def _print_outcome(
         if all(getattr(board, it) == getattr(record, it) for it in ("benchmark", "protocol", "data_fingerprint")):
             click.echo(f"leaderboard: {request.results / 'leaderboards' / board.name}.md")
     if not record.may_be_ranked:
-        click.echo(f"leaderboard: none ({why_not_ranked(record)}); seu-bench leaderboard --unranked shows it")
+        click.echo(f"leaderboard: none ({why_not_ranked(record)})")

@@ -193,9 +193,9 @@ def _print_result(result: SweepResult, paths: Sequence[Path]) -> None:
     table = result_table(result)
     if table is not None:
         wide_console().print("", table, "", sep="\n")
-    click.echo(result_words(result))
-    for path in paths:
-        click.echo(f"leaderboard: {path}")
     unranked = [record for record in result.records if not record.may_be_ranked]
     if unranked and result.interruption is None:
         click.echo(f"not ranked: {count(len(unranked), 'run')} (seu-bench leaderboard --unranked shows them)")
+    click.echo(result_words(result))
+    for path in paths:
+        click.echo(f"leaderboard: {path}")
