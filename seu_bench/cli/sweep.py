@@ -99,13 +99,14 @@ def sweep(
     from seu_bench.sweeps.driver import GRACE, GuardedExecutor, run_sweep
     from seu_bench.sweeps.estimate import estimate_plan
 
-    console = wide_console() if form == "text" and not is_quiet() else None
     executor = GuardedExecutor(registry, spec)
     with contextlib.ExitStack() as unless_run:
         unless_run.callback(executor.close)
         estimate = estimate_plan(plan)
-        for line in plan_lines(plan, estimate, executor.slots) if console is not None else ():
-            console.print(line)
+        if form == "text" and not is_quiet():
+            console = wide_console()
+            for line in plan_lines(plan, estimate, executor.slots):
+                console.print(line)
         if dry_run:
             _print_plan(plan, form)
             return

@@ -46,7 +46,7 @@ def entry_document(
         what = {"unavailable": unavailable.factory.reason, "to_do": unavailable.factory.remedy}
         return {"name": name, "kind": kind.singular, "package": unavailable.package, **what}
     entry = kind.find(name)
-    document = {"name": name, "kind": kind.singular, "package": entry.package, "summary": entry.summary}
+    document: dict[str, Any] = {"name": name, "kind": kind.singular, "package": entry.package, "summary": entry.summary}
     document |= _more(kind.singular, entry)
     options = describe_options(entry.factory.options) if hasattr(entry.factory, "options") else None
     if benchmark is not None or protocol is not None:
