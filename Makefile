@@ -18,7 +18,7 @@ $(READY): setup.cfg pyproject.toml requirements.lock
 	touch $@
 
 demo: $(READY) ## SEU learns five tasks on scikit-learn's digits
-	$(BIN)/seu-bench run --strategy seu --benchmark split_digits
+	$(BIN)/seu-bench run --verbose --strategy seu --benchmark split_digits
 
 # Two processes of one thread each: more threads would only take the cores from each other.
 test: lint types ## lint, types, then all tests but the long ones

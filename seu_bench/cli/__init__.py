@@ -5,6 +5,8 @@
 - ``runs``, ``show``, ``compare``, ``leaderboard``, ``report``: read results
 - ``verify``, ``export``: saved models
 - ``data``, ``list``, ``check_plugin``: what is installed
+- ``output``: how much is said; summaries
+- ``completion``: what shells offer when the tab key is pressed
 - ``options``: options that commands share
 - ``tables``: tables for the terminal
 - ``progress``, ``sweep_display``: progress of a run and of a sweep

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import click
 
+from seu_bench.cli.completion import values
+from seu_bench.cli.completion.option_keys import component_option_keys
 from seu_bench.config.options import parse_assignments
 from seu_bench.errors import RequestError
 from seu_bench.plugin.registry import Registry
 
 
 @click.command(name="check-plugin")
-@click.argument("name")
+@click.argument("name", shell_complete=values.checked_names)
 @click.option(
     "-o",
     "--option",
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
+    shell_complete=component_option_keys,
     help="An option of the component, without a prefix; may be repeated.",
 )
 def check_plugin(name: str, assignments: tuple[str, ...]) -> None:

@@ -8,14 +8,17 @@ from typing import Any
 
 import click
 
+from seu_bench.cli.completion import values
 from seu_bench.cli.options import output_path, request_command
+from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record_files import find_record
 from seu_bench.utils.files import is_standard_output
 
 
+@verbosity_options
 @request_command("results")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=values.runs)
 @click.option("--task", type=click.IntRange(min=0), required=True, help="Index of the task, from 0, as in the record.")
 @click.option("--format", "form", type=click.Choice(["onnx"]), default="onnx", show_default=True)
 @click.option(
@@ -23,6 +26,7 @@ from seu_bench.utils.files import is_standard_output
     type=output_path,
     default=None,
     metavar="FILE",
+    shell_complete=values.files,
     help="File to write, or - for standard output [default: in the run's folder].",
 )
 def export(run: str, results: Path, task: int, form: str, output: Path | None) -> None:
@@ -34,12 +38,23 @@ def export(run: str, results: Path, task: int, form: str, output: Path | None) -
     from seu_bench.engine.saved_model.export import export_onnx
 
     path = export_onnx(run, task, results=results, output=output)
-    click.echo(f"{form}: {path}", err=is_standard_output(path))
+    if is_quiet() and is_standard_output(path):
+        return
+    click.echo(str(path) if is_quiet() else f"{form}: {path}", err=is_standard_output(path))
 
 
+@verbosity_options
 @request_command("results", "log_options")
-@click.argument("run_name", metavar="RUN")
-@click.option("--to", "names", multiple=True, required=True, metavar="LOGGER", help="Logger; may be repeated.")
+@click.argument("run_name", metavar="RUN", shell_complete=values.runs)
+@click.option(
+    "--to",
+    "names",
+    multiple=True,
+    required=True,
+    metavar="LOGGER",
+    shell_complete=values.names_of("loggers"),
+    help="Logger; may be repeated.",
+)
 def log(run_name: str, names: tuple[str, ...], log_options: Mapping[str, Any], results: Path) -> None:
     """Send a record to a logger, e.g. because its server was not there during the run.
 
@@ -53,4 +68,5 @@ def log(run_name: str, names: tuple[str, ...], log_options: Mapping[str, Any], r
     for name in names:
         given = {key: value for key, value in log_options.items() if key.startswith(f"{name}.")}
         log_record(registry, record, name, results, given)
-        click.echo(f"{record.run_id}: sent to {name}")
+        if not is_quiet():
+            click.echo(f"{record.run_id}: sent to {name}")

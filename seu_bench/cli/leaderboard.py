@@ -11,7 +11,9 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from seu_bench.cli.completion import values
 from seu_bench.cli.options import known_metrics, print_as, request_command
+from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
 from seu_bench.errors import OptionError
 from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
@@ -28,13 +30,15 @@ from seu_bench.results.record_metrics import known_metric
 _NO_RANKS: Final = "no two configurations were run on two benchmarks of one protocol"
 
 
+@verbosity_options
 @request_command("results")
-@click.option("--benchmark", default=None, help="Only this benchmark.")
+@click.option("--benchmark", default=None, shell_complete=values.names_of("benchmarks"), help="Only this benchmark.")
 @click.option(
     "--budget",
     "budgets",
     multiple=True,
     metavar="NAME=LIMIT",
+    shell_complete=values.budgets,
     help="Only configurations within a budget of any metric that should be low: memory=20e6 (bytes), params=5e6, "
     "seconds=600, ...; may be repeated.",
 )
@@ -45,12 +49,14 @@ _NO_RANKS: Final = "no two configurations were run on two benchmarks of one prot
     flag_value="",
     default=None,
     metavar="[AXES]",
+    shell_complete=values.metric_lists,
     help="Only the Pareto front in these metrics, by default accuracy and memory (parameters where a row has none).",
 )
 @click.option(
     "--sort",
     default=None,
     metavar="METRIC",
+    shell_complete=values.metrics,
     help="Sort by a metric, the best first [default: the front of accuracy against memory, then by accuracy].",
 )
 @click.option(
@@ -59,6 +65,7 @@ _NO_RANKS: Final = "no two configurations were run on two benchmarks of one prot
     flag_value="acc",
     default=None,
     metavar="[METRIC]",
+    shell_complete=values.metrics,
     help="In place of leaderboards: average ranks over the benchmarks of each protocol, in accuracy or another metric, "
     "with Friedman's test and Holm's correction.",
 )
@@ -67,6 +74,7 @@ _NO_RANKS: Final = "no two configurations were run on two benchmarks of one prot
     "chosen",
     default=None,
     metavar="METRIC,...",
+    shell_complete=values.columns,
     help="Columns to show, by the ids of metrics, or all [default: in the terminal and in LaTeX the main ones, else "
     "all].",
 )
@@ -138,15 +146,20 @@ def leaderboard(
     if form != "table":
         click.echo(_text(boards, form, usual=columns is None), nl=False)
         return
+    if not is_quiet():
+        if not any(board.unranked is None for board in boards):
+            _say_none(made, benchmark, unranked=unranked)
+        _print_tables(boards, rows or None, usual=columns is None)
+    for path in made.paths:
+        click.echo(str(path))
+
+
+def _print_tables(boards: Sequence[Leaderboard], most: int | None, *, usual: bool) -> None:
     console = wide_console()
-    if not any(board.unranked is None for board in boards):
-        _say_none(made, benchmark, unranked=unranked)
     for number, board in enumerate(boards):
         if number:
             console.print()
-        console.print(leaderboard_table(board, rows or None, usual=columns is None))
-    for path in made.paths:
-        click.echo(str(path))
+        console.print(leaderboard_table(board, most, usual=usual))
 
 
 def _say_none(made: LeaderboardBuild, benchmark: str | None, *, unranked: bool) -> None:

@@ -7,31 +7,53 @@ from typing import Any
 
 import click
 
+from seu_bench.cli.completion import values
 from seu_bench.cli.options import format_option, print_as
-from seu_bench.config.options import describe_options, did_you_mean, option_lines
-from seu_bench.errors import UnknownNameError
+from seu_bench.cli.output.entry import entry_document, entry_parts
+from seu_bench.config.options import describe_options, did_you_mean
+from seu_bench.errors import OptionError, UnknownNameError
 from seu_bench.plugin.entries import Kind
 from seu_bench.plugin.registry import Registry
 
 
 @click.command(name="list")
-@click.argument("kind", required=False)
+@click.argument("kind", required=False, shell_complete=values.kinds)
+@click.argument("name", required=False, shell_complete=values.names_of_kind)
+@click.option(
+    "--benchmark",
+    default=None,
+    shell_complete=values.names_of("benchmarks", path=True),
+    help="With NAME: show the values that options have in runs of this benchmark.",
+)
+@click.option(
+    "--protocol",
+    default=None,
+    shell_complete=values.protocols,
+    help="With NAME: show the values that options have by this protocol [default: the benchmark's].",
+)
 @format_option
-def list_(kind: str | None, form: str) -> None:
+def list_(kind: str | None, name: str | None, benchmark: str | None, protocol: str | None, form: str) -> None:
     """List what is installed, and what is unavailable and why.
 
-    KIND is strategies, backbones, searchers, creators, benchmarks, datasets, metrics, executors, loggers or commands;
-    with it, the options of each are shown too. `...` marks an option without a default of its own: mostly, the
-    benchmark's protocol has it.
+    KIND is strategies, backbones, searchers, creators, benchmarks, datasets, metrics, executors, loggers or commands.
+    With NAME, one of them is shown with its options: type, range, default and meaning.
     """
-    kinds = Registry().kinds
+    registry = Registry()
+    kinds = registry.kinds
     if kind is not None and kind not in kinds:
         raise UnknownNameError(
             f"there is no kind {kind!r}{did_you_mean(kind, kinds)}", remedy=f"the kinds are: {', '.join(kinds)}"
         )
+    if kind is not None and name is not None:
+        document = entry_document(registry, kinds[kind], name, benchmark, protocol)
+        print_as(form, document, entry_parts(document))
+        return
+    if benchmark is not None or protocol is not None:
+        remedy = "name one, e.g. seu-bench list strategies seu --benchmark split_digits"
+        raise OptionError("--benchmark and --protocol are for one name of a kind", remedy=remedy)
     shown = [kinds[kind]] if kind is not None else [table for table in kinds.values() if table]
-    document = [_row(table, name, alone=kind is not None) for table in shown for name in (*table, *table.unavailable)]
-    print_as(form, document, _lines(shown, alone=kind is not None))
+    rows = [_row(table, name, alone=kind is not None) for table in shown for name in (*table, *table.unavailable)]
+    print_as(form, rows, _lines(shown, alone=kind is not None))
 
 
 def _row(table: Kind[Any], name: str, *, alone: bool) -> dict[str, Any]:
@@ -54,5 +76,5 @@ def _lines(tables: Iterable[Kind[Any]], *, alone: bool) -> Iterator[str]:
         for entry in entries:
             text = entry.summary if entry.name in table else f"not available: {entry.factory.reason}"
             yield f"  {entry.name:<{name_width}}  {entry.package:<{package_width}}  {text}"
-            if alone and hasattr(entry.factory, "options"):
-                yield from (f"      {line}" for line in option_lines(entry.factory.options))
+        if alone and any(hasattr(entry.factory, "options") for entry in table.values()):
+            yield f"seu-bench list {table.plural} NAME shows one with its options"

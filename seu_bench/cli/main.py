@@ -13,8 +13,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from seu_bench._version import __version__
+from seu_bench.cli.completion.shells import VARIABLE, answer
+from seu_bench.cli.output.verbosity import verbosity_options
 from seu_bench.errors import Interruption, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.manager import broken, installed_points, load_plugins, only_ours
@@ -65,6 +68,10 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     "check-plugin": LazyCommand(
         "seu_bench.cli.check_plugin:check_plugin", "Run the contract tests on an installed plugin and list what failed."
     ),
+    "completion": LazyCommand(
+        "seu_bench.cli.completion.command:completion",
+        "Print the script that completes commands, options, names and run ids in a shell.",
+    ),
 }
 
 
@@ -93,6 +100,14 @@ class CommandGroup(click.Group):
             return entry.factory.build()
         except Exception as error:
             raise _failure(entry, error) from error
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Complete names of commands, which are not imported for that, and the options of the group."""
+        found = {name: command.summary for name, command in CORE.items()}
+        with contextlib.suppress(PluginError):
+            found |= {name: entry.summary for name, entry in plugin_commands().items()}
+        items = [CompletionItem(name, help=text) for name, text in found.items() if name.startswith(incomplete)]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -138,6 +153,7 @@ def _failure(entry: Entry[CommandFactory], error: Exception) -> PluginError:
     return broken(f"the command {entry.name!r} of {owner} failed: {said}", entry.package)
 
 
+@verbosity_options
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="seu-bench")
 def cli() -> None:
@@ -149,6 +165,8 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the command ``seu-bench``: errors become one message and exit status 2."""
+    if instruction := os.environ.get(VARIABLE):
+        sys.exit(answer(cli, instruction))
     status, message = _status_of(cli)
     if message:
         # Where nobody can read it any more, the exit status says it all the same.

@@ -56,13 +56,15 @@ class ProgressDisplay:
     Args:
         console: standard error by default, so that standard output holds results alone.
         shorter: name of a shorter protocol to recommend if the run will be long.
+        each_stage: whether to print a line per finished stage on a terminal, too.
     """
 
-    def __init__(self, console: Console | None = None, shorter: str | None = None) -> None:
+    def __init__(self, console: Console | None = None, shorter: str | None = None, *, each_stage: bool = False) -> None:
         self.bars = make_bars(console)
         self.console = self.bars.console
         self.shorter = shorter
         self.forecast = Forecast(0)
+        self._each_stage = each_stage or self.bars.disable
         self._run = self.bars.add_task("run", note="")
         self._stage = self.bars.add_task("", total=1, note="")
         self._tasks = 0
@@ -80,7 +82,7 @@ class ProgressDisplay:
 
     @hookimpl
     def stage_progress(self, progress: StageProgress) -> None:
-        """Update the bars; without a terminal, print a line per finished stage."""
+        """Update the bars; without a terminal, or if asked to, print a line per finished stage."""
         self.forecast.see(progress)
         self._warn_if_long()
         where = f"task {progress.task + 1}/{self._tasks} {progress.stage}"
@@ -90,7 +92,7 @@ class ProgressDisplay:
         epoch = f"{where}, epoch {min(progress.epoch + 1, progress.epochs)}/{progress.epochs}"
         self.bars.update(self._run, completed=self.forecast.passed, note=f"ETA {left}")
         self.bars.update(self._stage, description=epoch, completed=progress.epoch, total=progress.epochs, note=note)
-        if self.bars.disable and progress.done:
+        if self._each_stage and progress.done:
             epochs = "1 epoch" if progress.epoch == 1 else f"{progress.epoch} epochs"
             spent = f"{epochs} in {progress.seconds:.1f} s"
             self.console.print(_line(f"{where}: {spent}, {note or 'accuracy not measured'}, about {left} left"))

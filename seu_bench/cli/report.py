@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seu_bench.cli.completion import values
 from seu_bench.cli.options import output_path, request_command
+from seu_bench.cli.output.verbosity import is_quiet, is_verbose, verbosity_options
 from seu_bench.plugin.registry import Registry
 from seu_bench.utils.files import is_standard_output
 
@@ -39,16 +41,18 @@ def _font(value: str) -> tuple[str, ...]:
         raise click.BadParameter(str(error)) from None
 
 
+@verbosity_options
 @request_command("results")
 @click.option(
     "--output",
     default=None,
     metavar="PATH",
+    shell_complete=values.files,
     help="HTML page to write (.html), or - for standard output; or figures alone: a folder, with a slash at its end, "
     "or a .pdf, .svg or .png, for one that --figure chooses [default: report.html in the results folder].",
 )
-@click.option("--benchmark", default=None, help="Only this benchmark.")
-@click.option("--protocol", default=None, help="Only this protocol.")
+@click.option("--benchmark", default=None, shell_complete=values.names_of("benchmarks"), help="Only this benchmark.")
+@click.option("--protocol", default=None, shell_complete=values.protocols, help="Only this protocol.")
 @click.option(
     "--top",
     type=click.IntRange(1, 24),
@@ -138,10 +142,7 @@ def report(
         names=names,
         layout=layout,
     )
-    _say_report(written, err=path is not None and is_standard_output(path))
-    if written.outside and not written.groups and not unranked:
-        aside = path is not None and is_standard_output(path)
-        click.echo("seu-bench report --unranked shows finished runs that are never ranked", err=aside)
+    _say_report(written, unranked, err=path is not None and is_standard_output(path))
 
 
 def _is_of_figures(output: str, path: Path) -> bool:
@@ -150,6 +151,9 @@ def _is_of_figures(output: str, path: Path) -> bool:
 
 
 def _say_figures(path: Path, written: FigureFiles) -> None:
+    if is_quiet():
+        click.echo(str(path))
+        return
     count = len(written.figures)
     if written.paths == (path,):
         click.echo(f"figure: {path}, {written.figures[0].inches[0]:.2f} x {written.figures[0].inches[1]:.2f} inches")
@@ -159,11 +163,20 @@ def _say_figures(path: Path, written: FigureFiles) -> None:
         click.echo(f"  {line}")
 
 
-def _say_report(written: ReportFiles, *, err: bool) -> None:
-    """``err``: standard output has the page."""
+def _say_report(written: ReportFiles, unranked: bool, *, err: bool) -> None:
+    """``unranked``: whether runs that are never ranked were asked for; ``err``: standard output has the page."""
+    if is_quiet():
+        if not err:
+            click.echo(str(written.page))
+        return
     click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})", err=err)
     if written.figures:
         folder = written.figures[0].parent
         click.echo(f"figures: {len(written.figures) // 3} in {folder}, each as PDF, SVG and PNG", err=err)
+    if is_verbose():
+        for path in written.figures:
+            click.echo(f"  {path}", err=err)
     for line in written.outside:
         click.echo(f"  {line}", err=err)
+    if written.outside and not written.groups and not unranked:
+        click.echo("seu-bench report --unranked shows finished runs that are never ranked", err=err)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from seu_bench.cli.options import request_command
+from seu_bench.cli.options import format_option, request_command
+from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.config.run import Request
 from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.stopping import StopRequest
@@ -14,38 +16,85 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.building import make_leaderboards
 
+if TYPE_CHECKING:
+    from seu_bench.engine.resolve import ResolvedRun
+    from seu_bench.engine.runner import Outcome
+    from seu_bench.results.leaderboard.boards import Leaderboard
+    from seu_bench.results.metric import Metric
+    from seu_bench.results.record import Record
 
+
+@verbosity_options
 @request_command()
-def run(**fields: Any) -> None:
+@format_option
+def run(form: str, **fields: Any) -> None:
     """Run a strategy on a benchmark and write the record.
 
-    The same command resumes an interrupted run, and shows a finished one.
+    The same command resumes an interrupted run, and shows a finished one. A summary is printed; seu-bench show has the
+    rest. With --quiet the run id is all that is printed, with --format json the record.
     """
     from seu_bench.cli.progress import ProgressDisplay
-    from seu_bench.cli.tables import record_summary, wide_console
     from seu_bench.engine.launcher import launch
 
     request = Request(**fields)
     registry = Registry()
     metrics = registry.known_metrics
+
+    def watcher(resolved: ResolvedRun) -> ProgressDisplay:
+        display = ProgressDisplay(progress_console(), resolved.shorter, each_stage=is_verbose())
+        if is_verbose():
+            _print_resolved(resolved, display)
+        return display
+
     stop = StopRequest(request.max_seconds)
     with stop.on_signals():
-        outcome = launch(
-            request, registry, watcher=lambda resolved: ProgressDisplay(shorter=resolved.shorter), stop=stop
-        )
-    console, record = wide_console(), outcome.record
+        outcome = launch(request, registry, watcher=watcher, stop=stop)
     # Before anything is printed: standard output may be closed.
-    boards = make_leaderboards(request.results, metrics).boards if record.may_be_ranked else ()
-    console.print(record_summary(record, metrics))
-    if outcome.reused:
-        console.print("the run was finished before; nothing was computed (--restart runs it again)")
-        has_model = record.weights_sha256 is not None
-        for line in unapplied_lines(request, record.run_id, record.environment.device, has_model=has_model):
-            click.echo(line, err=True)
-    click.echo(f"record: {outcome.path}")
-    if record.may_be_ranked:
-        for board in boards:
-            if all(getattr(board, it) == getattr(record, it) for it in ("benchmark", "protocol", "data_fingerprint")):
-                click.echo(f"leaderboard: {request.results / 'leaderboards' / board.name}.md")
+    boards = make_leaderboards(request.results, metrics).boards if outcome.record.may_be_ranked else ()
+    if outcome.reused and not is_quiet():
+        _say_unapplied(request, outcome.record)
+    if form == "json":
+        click.echo(outcome.path.read_text(encoding="utf-8"), nl=False)
+    elif is_quiet():
+        click.echo(outcome.record.run_id)
     else:
+        _print_outcome(request, outcome, boards, metrics)
+
+
+def _print_resolved(resolved: ResolvedRun, display: Any) -> None:
+    from seu_bench.cli.output.run_summary import resolved_lines
+
+    for line in resolved_lines(resolved):
+        display.console.print(line)
+
+
+def _say_unapplied(request: Request, record: Record) -> None:
+    """Name what was asked for and had no effect, since the run was finished before."""
+    has_model = record.weights_sha256 is not None
+    for line in unapplied_lines(request, record.run_id, record.environment.device, has_model=has_model):
+        click.echo(line, err=True)
+
+
+def _print_outcome(
+    request: Request, outcome: Outcome, boards: tuple[Leaderboard, ...], metrics: Mapping[str, Metric]
+) -> None:
+    """Print the summary, or everything where that was asked for, and where record and leaderboards are."""
+    from rich.text import Text
+
+    from seu_bench.cli.output.run_summary import summary_lines
+    from seu_bench.cli.tables import record_summary, wide_console
+
+    console, record = wide_console(), outcome.record
+    if is_verbose():
+        console.print(record_summary(record, metrics))
+    else:
+        for line in summary_lines(record, request.results, metrics):
+            console.print(line, soft_wrap=isinstance(line, Text))  # the command on the last line can be pasted
+    if outcome.reused:
+        click.echo("the run was finished before; nothing was computed (--restart runs it again)")
+    click.echo(f"record: {outcome.path}")
+    for board in boards:
+        if all(getattr(board, it) == getattr(record, it) for it in ("benchmark", "protocol", "data_fingerprint")):
+            click.echo(f"leaderboard: {request.results / 'leaderboards' / board.name}.md")
+    if not record.may_be_ranked:
         click.echo(f"leaderboard: none ({why_not_ranked(record)})")

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seu_bench.cli.options import field_option, fields_command
+from seu_bench.cli.completion.option_keys import option_keys
+from seu_bench.cli.options import field_option, fields_command, format_option
+from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.config.run import CommandLine
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.leaderboard.markdown import count
 from seu_bench.sweeps.spec import EXECUTOR, SweepSpec, kept_spec, make_spec, parse_axes
 
 if TYPE_CHECKING:
     from seu_bench.results.metric import Metric
     from seu_bench.sweeps.driver import SweepResult
+    from seu_bench.sweeps.plan import SweepPlan
 
 #: Prefix of names of parameters that are options of the executor.
 _EXECUTOR: Final = "executor_"
@@ -51,6 +56,7 @@ def _executor_flags(taken: set[str]) -> list[click.Option]:
     return list(found.values())
 
 
+@verbosity_options
 @fields_command(SweepSpec, SweepSpec.model_fields.keys() - {"options"}, SweepCommand, unset=True)  # options are lists
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
@@ -59,16 +65,21 @@ def _executor_flags(taken: set[str]) -> list[click.Option]:
     "assignments",
     multiple=True,
     metavar="KEY=V1,V2",
+    shell_complete=option_keys,
     help="Values of an option, for whichever strategy takes it: a list of TOML without its brackets. executor.KEY is "
     "an option of the executor. May be repeated.",
 )
 @click.option("--attach", is_flag=True, help="Resume the last sweep of this results folder.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and write nothing.")
-def sweep(file: Path | None, assignments: tuple[str, ...], attach: bool, dry_run: bool, **asked: Any) -> None:
+@format_option
+def sweep(
+    file: Path | None, assignments: tuple[str, ...], attach: bool, dry_run: bool, form: str, **asked: Any
+) -> None:
     """Run every combination that is not finished yet.
 
     FILE is a TOML file with the same keys; options given besides replace the file's. The same command resumes a sweep
-    that was interrupted, and so does --attach. Exit status 1 if a job is not finished, 0 if all are.
+    that was interrupted, and so does --attach. With --quiet the ids of finished runs are printed, with --format json
+    all jobs. Exit status 1 if a job is not finished, 0 if all are.
     """
     from seu_bench.sweeps.plan import plan_sweep  # which imports NumPy, as do the others below
 
@@ -88,20 +99,23 @@ def sweep(file: Path | None, assignments: tuple[str, ...], attach: bool, dry_run
     from seu_bench.sweeps.driver import GRACE, GuardedExecutor, run_sweep
     from seu_bench.sweeps.estimate import estimate_plan
 
-    console = wide_console()
     executor = GuardedExecutor(registry, spec)
     with contextlib.ExitStack() as unless_run:
         unless_run.callback(executor.close)
         estimate = estimate_plan(plan)
-        for line in plan_lines(plan, estimate, executor.slots):
-            console.print(line)
+        if form == "text" and not is_quiet():
+            console = wide_console()
+            for line in plan_lines(plan, estimate, executor.slots):
+                console.print(line)
         if dry_run:
+            _print_plan(plan, form)
             return
         unless_run.pop_all()
-    stop, display = StopRequest(grace=GRACE), SweepDisplay(plan)
+    stop = StopRequest(grace=GRACE)
+    display = SweepDisplay(plan, progress_console(), each_start=is_verbose())
     with stop.on_signals(), display.bars:
         result = run_sweep(plan, executor, estimate, display, stop)
-    _report(result, spec.results, registry.known_metrics)
+    _report(result, spec.results, registry.known_metrics, form)
     if result.interruption is not None:
         more = "; seu-bench sweep --attach follows running jobs" if result.select("running") else ""
         click.echo(f"{result.interruption.reason}; the same command resumes the sweep{more}", err=True)
@@ -126,19 +140,63 @@ def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
     return kept_spec(results)
 
 
-def _report(result: SweepResult, results: Path, metrics: Mapping[str, Metric]) -> None:
-    """Print how each job ended, and write leaderboards unless the sweep was interrupted."""
-    from seu_bench.cli.sweep_display import result_table, result_words
-    from seu_bench.cli.tables import wide_console
+def _print_plan(plan: SweepPlan, form: str) -> None:
+    """Print for a dry run what a program wants: every job as JSON, or the ids of those that are pending."""
+    if form == "json":
+        jobs = [{"run_id": job.run_id, "label": job.label, "state": job.state} for job in plan.jobs]
+        click.echo(json.dumps({"jobs": jobs, "notes": plan.notes}, indent=1))
+    elif is_quiet():
+        for job in plan.pending:
+            click.echo(job.run_id)
+
+
+def _report(result: SweepResult, results: Path, metrics: Mapping[str, Metric], form: str) -> None:
+    """Write leaderboards unless the sweep was interrupted, and print how each job ended."""
     from seu_bench.results.leaderboard.building import make_leaderboards
 
-    console = wide_console()
-    table = result_table(result)
-    if table is not None:
-        console.print("", table, "", sep="\n")
-    click.echo(result_words(result))
+    paths: list[Path] = []
     if result.interruption is None and any(record.may_be_ranked for record in result.records):
         places = {record.benchmark for record in result.records}
-        for path in make_leaderboards(results, metrics).paths:
-            if path.suffix == ".md" and any(path.name.startswith(f"{place}-v") for place in places):
-                click.echo(f"leaderboard: {path}")
+        made = (path for path in make_leaderboards(results, metrics).paths if path.suffix == ".md")
+        paths = [path for path in made if any(path.name.startswith(f"{place}-v") for place in places)]
+    if form == "json":
+        click.echo(json.dumps(_document(result), indent=1))
+    elif is_quiet():
+        for record in result.records:
+            click.echo(record.run_id)
+        for job in result.jobs:
+            if job.status not in ("finished", "pending"):
+                click.echo(f"{job.job.label}: {job.status}: {job.message}", err=True)
+    else:
+        _print_result(result, paths)
+
+
+def _document(result: SweepResult) -> dict[str, Any]:
+    """The end of every job as plain values; metrics are those of the record, and empty where none was finished."""
+    jobs = [
+        {
+            "run_id": it.job.run_id,
+            "label": it.job.label,
+            "status": it.status,
+            "message": it.message,
+            "made": it.made,
+            "metrics": dict(it.record.metrics) if it.status == "finished" and it.record is not None else {},
+        }
+        for it in result.jobs
+    ]
+    return {"exit_status": result.exit_code, "jobs": jobs}
+
+
+def _print_result(result: SweepResult, paths: Sequence[Path]) -> None:
+    from seu_bench.cli.sweep_display import result_table, result_words
+    from seu_bench.cli.tables import wide_console
+
+    table = result_table(result)
+    if table is not None:
+        wide_console().print("", table, "", sep="\n")
+    unranked = [record for record in result.records if not record.may_be_ranked]
+    if unranked and result.interruption is None:
+        click.echo(f"not ranked: {count(len(unranked), 'run')} (seu-bench leaderboard --unranked shows them)")
+    click.echo(result_words(result))
+    for path in paths:
+        click.echo(f"leaderboard: {path}")

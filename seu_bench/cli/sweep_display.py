@@ -94,13 +94,15 @@ class SweepDisplay:
     Args:
         plan: of the sweep.
         console: standard error by default.
+        each_start: whether to print a line where a job starts on a terminal, too.
 
     Example:
         ``with display.bars: run_sweep(plan, executor, estimate, display)``
     """
 
-    def __init__(self, plan: SweepPlan, console: Console | None = None) -> None:
+    def __init__(self, plan: SweepPlan, console: Console | None = None, *, each_start: bool = False) -> None:
         self.bars = make_bars(console, 20)
+        self._each_start = each_start or self.bars.disable
         self._jobs = {job.run_id: job for job in plan.jobs}
         self._done = len(plan.jobs) - len(plan.pending)
         self._seconds: float | None = None
@@ -114,7 +116,7 @@ class SweepDisplay:
             case Started(run_id=run_id, where=where):
                 label = self._jobs[run_id].label
                 self._of_job[run_id] = self.bars.add_task(printable(label), total=1, note=printable(where))
-                if self.bars.disable:
+                if self._each_start:
                     self._say(f"{label}: started" + (f" on {where}" if where else ""))
             case Progressed(run_id=run_id) if run_id in self._of_job:
                 stage = f"task {report.task + 1}/{report.tasks} {report.stage}"

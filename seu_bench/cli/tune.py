@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seu_bench.cli.completion.option_keys import option_keys
 from seu_bench.cli.options import fields_command
+from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.cli.sweep import SweepCommand, executor_options
 from seu_bench.config.options import format_option, parse_assignments
 from seu_bench.errors import OptionError
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
     from seu_bench.sweeps.tuning.search import TuneResult
 
 
+#: Trials that are shown, the best ones, where not everything is wanted.
+_MOST_TRIALS: Final = 30
+
+
+@verbosity_options
 @fields_command(TuneSpec, TuneSpec.model_fields.keys() - {*DECIDED, "options", "space"}, SweepCommand, unset=True)
 @click.option(
     "-g",
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     "dimensions",
     multiple=True,
     metavar="KEY=V1,V2",
+    shell_complete=option_keys,
     help="What to try of an option: values as in a list of TOML without its brackets; or, for a sampler that draws, a "
     "range LOW..HIGH, or LOW..HIGH:log. May be repeated [default: the strategy's own grid].",
 )
@@ -48,6 +56,7 @@ if TYPE_CHECKING:
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
+    shell_complete=option_keys,
     help="An option of all trials; executor.KEY is one of the executor. May be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the trials, and write nothing.")
@@ -55,8 +64,8 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
     """Choose hyper-parameters without test images, and write a tuned file.
 
     Trials learn the streams of seeds of their own, and are scored on withheld validation images. The same command
-    resumes. The file is used by run --tuned and sweep --tuned. Exit status 1 if a trial could not be completed, or
-    none has a score.
+    resumes. The file is used by run --tuned and sweep --tuned; with --quiet its path is all that is printed. Exit
+    status 1 if a trial could not be completed, or none has a score.
     """
     given = {
         key: ",".join(value) if isinstance(value, tuple) else value
@@ -77,10 +86,21 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
         result = run_tuning(registry, spec, _shown, stop, dry_run=dry_run)
     if dry_run:
         return
-    console = wide_console()
-    for line in tune_lines(spec, result):
-        console.print(line)
+    if is_quiet():
+        _print_end(result)
+    else:
+        console = wide_console()
+        for line in tune_lines(spec, result):
+            console.print(line)
     raise SystemExit(_exit_code(result))
+
+
+def _print_end(result: TuneResult) -> None:
+    """Print the tuned file, or why there is none."""
+    if result.file is not None:
+        click.echo(str(result.path))
+    elif result.sweeps[-1].interruption is None:
+        click.echo("no file was written: " + _why_not(result), err=True)
 
 
 @contextlib.contextmanager
@@ -93,9 +113,9 @@ def _shown(plan: SweepPlan, slots: int | None) -> Iterator[tuple[SweepEstimate, 
 
     # Rounds follow one another: a reader who left after the first does not stop the others.
     estimate, console = estimate_plan(plan), watching_console("stdout", PLAIN_WIDTH)
-    for line in plan_lines(plan, estimate, slots):
+    for line in plan_lines(plan, estimate, slots) if not is_quiet() else ():
         console.print(line)
-    display = SweepDisplay(plan)
+    display = SweepDisplay(plan, progress_console(), each_start=is_verbose())
     with display.bars:
         yield estimate, display
 
@@ -127,7 +147,7 @@ def tune_lines(spec: TuneSpec, result: TuneResult) -> Iterator[Table | Text]:
 
     from seu_bench.cli.tables import literal
 
-    yield trial_table(spec, result)
+    yield trial_table(spec, result, len(result.trials) if is_verbose() else _MOST_TRIALS)
     yield Text()
     statuses = Counter(job.status for sweep in result.sweeps for job in sweep.jobs)
     yield literal(", ".join(f"{number:,} {status}" for status, number in statuses.items()))
@@ -138,7 +158,7 @@ def tune_lines(spec: TuneSpec, result: TuneResult) -> Iterator[Table | Text]:
         yield literal("no file was written: " + _why_not(result))
 
 
-def trial_table(spec: TuneSpec, result: TuneResult, most: int = 30) -> Table:
+def trial_table(spec: TuneSpec, result: TuneResult, most: int = _MOST_TRIALS) -> Table:
     """Return a row for each trial, those without a score last."""
     from seu_bench.cli.tables import new_table
     from seu_bench.sweeps.tuning.choice import best_trial

@@ -7,7 +7,9 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from seu_bench.cli.completion import values
 from seu_bench.cli.options import format_option, print_as, request_command
+from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.plugin.registry import Registry
 
@@ -21,12 +23,14 @@ _SCOPE = (
 _WORDS = {True: "ok", False: "FAILED", None: "skipped"}
 
 
+@verbosity_options
 @request_command("results", "data_root", "device")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=values.runs)
 @click.option(
     "--benchmark",
     type=click.Path(path_type=Path),
     default=None,
+    shell_complete=values.files,
     help="TOML file of the run's benchmark, if it is not an installed one.",
 )
 @format_option
@@ -46,6 +50,6 @@ def verify(run: str, results: Path, data_root: Path | None, device: str, benchma
     if not failed:
         verdict = "no difference found" + (f"; not checked: {', '.join(skipped)}" if skipped else "")
     table = new_table(found.record.run_id, ("=check", "=", "found"), rows)
-    print_as(form, found.document(), [table, verdict, _SCOPE])
+    print_as(form, found.document(), [verdict] if is_quiet() else [table, verdict, _SCOPE])
     if failed:
         raise SystemExit(1)

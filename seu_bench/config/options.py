@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
@@ -130,27 +130,35 @@ def _meant(key: str, known: Iterable[str]) -> str:
 
 
 def describe_options(model: type[Options]) -> list[dict[str, Any]]:
-    """Name, type, default and help of every option, for ``seu-bench list``."""
+    """Name, type, range, default, help and choices of every option, for ``seu-bench list``.
+
+    The type is ``int``, ``float``, ``bool``, ``str``, ``list``, ``table``, or several with ``or`` between; the range is
+    such as ``>= 0, < 1``, and empty where there is none.
+    """
     rows = []
     properties = model.model_json_schema(mode="serialization").get("properties", {})
     for name, field in model.model_fields.items():
         default = None if field.is_required() else field.get_default(call_default_factory=True)
         alternatives = [properties[name], *properties[name].get("anyOf", ())]
         choices = [choice for schema in alternatives for choice in schema.get("enum", ())]
-        rows.append({"name": name, "default": default, "help": field.description or "", "choices": choices})
+        schemas = [schema for schema in properties[name].get("anyOf", alternatives[:1]) if schema != {"type": "null"}]
+        row = {"name": name, "type": _types(schemas), "range": _range(schemas), "default": default}
+        rows.append(row | {"help": field.description or "", "choices": choices})
     return rows
 
 
-def option_lines(model: type[Options]) -> list[str]:
-    """Every option as ``name = default  help``, in columns; ``...``: not set, mostly as the protocol says."""
-    rows = []
-    for option in describe_options(model):
-        default, choices = option["default"], option["choices"]
-        shown = "..." if default is None else json.dumps(default)
-        others = f" [{', '.join(map(str, choices))}]" if choices else ""
-        rows.append((f"{option['name']} = {shown}", f"{option['help']}{others}"))
-    width = max((len(name) for name, _ in rows), default=0)
-    return [f"{name:<{width}}  {text}" for name, text in rows]
+#: Names of types as TOML and Python have them, by those of a JSON schema; and the signs of a schema's limits.
+_TYPES: Final = {"integer": "int", "number": "float", "boolean": "bool", "string": "str", "array": "list"}
+_LIMITS: Final = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+
+
+def _types(schemas: Iterable[Mapping[str, Any]]) -> str:
+    return " or ".join(dict.fromkeys(_TYPES.get(str(schema.get("type", "string")), "table") for schema in schemas))
+
+
+def _range(schemas: Iterable[Mapping[str, Any]]) -> str:
+    limits = (f"{sign} {schema[key]:g}" for schema in schemas for key, sign in _LIMITS.items() if key in schema)
+    return ", ".join(dict.fromkeys(limits))
 
 
 def format_option(value: Any) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 
 from seu_bench.errors import ResultsError
 from seu_bench.results.record import (
+    LARGEST,
     RECORD_NAME,
     Record,
     parse_record,
@@ -132,12 +133,41 @@ def find_record(results: Path, name: str) -> Record:
     Raises:
         ResultsError: none or several fit.
     """
+    return _found(results, name)[0]
+
+
+def record_document(results: Path, name: str) -> str:
+    """Return the text of a record as its file has it, with keys that this version does not know.
+
+    Args:
+        results: the folder that holds the runs.
+        name: a run id, a unique beginning of one, or a run's folder.
+
+    Returns:
+        JSON; of a packed record in the form in which :func:`unpack_records` would write it.
+
+    Raises:
+        ResultsError: none or several fit, or the record cannot be read.
+    """
+    record, folder = _found(results, name)
+    if folder is not None:
+        return read_file(folder / RECORD_NAME, LARGEST).decode("utf-8")
+    documents = map(json.loads, _packed_lines(results / PACKED_NAME))
+    document = next(document for document in documents if document.get("run_id") == record.run_id)
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def _found(results: Path, name: str) -> tuple[Record, Path | None]:
+    """The record that ``name`` means, and its run's folder; ``None``: it is packed."""
     if own := _own_folder(name):
-        return read_record(own)
+        return read_record(own), own
     packed = {item.run_id: item for item in packed_records(results) if isinstance(item, Record)}
     folders = _run_names(results)
     run_id = _match(results, name, {*folders, *packed})
-    return read_record(_checked(runs_folder(results) / run_id)) if run_id in folders else packed[run_id]
+    if run_id not in folders:
+        return packed[run_id], None
+    folder = _checked(runs_folder(results) / run_id)
+    return read_record(folder), folder
 
 
 def find_run(results: Path, name: str) -> Path:

@@ -179,7 +179,7 @@ def escape_latex(text: str) -> str:
 def _latex_letter(letter: str) -> str:
     if letter in _LATEX:
         return _LATEX[letter]
-    first, *accents = unicodedata.normalize("NFD", letter)
+    first, *accents = list(unicodedata.normalize("NFD", letter))
     if first.isascii() and len(accents) <= 1 and _ACCENTS.issuperset(accents):
         return letter
     return f"(U+{ord(letter):04X})"

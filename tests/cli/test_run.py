@@ -15,7 +15,7 @@ import pytest
 from support.commands import Answer, Command
 
 from seu_bench.results.record import Record, read_record
-from seu_bench.results.record_metrics import without_times
+from seu_bench.results.record_metrics import METRICS, without_times
 
 SEU_BENCH = [sys.executable, "-m", "seu_bench.cli.main"]
 SMALL = ("--protocol", "smoke", "--limit", 8, "-o", "epochs=1")
@@ -49,20 +49,34 @@ def record_of(answer: Answer) -> Record:
 
 @pytest.mark.parametrize("which", ["naive", "seu"])
 def test_what_a_run_prints(request: pytest.FixtureRequest, which: str, results: Path) -> None:
-    """The matrix, every metric, where the record is and why it is not ranked."""
+    """A dozen lines at most: accuracy, forgetting, size, the final row, where the rest is, why it is not ranked."""
     answer = request.getfixturevalue(which)
     record = record_of(answer)
     assert (record.status, record.strategy, record.benchmark) == ("finished", which, "split_digits")
-    for row, name in zip(record.accuracy_matrix, record.task_names, strict=True):
-        shown = ["-" if value is None else f"{100 * value:.1f}" for value in row]
-        assert re.search(rf"^\d {name} +{' +'.join(map(re.escape, shown))} *$", answer.out, flags=re.MULTILINE), row
-    for name, value in record.metrics.items():
-        (shown_value,) = re.findall(rf"^ {name} +(\S+) ", answer.out, flags=re.MULTILINE)
-        assert (shown_value == "-") == (value is None)
-    assert f" {record.metrics['params_total']:,} " in answer.out
+    lines = answer.out.splitlines()
+    assert len(lines) <= 12
+    for name, value in zip(record.task_names, record.accuracy_matrix[-1], strict=True):
+        assert f"{100 * (value or 0):.1f} % {name}" in answer.out
+    for name in ("acc", "forgetting", "params_total", "memory_bytes"):
+        assert METRICS[name].format(record.metrics[name]) in answer.out
+    assert f"seu-bench show {record.run_id} --results {results} shows the accuracy matrix" in answer.out
     assert f"record: {results / 'runs' / record.run_id / 'record.json'}\n" in answer.out
     assert answer.out.endswith("images were limited with --limit)\n")
     assert "leaderboard: none (protocol 'smoke' is never ranked; " in answer.out
+
+
+@pytest.mark.parametrize("which", ["naive", "seu"])
+def test_what_show_prints(request: pytest.FixtureRequest, command: Command, which: str, results: Path) -> None:
+    """The matrix and every metric."""
+    record = record_of(request.getfixturevalue(which))
+    out = command("show", record.run_id, "--results", results).out
+    for row, name in zip(record.accuracy_matrix, record.task_names, strict=True):
+        shown = ["-" if value is None else f"{100 * value:.1f}" for value in row]
+        assert re.search(rf"^\d {name} +{' +'.join(map(re.escape, shown))} *$", out, flags=re.MULTILINE), row
+    for name, value in record.metrics.items():
+        (shown_value,) = re.findall(rf"^ {name} +(\S+) ", out, flags=re.MULTILINE)
+        assert (shown_value == "-") == (value is None)
+    assert f" {record.metrics['params_total']:,} " in out
 
 
 def test_what_seu_did(seu: Answer) -> None:

@@ -135,7 +135,14 @@ def test_descriptions() -> None:
     """Every option has a name, a default, a help text and its choices."""
     described: dict[str, dict[str, Any]] = {row["name"]: dict(row) for row in describe_options(Cooking)}
     assert list(described) == ["minutes", "heat", "lid", "method", "note"]
-    assert described["minutes"] == {"name": "minutes", "default": 10, "help": "how long", "choices": []}
+    assert described["minutes"] == {
+        "name": "minutes",
+        "type": "int",
+        "range": "> 0",
+        "default": 10,
+        "help": "how long",
+        "choices": [],
+    }
     assert (described["heat"]["default"], described["lid"]["default"]) == (None, True)
     assert described["method"]["choices"] == ["boil", "fry"]
 

@@ -19,7 +19,7 @@ from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS
 
 #: Shorter names of metrics.
-_SHORT: Final = {"params": "params_total", "memory": "memory_bytes", "seconds": "train_seconds"}
+SHORT_NAMES: Final = {"params": "params_total", "memory": "memory_bytes", "seconds": "train_seconds"}
 
 
 def parse_budgets(texts: Sequence[str], metrics: Mapping[str, Metric] = METRICS) -> dict[str, float]:
@@ -27,7 +27,7 @@ def parse_budgets(texts: Sequence[str], metrics: Mapping[str, Metric] = METRICS)
 
     A budget can be set on each metric of which less is better; of a name given twice, the lower one counts.
     """
-    names = [*_SHORT, *[name for name, metric in metrics.items() if metric.higher_is_better is False]]
+    names = [*SHORT_NAMES, *[name for name, metric in metrics.items() if metric.higher_is_better is False]]
     budgets: dict[str, float] = {}
     for text in (part for given in texts for part in given.split(",")):
         name, _, number = (part.strip() for part in text.partition("="))
@@ -44,14 +44,14 @@ def parse_budgets(texts: Sequence[str], metrics: Mapping[str, Metric] = METRICS)
             raise OptionError(
                 f"--budget {text!r}: {number!r} is no positive number", remedy=f"give one such as {name}=5e6"
             )
-        metric = _SHORT.get(name, name)
+        metric = SHORT_NAMES.get(name, name)
         budgets[metric] = min(limit, budgets.get(metric, math.inf))
     return budgets
 
 
 def parse_axes(text: str, metrics: Mapping[str, Metric] = METRICS) -> tuple[str, ...]:
     """Parse ``acc,params_total`` to ids of metrics, two or more; an axis is any of which more or less is better."""
-    axes = tuple(_SHORT.get(name.strip(), name.strip()) for name in text.split(","))
+    axes = tuple(SHORT_NAMES.get(name.strip(), name.strip()) for name in text.split(","))
     known = [name for name, metric in metrics.items() if metric.higher_is_better is not None]
     for axis in axes:
         if axis not in known:
@@ -107,7 +107,7 @@ def in_order_of(board: Leaderboard, name: str, metrics: Mapping[str, Metric] = M
 
 def parse_metric(option: str, text: str, metrics: Mapping[str, Metric] = METRICS) -> str:
     """Parse the name of a metric that an option was given to its id."""
-    name = _SHORT.get(text.strip(), text.strip())
+    name = SHORT_NAMES.get(text.strip(), text.strip())
     if name not in metrics:
         raise OptionError(
             f"{option} {text!r}: there is no such metric{did_you_mean(name, list(metrics))}",
