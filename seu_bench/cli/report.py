@@ -45,7 +45,7 @@ def report(
     figures: int,
     allow_empty: bool,
 ) -> None:
-    """Write a report: one HTML page that needs no network, and its figures as PNG and SVG.
+    """Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG.
 
     It is made from records alone, and can be repeated at any time.
     """
@@ -58,6 +58,6 @@ def report(
     click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})", err=aside)
     if written.figures:
         folder = written.figures[0].parent
-        click.echo(f"figures: {len(written.figures) // 2} in {folder}, each as PNG and SVG", err=aside)
+        click.echo(f"figures: {len(written.figures) // 3} in {folder}, each as PDF, SVG and PNG", err=aside)
     for line in written.outside:
         click.echo(f"  {line}", err=aside)

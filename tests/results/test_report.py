@@ -96,7 +96,7 @@ class TestPage:
 
     def test_every_figure(self, written: ReportFiles) -> None:
         images = list(page_of(written).all("img"))
-        assert len(images) == len(written.figures) // 2 == 12
+        assert len(images) == len(written.figures) // 3 == 12
         for image in images:
             assert str(image["src"]).startswith("data:image/svg+xml;base64,")
             assert len(str(image["alt"])) > 60 and re.search(r"\d", str(image["alt"]))
@@ -104,16 +104,16 @@ class TestPage:
         kinds = " ".join(path.stem for path in written.figures)
         wanted = ("accuracy-curves", "original-retained", "average-accuracy", "heat-maps", "accuracy-parameters")
         for kind in wanted:
-            assert kinds.count(kind) == 4  # two groups, two files each
+            assert kinds.count(kind) == 6  # two groups, three files each
 
     def test_files(self, results: Path, written: ReportFiles) -> None:
         there = sorted((results / "figures").iterdir())
         assert there == sorted(written.figures)
-        assert {path.suffix for path in there} == {".png", ".svg"}
+        assert {path.suffix for path in there} == {".pdf", ".png", ".svg"}
         assert written.page == results / "report.html"
         for path in there:
-            content = path.read_bytes()
-            assert content.startswith(b"\x89PNG" if path.suffix == ".png" else b"<?xml")
+            begins = {".pdf": b"%PDF-1.", ".png": b"\x89PNG", ".svg": b"<?xml"}
+            assert path.read_bytes().startswith(begins[path.suffix])
 
     def test_loads_nothing(self, written: ReportFiles) -> None:
         page = page_of(written)

@@ -7,6 +7,7 @@
 - ``draw_ranks``: the critical-difference diagram, over several benchmarks
 - ``references``: lines across and hollow markers for what competes with nobody
 - ``summary``: configurations, and means and deviations over their seeds
+- ``rendering``: a figure as SVG, PDF and PNG, in one value
 - ``canvas``: how figures look; the set-up of matplotlib
 """
 

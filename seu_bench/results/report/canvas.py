@@ -1,4 +1,4 @@
-"""How figures look, and matplotlib without pyplot: colours, settings, panels, legends, files that are always the same.
+"""How figures look, and matplotlib without pyplot: colours, settings, panels, legends.
 
 The colours are those of Okabe and Ito, "Color Universal Design", 2008, without yellow, which is too faint on white.
 Each goes with a marker and a kind of line of its own, so that no figure needs its colours.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import itertools
 import math
-import re
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +18,6 @@ from typing import Any, Final, NamedTuple
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -128,8 +124,6 @@ class Picture(NamedTuple):
     numbers: Sequence[Sequence[str]] = ()
 
 
-#: Dots per inch of PNG files, and of the page's pixels.
-PNG_DPI, PAGE_DPI = 150, 96
 #: Inches of a figure's width at the least: legends need it, and pages do not stretch what is wider.
 _LEAST_WIDTH: Final = 6.7
 
@@ -157,6 +151,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     # Names come from records: a dollar sign in one is no formula.
     "text.parse_math": False,
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,
     "svg.hashsalt": "seu-bench",
 }
 
@@ -214,38 +209,3 @@ def with_legend(figure: Figure, handles: list[Any], columns: int) -> Figure:
     )
     figure.set_figheight(figure.get_figheight() + legend.get_window_extent().height / figure.dpi)
     return figure
-
-
-def to_png(figure: Figure) -> bytes:
-    """Render the figure on white."""
-    _prepare(figure, PAPER)
-    figure.set_dpi(PNG_DPI)
-    buffer = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
-
-
-def to_svg(figure: Figure) -> str:
-    """Render the figure on its own background, light or dark as the reader's system is. It loads nothing."""
-    _prepare(figure, "none")
-    buffer = io.StringIO()
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
-    text = buffer.getvalue()
-    head, _, rest = text[text.index("<svg") :].partition(">")
-    # Texts stay texts; a browser that has not this font takes another one.
-    rest = re.sub(r"font-family: 'DejaVu Sans'(?=[;\"])", "font-family: 'DejaVu Sans', sans-serif", rest)
-    rules = [f"svg{{background:{DARK[PAPER]}}}"]
-    for light, dark in DARK.items():
-        rules += [f'[style*="{part}: {light}"]{{{part}:{dark} !important}}' for part in ("fill", "stroke")]
-    theme = f"svg{{background:{PAPER}}}@media (prefers-color-scheme:dark){{{''.join(rules)}}}"
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{head}>\n<style>{theme}</style>{rest}'
-
-
-def _prepare(figure: Figure, background: str) -> None:
-    """Find the places of everything, once: ``savefig`` would do it twice for each file, in most of its time."""
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.execute(figure)
-        figure.set_layout_engine("none")
-    figure.set_facecolor(background)

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -25,8 +24,8 @@ from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report import paper
-from seu_bench.results.report.canvas import PAGE_DPI, settings, to_png, to_svg
 from seu_bench.results.report.draw_ranks import RankSection
+from seu_bench.results.report.rendering import RenderedFigure, render
 from seu_bench.results.report.sections import Limits, Section, read_sections
 from seu_bench.results.statistics.words import HEADINGS, MEANING, difference_cells
 from seu_bench.utils.files import check_output, is_standard_output, refuse_link, write_atomic, write_output
@@ -41,7 +40,7 @@ class ReportFiles:
 
     Attributes:
         page: the HTML file.
-        figures: the PNG and SVG files.
+        figures: the PDF, SVG and PNG files.
         outside: which records are in no group, and why, one line for each reason.
         groups: how many there are.
     """
@@ -103,18 +102,13 @@ def write_report(
         for picture in (*section.comparing, *section.single)
     ]
     work += [(f"{each.name}-{each.picture.kind}", each.picture) for each in ranks if each.is_drawn]
-    images: dict[str, dict[str, Any]] = {}
+    images: dict[str, RenderedFigure] = {}
     paths: list[Path] = []
     with alone_in(folder):
         for name, picture in tracked(work, "drawing figures"):
-            with settings():
-                figure = picture.draw()
-                contents = {"svg": to_svg(figure).encode(), "png": to_png(figure)}
-            width, height = (round(inches * PAGE_DPI) for inches in figure.get_size_inches())
-            source = "data:image/svg+xml;base64," + base64.b64encode(contents["svg"]).decode()
-            images[name] = {"src": source, "width": width, "height": height}
-            for ending, content in contents.items():
-                paths.append(folder / f"{name}.{ending}")
+            images[name] = render(name, picture)
+            for file, content in images[name].files.items():
+                paths.append(folder / file)
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
         write_output(page, _page(sections, ranks, images, outside, limits))
     return ReportFiles(page, tuple(paths), tuple(outside), len(sections))
@@ -123,7 +117,7 @@ def write_report(
 def _page(
     sections: Sequence[Section],
     ranks: Sequence[RankSection],
-    images: Mapping[str, dict[str, Any]],
+    images: Mapping[str, RenderedFigure],
     outside: Sequence[str],
     limits: Limits,
 ) -> str:
