@@ -10,7 +10,7 @@ import pytest
 @pytest.fixture
 def report_settings() -> Iterator[None]:
     """Matplotlib as the report sets it up."""
-    from seu_bench.results.report.canvas import settings
+    from seu_bench.results.report.layout import settings
 
     with settings():
         yield

@@ -23,7 +23,8 @@ from seu_bench.results.report.draw_comparing import (
     heat_maps,
     original_against_retained,
 )
-from seu_bench.results.report.draw_single import genotypes, learning_curves, paths
+from seu_bench.results.report.draw_learning import learning_curves
+from seu_bench.results.report.draw_single import genotypes, paths
 from seu_bench.results.report.draw_size import MEMORY, accuracy_against_size
 from seu_bench.results.report.paper import published_points
 from seu_bench.results.report.rendering import render, themed, to_svg

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from support.report_records import configuration, legend, published, runs, with_curves
 
-from seu_bench.results.report.draw_single import genotypes, learning_curves, paths
+from seu_bench.results.report.draw_learning import learning_curves
+from seu_bench.results.report.draw_single import genotypes, paths
 from seu_bench.search_space import EDGES, OPERATIONS, Genotype, uniform_genotype
 
 pytestmark = pytest.mark.usefixtures("report_settings")

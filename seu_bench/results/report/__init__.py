@@ -3,12 +3,14 @@
 - ``writing``: :func:`write_report`, from records to files; the page by its templates
 - ``sections``: which records are read, and which pictures are made of them
 - ``paper``: the SEU paper's own numbers, beside ours
-- ``draw_comparing``, ``draw_size``, ``draw_single``: the figures, of all configurations of a group, and of one each
+- ``draw_comparing``, ``draw_size``: the figures of all configurations of a group
+- ``draw_learning``, ``draw_single``: those of one configuration each
 - ``draw_ranks``: the critical-difference diagram, over several benchmarks
 - ``references``: lines across and hollow markers for what competes with nobody
 - ``summary``: configurations, and means and deviations over their seeds
 - ``rendering``: a figure as SVG, PDF and PNG, in one value
-- ``canvas``: how figures look; the set-up of matplotlib
+- ``canvas``: colours, styles, panels and legends
+- ``layout``: width and font of figures, for a page or a paper; the set-up of matplotlib
 """
 
 from __future__ import annotations

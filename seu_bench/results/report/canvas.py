@@ -1,4 +1,4 @@
-"""How figures look, and matplotlib without pyplot: colours, settings, panels, legends.
+"""How figures look, and matplotlib without pyplot: colours, styles, panels, legends.
 
 The colours are those of Okabe and Ito, "Color Universal Design", 2008, without yellow, which is too faint on white.
 Each goes with a marker and a kind of line of its own, so that no figure needs its colours.
@@ -6,24 +6,22 @@ Each goes with a marker and a kind of line of its own, so that no figure needs i
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
 import math
 import textwrap
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
-import matplotlib.style
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from seu_bench.results.report.layout import FAINT, INK, MUTED, PAPER, Layout
 from seu_bench.utils.text import printable
 
-INK, MUTED, FAINT, PAPER = "#1b1f24", "#69737d", "#d4d9de", "#ffffff"
 BLUE, VERMILLION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 ORANGE, SKY, GREY = "#e69f00", "#56b4e9", "#8a8f95"
 #: Replacement of each colour where the reader's system is dark.
@@ -44,6 +42,11 @@ DARK: Final = {
 BLACK, WHITE = "#0b0d10", "#fdfdfd"
 
 
+def marker_size(share: float = 1.0) -> float:
+    """Points of a marker, as a share of the usual size."""
+    return float(share * rcParams["lines.markersize"])
+
+
 class Style(NamedTuple):
     """Look of one configuration, or of one task."""
 
@@ -53,7 +56,7 @@ class Style(NamedTuple):
 
     def plotted(self) -> dict[str, Any]:
         """Keywords of matplotlib for a line with markers."""
-        size = {"*": 11, "P": 8.5, "X": 8.5}.get(self.marker, 6.5)
+        size = marker_size({"*": 1.7, "P": 1.3, "X": 1.3}.get(self.marker, 1.0))
         look = {"color": self.color, "linestyle": self.line, "marker": self.marker, "markersize": size}
         return look | {"markeredgecolor": PAPER, "markeredgewidth": 0.7}
 
@@ -104,89 +107,94 @@ def short(text: str, width: int = 34, lines: int = 2) -> str:
     return textwrap.fill(printable(text), width, max_lines=lines, placeholder=" …", break_on_hyphens=False)
 
 
-def legend_label(title: str) -> str:
-    """A title for a legend, wide enough for what distinguishes a configuration, which is at its end."""
-    return short(title, 44, 6)
+def legend_label(title: str, width: int = 44) -> str:
+    """A title for a legend, with enough lines for what distinguishes a configuration, which is at its end."""
+    return short(title, width, math.ceil(6 * 44 / width))
+
+
+def fill(text: str, width: int) -> str:
+    """A text of our own on lines of this many letters, as few and as even as can be; its own lines stay."""
+    lines = []
+    for line in text.split("\n"):
+        parts = math.ceil(len(line) / width)
+        even = max(math.ceil(len(line) / max(1, parts)) + 3, 8)
+        lines.append(textwrap.fill(line, min(width, even) if parts > 1 else width, break_long_words=False))
+    return "\n".join(lines)
+
+
+class Draw(Protocol):
+    """Draws a figure for a layout."""
+
+    def __call__(self, layout: Layout = ..., /) -> Figure:
+        """The figure, not yet in any format."""
 
 
 class Picture(NamedTuple):
-    """A picture that has not been drawn yet; ``draw`` is to be called within :func:`settings`.
+    """A picture that has not been drawn yet.
 
-    ``kind`` is part of its file name. ``alt`` says what it shows in words and numbers; if these are not too many,
-    ``numbers`` has them as headings and rows.
+    ``kind`` is part of its file name. ``draw`` is to be called within the settings of the same layout. ``alt`` says
+    what it shows in words and numbers; if these are not too many, ``numbers`` has them as headings and rows.
     """
 
     kind: str
     heading: str
     caption: str
     alt: str
-    draw: Callable[[], Figure]
+    draw: Draw
     numbers: Sequence[Sequence[str]] = ()
 
 
-#: Inches of a figure's width at the least: legends need it, and pages do not stretch what is wider.
+#: Inches of a figure's width at the least on a page, which does not stretch what is wider.
 _LEAST_WIDTH: Final = 6.7
-
-_SETTINGS: Final[dict[str, Any]] = {
-    "font.family": "DejaVu Sans",
-    "axes.titleweight": "bold",
-    "axes.titlesize": 9.5,
-    "axes.linewidth": 0.8,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.6,
-    "lines.linewidth": 1.8,
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "hatch.linewidth": 0.8,
-    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
-    **dict.fromkeys(("figure.constrained_layout.w_pad", "figure.constrained_layout.h_pad"), 0.07),
-    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
-    **dict.fromkeys(("font.size", "axes.labelsize"), 9),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 8),
-    **dict.fromkeys(("text.color", "axes.titlecolor", "axes.labelcolor", "legend.labelcolor"), INK),
-    **dict.fromkeys(("xtick.labelcolor", "ytick.labelcolor"), INK),
-    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), MUTED),
-    # Names come from records: a dollar sign in one is no formula.
-    "text.parse_math": False,
-    "svg.fonttype": "none",
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "seu-bench",
-}
-
-
-@contextlib.contextmanager
-def settings() -> Iterator[None]:
-    """Apply the report's settings: figures look the same whatever a user has set up."""
-    with matplotlib.style.context(_SETTINGS, after_reset=True), warnings.catch_warnings():
-        # A name may be in letters that the font has not; browsers have others.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        yield
+#: Width of a letter beside the size of its font: on average, and where it is bold.
+_LETTER, _BOLD = 0.56, 0.65
+#: Letters of a line of a legend before its columns become fewer, and at the least.
+_LEGEND_LETTERS, _SHORTEST = 44, 12
 
 
 def panels(
-    titles: Sequence[str], columns: int, size: tuple[float, float], x: str = "", y: str = "", *, shared: bool = True
+    titles: Sequence[str],
+    columns: int,
+    size: tuple[float, float],
+    x: str = "",
+    y: str = "",
+    *,
+    layout: Layout,
+    share: tuple[str, str] = ("all", "all"),
+    keep: bool = False,
 ) -> tuple[Figure, list[Axes]]:
     """Create a figure of axes with these titles, ``columns`` in a row, each of this size in inches with its labels.
 
-    ``x`` stands below the last of each column, ``y`` at the left of each row. All have the same scales if ``shared``,
-    otherwise those of a column and those of a row have.
+    A layout of a width makes them smaller, and puts fewer in a row unless ``keep``. ``x`` stands below the last of each
+    column, ``y`` at the left of each row. ``share`` says for x and y which have the same scale: all, those of a row
+    (``row``), those of a column (``col``). Titles and labels are broken where they would be wider than their panel.
     """
+    columns, width, height = layout.panels(columns, size, keep=keep)
     rows = math.ceil(len(titles) / columns)
-    figure = Figure(figsize=(max(_LEAST_WIDTH, columns * size[0]), rows * size[1]), layout="constrained")
-    scales: Any = {"sharex": "all", "sharey": "all"} if shared else {"sharex": "col", "sharey": "row"}
+    whole = layout.width or max(_LEAST_WIDTH, columns * width)
+    figure = Figure(figsize=(whole, rows * height), layout="constrained")
+    scales: Any = dict(zip(("sharex", "sharey"), share, strict=True))
     axes = list(figure.subplots(rows, columns, squeeze=False, **scales).flat)
     for empty in axes[len(titles) :]:
         empty.remove()
     for place, (panel, title) in enumerate(zip(axes, titles, strict=False)):
-        panel.set_title(title)
+        panel.set_title(short(title, letters(width - 0.1, "axes.titlesize", _BOLD)))
         if place % columns == 0:
-            panel.set_ylabel(y)
+            panel.set_ylabel(fill(y, letters(height - 0.25, "axes.labelsize")))
         if place + columns >= len(titles):
-            panel.set_xlabel(x)
+            panel.set_xlabel(fill(x, letters(width - 0.35, "axes.labelsize")))
             panel.tick_params(labelbottom=True)
     return figure, axes[: len(titles)]
+
+
+def letters(inches: float, size: str = "font.size", wide: float = _LETTER) -> int:
+    """How many letters of a size, a setting of matplotlib's, fit into a line of this length."""
+    return max(6, int(72 * inches / (wide * rcParams[size])))
+
+
+def small() -> float:
+    """Points of the smallest text of a figure."""
+    return float(rcParams["xtick.labelsize"])
 
 
 def whole_ticks(*axis: Axis) -> None:
@@ -199,13 +207,41 @@ def percent_scale(axes: Axes, lowest: float) -> None:
     """Scale accuracies from the tens below the lowest to 100 percent."""
     bottom = max(0.0, 10 * math.floor(min(lowest, 89.9) / 10))
     margin = (100 - bottom) / 25
+    axes.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
     axes.set_ylim(bottom - margin, 100 + margin)
 
 
+def without_margins(figure: Figure) -> Figure:
+    """The figure without what panels of a fixed aspect leave free above and below them."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        height = figure.get_tightbbox().height + 2 * rcParams["figure.constrained_layout.h_pad"]
+        figure.set_figheight(min(height, figure.get_figheight()))
+    return figure
+
+
 def with_legend(figure: Figure, handles: list[Any], columns: int) -> Figure:
-    """The figure with a legend at its foot, grown by the legend's height."""
-    legend = figure.legend(
-        handles=handles, loc="outside lower center", ncols=columns, handlelength=3.4, columnspacing=1.8
-    )
-    figure.set_figheight(figure.get_figheight() + legend.get_window_extent().height / figure.dpi)
+    """The figure with a legend at its foot, grown by the legend's height.
+
+    It has at most so many columns: as many as its labels, in lines of some length, leave room for.
+    """
+    size, width = rcParams["legend.fontsize"], figure.get_figwidth()
+    look = {"handlelength": 3.2, "columnspacing": 1.6, "borderpad": 0.2}
+    labels = [str(handle.get_label()) for handle in handles]
+    beside = (look["handlelength"] + look["columnspacing"] + 0.8) * size / 72  # inches of a column without its label
+    longest = max(map(len, labels), default=0)
+    columns = max(1, min(columns, len(handles)))
+    while columns > 1 and letters(width / columns - beside, "legend.fontsize") < min(longest, _LEGEND_LETTERS):
+        columns -= 1
+    line = min(_LEGEND_LETTERS, letters(width / columns - beside, "legend.fontsize"))
+    while True:
+        shown = [legend_label(label, line) for label in labels]
+        legend = figure.legend(handles, shown, loc="outside lower center", ncols=columns, **look)
+        box = legend.get_window_extent()
+        if box.width <= 0.98 * figure.bbox.width or line <= _SHORTEST:
+            break
+        legend.remove()
+        line -= 3
+    figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)
     return figure

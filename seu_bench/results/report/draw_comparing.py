@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from matplotlib import colormaps
@@ -16,18 +16,21 @@ from matplotlib.patches import Patch
 from seu_bench.results.report import canvas
 from seu_bench.results.report.canvas import (
     Picture,
-    legend_label,
     panels,
     percent_scale,
-    short,
+    small,
     whole_ticks,
     with_legend,
+    without_margins,
 )
+from seu_bench.results.report.layout import PAGE, PAPER, Layout
 from seu_bench.results.report.references import final_accuracies, reference_lines, what_references_are
 from seu_bench.results.report.summary import Configuration, SeedSummary, describe, task_name
 
-#: Tasks that have a panel each, of longer streams chosen evenly; tasks up to which each square has its number in it.
-MOST_PANELS, MOST_NUMBERED = 20, 10
+#: Tasks that have a panel each, of longer streams chosen evenly.
+MOST_PANELS: Final = 20
+#: Points of a number in a square at the least; where there is no room for it, squares have none.
+_LEAST_NUMBER: Final = 6.0
 #: Steps of the scale: squares of a heat map, and no shades that nobody can distinguish.
 _STEPS = 20
 _BAND = "Lines are means over seeds, bands one standard deviation (n - 1); what was not measured is a gap."
@@ -39,10 +42,10 @@ def accuracy_curves(configurations: Sequence[Configuration]) -> Picture:
     names = [task_name(runs, task) for task in range(max(each.tasks for each in configurations))]
     shown = _evenly(len(names), MOST_PANELS)
 
-    def draw() -> Figure:
-        titles = {task: short(names[task], 24) for task in shown}
+    def draw(layout: Layout = PAGE) -> Figure:
+        titles = {task: names[task] for task in shown}
         measured = [each.accuracies for each in configurations]
-        return _curves(configurations, measured, titles, (2.1, 2.1), "accuracy (%)", legend_columns=3)
+        return _curves(configurations, measured, titles, (2.1, 2.1), "accuracy (%)", 3, layout)
 
     def in_words(each: Configuration) -> str:
         return ", ".join(
@@ -73,10 +76,10 @@ def average_curve(configurations: Sequence[Configuration], references: Sequence[
     both = (*configurations, *references)
     tasks = max(each.tasks for each in both)
 
-    def draw() -> Figure:
+    def draw(layout: Layout = PAGE) -> Figure:
         y = "average accuracy on the\ntasks learned so far (%)"
         measured = [each.averages[:, None] for each in configurations]
-        return _curves(configurations, measured, {0: ""}, (7.5, 4.0), y, 2, references)
+        return _curves(configurations, measured, {0: ""}, (7.5, 4.0), y, 3, layout, references)
 
     def in_words(each: Configuration) -> str:
         return f"{each.averages[0].text()} after task 0, {each.averages[-1].text()} after task {each.tasks - 1}"
@@ -97,11 +100,11 @@ def original_against_retained(configurations: Sequence[Configuration]) -> Pictur
     tasks = max(each.tasks for each in configurations)
     shown = _evenly(tasks, MOST_PANELS)
 
-    def draw() -> Figure:
+    def draw(layout: Layout = PAGE) -> Figure:
         few = len(shown) <= 6
         columns, size = min(4 if few else 2, len(configurations)), (2.5, 2.0) if few else (4.8, 1.9)
-        titles = [short(each.title, round(10 * size[0])) for each in configurations]
-        figure, axes = panels(titles, columns, size, "task", "accuracy (%)")
+        titles = [each.named(layout) for each in configurations]
+        figure, axes = panels(titles, columns, size, "task", "accuracy (%)", layout=layout)
         for panel, each in zip(axes, configurations, strict=True):
             color = each.style.color
             _bars(panel, each.original, shown, -0.2, facecolor=color, edgecolor=color)
@@ -143,32 +146,33 @@ def original_against_retained(configurations: Sequence[Configuration]) -> Pictur
 def heat_maps(configurations: Sequence[Configuration]) -> Picture:
     """The accuracy on each task after each task, a panel for each configuration."""
 
-    def draw() -> Figure:
+    def draw(layout: Layout = PAGE) -> Figure:
         labels = "accuracy on task", "after learning task"
-        titles = [short(each.title, 27) for each in configurations]
-        figure, axes = panels(titles, min(4, len(titles)), (2.5, 2.5), *labels)
+        titles = [each.named(layout) for each in configurations]
+        figure, axes = panels(titles, min(4, len(titles)), (2.5, 2.5), *labels, layout=layout)
         figure.set_layout_engine("compressed")  # leaves no gaps between axes of a fixed aspect
+        largest = max(each.tasks for each in configurations)
+        # Two digits in a square; about a fifth of a panel's width has labels and the scale beside it.
+        size = min(small(), 0.8 * 72 * layout.panels(min(4, len(titles)), (2.5, 2.5))[1] / (1.7 * largest))
         norm = BoundaryNorm(np.linspace(0, 100, _STEPS + 1), _STEPS)
         colors = colormaps["cividis"].resampled(_STEPS)
         for panel, each in zip(axes, configurations, strict=True):
             values = each.accuracies.mean
             edges = np.arange(each.tasks + 1) - 0.5
             shown = np.ma.masked_invalid(values)
-            mesh = panel.pcolormesh(edges, edges, shown, cmap=colors, norm=norm, edgecolors=canvas.PAPER, linewidth=0.6)
-            for row, task in np.argwhere(np.isfinite(values)) if each.tasks <= MOST_NUMBERED else ():
+            mesh = panel.pcolormesh(edges, edges, shown, cmap=colors, norm=norm, edgecolors=PAPER, linewidth=0.6)
+            for row, task in np.argwhere(np.isfinite(values)) if size >= _LEAST_NUMBER else ():
                 ink = canvas.BLACK if values[row, task] >= 50 else canvas.WHITE
-                size = 8 if each.tasks <= 6 else 5.5
                 panel.text(task, row, f"{values[row, task]:.0f}", ha="center", va="center", fontsize=size, color=ink)
             panel.set_aspect("equal")
             panel.grid(visible=False)
-        largest = max(each.tasks for each in configurations)
         axes[0].set_xlim(-0.5, largest - 0.5)
         axes[0].set_ylim(largest - 0.5, -0.5)
         whole_ticks(axes[0].xaxis, axes[0].yaxis)
         bar = figure.colorbar(mesh, ax=axes, label="accuracy (%)", ticks=[0, 20, 40, 60, 80, 100], aspect=30)
         bar.ax.minorticks_off()
         bar.ax.grid(visible=False)
-        return figure
+        return without_margins(figure)
 
     def in_words(each: Configuration) -> str:
         learned, last = (
@@ -194,10 +198,11 @@ def _curves(
     size: tuple[float, float],
     y: str,
     legend_columns: int,
+    layout: Layout,
     references: Sequence[Configuration] = (),
 ) -> Figure:
     """A panel for each of some columns of what was measured after each task, from the row of its number on."""
-    figure, axes = panels(list(titles.values()), min(5, len(titles)), size, "after learning task", y)
+    figure, axes = panels(list(titles.values()), min(5, len(titles)), size, "after learning task", y, layout=layout)
     for panel, task in zip(axes, titles, strict=True):
         for each, summary in zip(configurations, measured, strict=True):
             if task < each.tasks:  # a value between gaps is still seen: it has its marker
@@ -206,9 +211,9 @@ def _curves(
     percent_scale(axes[0], min([*lows, *final_accuracies(references)], default=0.0))
     axes[0].set_xlim(-0.3, max(each.tasks for each in configurations) - 0.7)
     whole_ticks(axes[0].xaxis)
-    keys = [Line2D([], [], label=legend_label(each.title), **each.style.plotted()) for each in configurations]
+    keys = [Line2D([], [], label=each.named(layout), **each.style.plotted()) for each in configurations]
     for panel in axes:
-        lines = reference_lines(panel, references)
+        lines = reference_lines(panel, references, layout)
     return with_legend(figure, [*keys, *lines], legend_columns)
 
 

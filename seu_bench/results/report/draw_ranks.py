@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,17 +16,15 @@ from seu_bench.results.leaderboard.boards import Leaderboard
 from seu_bench.results.metric import Metric
 from seu_bench.results.over_benchmarks import BenchmarkComparison, compare_over_benchmarks
 from seu_bench.results.record_metrics import METRICS, known_metric
-from seu_bench.results.report import canvas
-from seu_bench.results.report.canvas import Picture, short
+from seu_bench.results.report.canvas import VERMILLION, Picture, fill, letters, short, small
+from seu_bench.results.report.layout import FAINT, INK, MUTED, PAGE, PAPER, Layout
 from seu_bench.results.report.summary import sentences
 from seu_bench.results.statistics.ranks import AverageRank
 
 #: More configurations are no picture any more; the table has them.
 MOST_DRAWN: Final = 24
-#: Of the figure in inches: width, height of a line of labels, and what is above the first of them.
-_WIDTH, _LINE, _HEAD = 9.0, 0.26, 0.95
-#: Places across: where labels end on the left and begin on the right, the scale between 0 and 1.
-_LEFT, _RIGHT = -0.06, 1.06
+#: Inches: width on a page, width from which labels stand on both sides, and what is above the scale.
+_WIDTH, _TWO_SIDED, _HEAD = 9.0, 5.0, 0.8
 
 
 @dataclass(frozen=True)
@@ -59,27 +57,27 @@ def critical_difference(comparison: BenchmarkComparison, metrics: Mapping[str, M
     """Average ranks on a line, the best on the left; a bar joins those that are not told from the best."""
     ranks, metric = comparison.ranks, known_metric(comparison.metric, metrics)
     shown = ranks.rows[:MOST_DRAWN]
-    alike = [row for row in shown if row.verdict in (None, "not significant")]
 
-    def draw() -> Figure:
-        half = (len(shown) + 1) // 2
-        height = _HEAD + _LINE * (half + 1)
-        figure = Figure(figsize=(_WIDTH, height))
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set_axis_off()
-        axes.set_xlim(-0.85, 1.85)
-        axes.set_ylim(-_LINE * (half + 1), _HEAD)
-        _scale(axes, len(ranks.rows))
-        if ranks.statistic is not None:
+    def draw(layout: Layout = PAGE) -> Figure:
+        width = layout.width or _WIDTH
+        told = ranks.statistic is not None
+        alike = [row for row in shown if not told or row.verdict in (None, "not significant")]
+        frame = _Frame(width, len(ranks.rows), _line(), head=_HEAD if told else 0.3, two_sided=width >= _TWO_SIDED)
+        lines = (len(shown) + 1) // 2 if frame.two_sided else len(shown)
+        axes = frame.axes(lines)
+        _scale(axes, frame)
+        if told:
             best = next(row.mean for row in shown if row.verdict is None)
-            ends = best, best + ranks.critical_difference
-            _bar(axes, *ends, len(ranks.rows), 0.62, "critical difference to the best (Bonferroni-Dunn)")
-            _join(axes, alike, len(ranks.rows))
-        for line, row in enumerate(shown[:half]):
-            _label(axes, row, line, len(ranks.rows), left=True)
-        for line, row in enumerate(reversed(shown[half:])):
-            _label(axes, row, line, len(ranks.rows), left=False)
-        return figure
+            _bar(axes, frame, best, best + ranks.critical_difference)
+            _join(axes, frame, [row.mean for row in alike])
+        for place, row in enumerate(shown):
+            if not frame.two_sided:
+                _row(axes, frame, row, place, filled=row in alike)
+            elif place < lines:
+                _label(axes, frame, row, place, left=True)
+            else:
+                _label(axes, frame, row, len(shown) - 1 - place, left=False)
+        return axes.get_figure(root=True) or Figure()
 
     words = [f"{row.configuration}: average rank {row.mean:.2f}, {_word(row)}" for row in shown]
     names = {
@@ -120,45 +118,91 @@ def _word(row: AverageRank) -> str:
     return "the best" if row.verdict is None else row.verdict
 
 
-def _across(rank: float, count: int) -> float:
-    """Place of a rank from 1 to ``count`` on the scale from 0 to 1."""
-    return (rank - 1) / max(1, count - 1)
+def _line() -> float:
+    """Inches of a line of labels."""
+    return small() * 2.3 / 72
 
 
-def _scale(axes: Axes, count: int) -> None:
-    axes.plot([0, 1], [0, 0], color=canvas.INK, linewidth=1)
-    step = max(1, round(count / 12))
-    for rank in range(1, count + 1, step):
-        place = _across(rank, count)
-        axes.plot([place, place], [0, 0.07], color=canvas.INK, linewidth=1)
-        axes.annotate(str(rank), (place, 0.11), ha="center", va="bottom", fontsize=8, color=canvas.INK)
+class _Frame(NamedTuple):
+    """Places of a diagram in inches: x from the scale's beginning on, y from the scale up."""
+
+    width: float
+    count: int
+    line: float
+    head: float
+    two_sided: bool
+
+    @property
+    def beside(self) -> float:
+        """Inches of the labels on one side."""
+        return min(2.7, (0.3 if self.two_sided else 0.42) * self.width)
+
+    @property
+    def scale(self) -> float:
+        """Inches of the scale."""
+        return self.width - self.beside * (2 if self.two_sided else 1) - (0 if self.two_sided else 0.12)
+
+    @property
+    def label(self) -> int:
+        """Letters of a label, the rank beside it."""
+        return letters(self.beside - 0.14, "xtick.labelsize") - 7
+
+    def across(self, rank: float) -> float:
+        """Place of a rank from 1 to the number of configurations."""
+        return self.scale * (rank - 1) / max(1, self.count - 1)
+
+    def axes(self, lines: int) -> Axes:
+        """Axes of a new figure with so many lines of labels."""
+        head, foot = self.head, self.line * (lines + 0.8)
+        figure = Figure(figsize=(self.width, head + foot))
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        axes.set_xlim(-self.beside, self.width - self.beside)
+        axes.set_ylim(-foot, head)
+        return axes
 
 
-def _bar(axes: Axes, low: float, high: float, count: int, y: float, text: str) -> None:
-    ends = [_across(low, count), _across(high, count)]
-    axes.plot(ends, [y, y], color=canvas.MUTED, linewidth=1, marker="|", markersize=7)
-    axes.annotate(text, (ends[0], y + 0.07), ha="left", va="bottom", fontsize=8, color=canvas.MUTED)
+def _scale(axes: Axes, frame: _Frame) -> None:
+    axes.plot([0, frame.scale], [0, 0], color=INK, linewidth=1)
+    step = max(1, round(frame.count * 0.25 / frame.scale))
+    for rank in range(1, frame.count + 1, step):
+        place = frame.across(rank)
+        axes.plot([place, place], [0, 0.06], color=INK, linewidth=1)
+        axes.annotate(str(rank), (place, 0.09), ha="center", va="bottom", fontsize=small(), color=INK)
 
 
-def _join(axes: Axes, rows: Sequence[AverageRank], count: int) -> None:
+def _bar(axes: Axes, frame: _Frame, low: float, high: float) -> None:
+    """Draw the critical difference above the scale, from the best on."""
+    ends, y = [frame.across(low), frame.across(high)], 0.42
+    axes.plot(ends, [y, y], color=MUTED, linewidth=1, marker="|", markersize=6)
+    text = "critical difference to the best (Bonferroni-Dunn)"
+    room = frame.scale + (frame.beside if frame.two_sided else 0.1) - ends[0]
+    text = fill(text, letters(room, "xtick.labelsize"))
+    axes.annotate(text, (ends[0], y + 0.06), ha="left", va="bottom", fontsize=small(), color=MUTED)
+
+
+def _join(axes: Axes, frame: _Frame, means: Sequence[float]) -> None:
     """Join those that are not told apart from the best, which is one of them."""
-    places = [_across(row.mean, count) for row in rows]
-    if len(places) > 1:
-        ends = [min(places) - 0.008, max(places) + 0.008]
-        axes.plot(ends, [-0.09, -0.09], color=canvas.VERMILLION, linewidth=3.5, solid_capstyle="butt", zorder=3)
+    if len(means) > 1:
+        ends = [frame.across(min(means)) - 0.03, frame.across(max(means)) + 0.03]
+        axes.plot(ends, [-0.06, -0.06], color=VERMILLION, linewidth=3, solid_capstyle="butt", zorder=3)
 
 
-def _label(axes: Axes, row: AverageRank, line: int, count: int, *, left: bool) -> None:
+def _label(axes: Axes, frame: _Frame, row: AverageRank, line: int, *, left: bool) -> None:
     """A line from the scale down to the label at its side; labels nearer to the middle are further down."""
-    x, y, end = _across(row.mean, count), -_LINE * (line + 1), _LEFT if left else _RIGHT
-    axes.plot([x, x, end], [0, y, y], color=canvas.MUTED, linewidth=0.9, zorder=1)
-    name = short(row.configuration, 30, 1)
+    x, y, end = frame.across(row.mean), -frame.line * (line + 1), -0.08 if left else frame.scale + 0.08
+    axes.plot([x, x, end], [0, y, y], color=MUTED, linewidth=0.8, zorder=1)
+    name = short(row.configuration, frame.label, 1)
     text = f"{name}  {row.mean:.2f}" if left else f"{row.mean:.2f}  {name}"
-    axes.annotate(
-        text,
-        (end + (-0.015 if left else 0.015), y),
-        ha="right" if left else "left",
-        va="center",
-        fontsize=8.5,
-        color=canvas.INK,
-    )
+    place = (end - 0.04, y) if left else (end + 0.04, y)
+    axes.annotate(text, place, ha="right" if left else "left", va="center", fontsize=small(), color=INK)
+
+
+def _row(axes: Axes, frame: _Frame, row: AverageRank, line: int, *, filled: bool) -> None:
+    """A line across for narrow figures: label, rank, and a dot, filled where it is not told from the best."""
+    x, y = frame.across(row.mean), -frame.line * (line + 1)
+    axes.plot([0, frame.scale], [y, y], color=FAINT, linewidth=0.6, zorder=1)
+    face = INK if filled else PAPER
+    axes.plot([x], [y], "o", markersize=4.5, markerfacecolor=face, markeredgecolor=INK, markeredgewidth=0.9)
+    text = f"{short(row.configuration, frame.label, 1)}  {row.mean:.2f}"
+    axes.annotate(text, (-0.08, y), ha="right", va="center", fontsize=small(), color=INK)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,13 +13,15 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from seu_bench.metrics import mixed_score
 from seu_bench.results.record_metrics import FLOAT_BYTES
-from seu_bench.results.report import canvas
-from seu_bench.results.report.canvas import Picture, legend_label, panels, percent_scale, with_legend
+from seu_bench.results.report.canvas import Picture, marker_size, panels, percent_scale, small, with_legend
+from seu_bench.results.report.layout import MUTED, PAGE, Layout
 from seu_bench.results.report.references import hollow, reference_lines, what_references_are
 from seu_bench.results.report.summary import Configuration, Published, sentences
 
 #: Mixed scores that have a line.
 _LEVELS = tuple(level / 20 for level in range(2, 18))
+#: Room of a label beside the axes' width and height, in a narrow figure.
+_LABEL: Final = (0.11, 0.08)
 
 
 class Size(NamedTuple):
@@ -47,24 +49,33 @@ def accuracy_against_size(
     points = [(each, each.metric("acc", 100), each.metric(against.metric)) for each in both]
     drawn = [(c, a, n) for c, a, n in points if math.isfinite(float(a.mean)) and float(n.mean) > 0]
 
-    def draw() -> Figure:
+    def draw(layout: Layout = PAGE) -> Figure:
         labels = against.label, "average accuracy after the last task (%)"
-        figure, (axes,) = panels([""], 1, (7.5, 4.4), *labels)
+        figure, (axes,) = panels([""], 1, (7.5, 4.4), *labels, layout=layout)
         axes.set_xscale("log")
         handles = []
         for each, accuracy, size in drawn:
             x, y = float(size.mean), float(accuracy.mean)
             up, across = (None if math.isnan(s.std) else float(s.std) for s in (accuracy, size))
-            axes.errorbar(x, y, up, across, fmt="none", ecolor=each.style.color, elinewidth=1, capsize=3)
+            axes.errorbar(
+                x,
+                y,
+                up,
+                across,
+                fmt="none",
+                ecolor=each.style.color,
+                elinewidth=1,
+                capsize=marker_size(0.45),
+            )
             if each in references:
                 axes.plot([x], [y], **hollow(each))
                 continue
-            look = each.style.plotted() | {"linestyle": "none", "markersize": 9}
-            handles += axes.plot([x], [y], label=legend_label(each.title), **look)
-        handles += reference_lines(axes, references)
+            look = each.style.plotted() | {"linestyle": "none", "markersize": marker_size(1.4)}
+            handles += axes.plot([x], [y], label=each.named(layout), **look)
+        handles += reference_lines(axes, references, layout)
         for known in published:
-            look = known.style.plotted() | {"linestyle": "none", "markerfacecolor": "none", "markersize": 9}
-            look |= {"markeredgecolor": known.style.color, "markeredgewidth": 1.6}
+            look = known.style.plotted() | {"linestyle": "none", "markerfacecolor": "none"}
+            look |= {"markeredgecolor": known.style.color, "markeredgewidth": 1.3, "markersize": marker_size(1.4)}
             handles += axes.plot([known.parameters], [known.accuracy], label=f"the paper's {known.label}", **look)
         competing = [(float(n.mean), float(a.mean)) for each, a, n in drawn if each not in references]
         _scale(axes, [float(n.mean) for _, _, n in drawn] + [known.parameters for known in published])
@@ -99,7 +110,7 @@ def _front(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
             front.append((size, accuracy))
     if front:
         sizes, accuracies = zip(*front, (axes.get_xlim()[1], front[-1][1]), strict=True)
-        axes.step(sizes, accuracies, where="post", color=canvas.MUTED, linewidth=1.2, zorder=0.8)
+        axes.step(sizes, accuracies, where="post", color=MUTED, linewidth=1.2, zorder=0.8)
 
 
 def _scale(axes: Axes, sizes: Sequence[float]) -> None:
@@ -113,19 +124,30 @@ def _scale(axes: Axes, sizes: Sequence[float]) -> None:
 
 
 def _levels(axes: Axes, per_number: int) -> None:
-    """Draw thin lines of equal mixed score, labelled where they begin; so many units of size make a number."""
-    (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
+    """Draw thin lines of equal mixed score, labelled where they begin; so many units of size make a number.
+
+    A label that would lie on another is left out.
+    """
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     sizes = np.geomspace(left, right, 200)
     smallness = np.array([mixed_score(100, round(size / per_number)) for size in sizes])
+    look: dict[str, Any] = {"color": MUTED, "linewidth": 0.7, "linestyle": (0, (4, 3)), "zorder": 0.5}
+    labelled: list[tuple[float, float]] = []
     for level in _LEVELS:
         accuracy = 100 * (level / smallness) ** 2  # the score is sqrt(a) / 10 times what depends on the size
         inside = np.flatnonzero((accuracy >= max(bottom, 0)) & (accuracy <= 100))
         if len(inside) < 4:
             continue
-        axes.plot(sizes[inside], accuracy[inside], color=canvas.MUTED, linewidth=0.7, linestyle=(0, (4, 3)), zorder=0.5)
+        axes.plot(sizes[inside], accuracy[inside], **look)
         begins = inside[0]  # at the left or at the bottom, where models are few
+        across, up = begins / len(sizes), float((accuracy[begins] - bottom) / (top - bottom))
         offset, ha, va = ((4, -2), "left", "top") if begins == 0 else ((-4, 2), "right", "bottom")
-        place = (float(sizes[begins]), float(accuracy[begins]))
-        axes.annotate(
-            f"{level:.2f}", place, offset, textcoords="offset points", ha=ha, va=va, fontsize=7, color=canvas.MUTED
-        )
+        if 0 < across < _LABEL[0]:  # no room left of it
+            offset, ha = (3, 2), "left"
+        across -= 0.0 if ha == "left" else _LABEL[0]
+        if any(abs(across - x) < _LABEL[0] and abs(up - y) < _LABEL[1] for x, y in labelled):
+            continue
+        labelled.append((across, up))
+        place, size = (float(sizes[begins]), float(accuracy[begins])), min(7.0, small())
+        text: dict[str, Any] = {"textcoords": "offset points", "fontsize": size, "color": MUTED}
+        axes.annotate(f"{level:.2f}", place, offset, ha=ha, va=va, **text)

@@ -6,29 +6,32 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from seu_bench.results.reference_rows import reference_of
-from seu_bench.results.report.canvas import legend_label
+from seu_bench.results.report.canvas import marker_size
+from seu_bench.results.report.layout import Layout
 from seu_bench.results.report.summary import Configuration
 
 
 def hollow(each: Configuration) -> dict[str, Any]:
     """Keywords of matplotlib for the marker of a reference."""
-    look = each.style.plotted() | {"linestyle": "none", "markerfacecolor": "none", "markersize": 9}
-    return look | {"markeredgecolor": each.style.color, "markeredgewidth": 1.4}
+    look = each.style.plotted() | {"linestyle": "none", "markerfacecolor": "none", "markersize": marker_size(1.4)}
+    return look | {"markeredgecolor": each.style.color, "markeredgewidth": 1.2}
 
 
-def reference_lines(axes: Axes, references: Sequence[Configuration]) -> list[Line2D]:
+def reference_lines(axes: Axes, references: Sequence[Configuration], layout: Layout) -> list[Line2D]:
     """Draw a line across at each reference's final accuracy, below all else; return the legend's handles."""
     handles = []
     for each in references:
         accuracy = float(each.metric("acc", 100).mean)
         if math.isfinite(accuracy):
-            look: dict[str, Any] = {"color": each.style.color, "linestyle": each.style.line, "linewidth": 1.1}
+            look: dict[str, Any] = {"color": each.style.color, "linestyle": each.style.line}
+            look["linewidth"] = 0.6 * rcParams["lines.linewidth"]
             axes.axhline(accuracy, zorder=0.8, **look)
-            handles.append(Line2D([], [], label=legend_label(each.title), **hollow(each) | look))
+            handles.append(Line2D([], [], label=each.named(layout), **hollow(each) | look))
     return handles
 
 

@@ -19,7 +19,8 @@ from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from seu_bench.results.report.canvas import DARK, PAPER, Picture, settings
+from seu_bench.results.report.canvas import DARK, PAPER, Picture
+from seu_bench.results.report.layout import PAGE, Layout, settings
 from seu_bench.utils.text import printable
 
 #: Dots per inch of PNG files, which is what journals ask for, and of the page's pixels.
@@ -73,19 +74,20 @@ class RenderedFigure:
         return "data:image/svg+xml;base64," + base64.b64encode(themed(self.svg.decode()).encode()).decode()
 
 
-def render(name: str, picture: Picture) -> RenderedFigure:
+def render(name: str, picture: Picture, layout: Layout = PAGE) -> RenderedFigure:
     """Draw a picture, and write it in every format.
 
     Args:
         name: beginning of the names of its files.
         picture: what to draw.
+        layout: width and font.
 
     Returns:
         All formats of one drawing.
     """
     title, caption, alt = map(printable, (picture.heading, picture.caption, picture.alt))
-    with settings():
-        figure = picture.draw()
+    with settings(layout):
+        figure = picture.draw(layout)
         _place(figure)
         contents = to_svg(figure, title, alt).encode(), to_pdf(figure, title, caption), to_png(figure)
     width, height = map(float, figure.get_size_inches())

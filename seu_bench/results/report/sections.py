@@ -19,8 +19,9 @@ from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.reference_rows import reference_of
 from seu_bench.results.report import draw_comparing, paper
 from seu_bench.results.report.canvas import Picture, Style, reference_styles, styles_of
+from seu_bench.results.report.draw_learning import learning_curves
 from seu_bench.results.report.draw_ranks import RankSection, rank_sections
-from seu_bench.results.report.draw_single import genotypes, learning_curves, paths
+from seu_bench.results.report.draw_single import genotypes, paths
 from seu_bench.results.report.draw_size import MEMORY, accuracy_against_size
 from seu_bench.results.report.summary import Configuration
 from seu_bench.utils.text import printable

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from seu_bench.results.record import Record
 from seu_bench.results.reference_rows import reference_of
 from seu_bench.results.report.canvas import Style
+from seu_bench.results.report.layout import Layout
 from seu_bench.utils.text import printable
 
 Values: TypeAlias = NDArray[np.float64]
@@ -82,6 +83,10 @@ class Configuration:
         """Number and label, or that it is a reference: a label that a figure cuts short is still found in the
         leaderboard."""
         return f"{self.number} {self.label}" if reference_of(self.example) is None else f"reference: {self.label}"
+
+    def named(self, layout: Layout) -> str:
+        """Name in a figure: on a page the title, in a paper, where the leaderboard's numbers say nothing, the label."""
+        return self.title if layout.width is None or reference_of(self.example) is not None else self.label
 
     @property
     def example(self) -> Record:
