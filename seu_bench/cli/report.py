@@ -1,8 +1,10 @@
-"""``seu-bench report``: one HTML page and its figures, made from records."""
+"""``seu-bench report``: one HTML page and its figures, or figures alone, made from records."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,14 +12,40 @@ from seu_bench.cli.options import output_path, request_command
 from seu_bench.plugin.registry import Registry
 from seu_bench.utils.files import is_standard_output
 
+if TYPE_CHECKING:
+    from seu_bench.results.report import FigureFiles, ReportFiles
+
+#: Endings of figures.
+_FIGURES = (".pdf", ".svg", ".png")
+
+
+def _width(value: str) -> float:
+    """Type of ``--column-width``."""
+    from seu_bench.results.report.layout import column_width
+
+    try:
+        return column_width(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _font(value: str) -> tuple[str, ...]:
+    """Type of ``--font``."""
+    from seu_bench.results.report.layout import font_families
+
+    try:
+        return font_families(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
 
 @request_command("results")
 @click.option(
     "--output",
-    type=output_path,
     default=None,
-    metavar="FILE",
-    help="HTML file to write, or - for standard output [default: report.html in the results folder].",
+    metavar="PATH",
+    help="HTML page to write (.html), or - for standard output; or figures alone: a folder, with a slash at its end, "
+    "or a .pdf, .svg or .png, for one that --figure chooses [default: report.html in the results folder].",
 )
 @click.option("--benchmark", default=None, help="Only this benchmark.")
 @click.option("--protocol", default=None, help="Only this protocol.")
@@ -35,29 +63,81 @@ from seu_bench.utils.files import is_standard_output
     show_default=True,
     help="Maximum figures of all groups together.",
 )
+@click.option(
+    "--figure",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Only this figure, such as average-accuracy, or its file's name for that of one group; * stands for letters.",
+)
+@click.option(
+    "--column-width",
+    "width",
+    type=_width,
+    default=None,
+    metavar="WIDTH",
+    help="Width of figures for a paper, such as 3.25in, 8.25cm or 234pt, or its template's: icml, neurips, ieee, ...",
+)
+@click.option(
+    "--font",
+    "families",
+    type=_font,
+    default="sans",
+    metavar="FONT",
+    help="Font of figures: sans, serif (Times), cmr (Computer Modern), or an installed TrueType font [default: sans].",
+)
 @click.option("--allow-empty", is_flag=True, help="Replace a report that is there by one without any group.")
 def report(
     results: Path,
-    output: Path | None,
+    output: str | None,
     benchmark: str | None,
     protocol: str | None,
     top: int,
     figures: int,
+    names: tuple[str, ...],
+    width: float | None,
+    families: tuple[str, ...],
     allow_empty: bool,
 ) -> None:
     """Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG.
 
-    It is made from records alone, and can be repeated at any time.
+    It is made from records alone, and can be repeated at any time. For a paper: seu-bench report --output figures/
+    --column-width icml --font serif
     """
-    from seu_bench.results.report import Limits, write_report
+    from seu_bench.results.report import Layout, Limits, write_figures, write_report
 
-    limits = Limits(configurations=top, figures=figures)
+    limits, layout = Limits(configurations=top, figures=figures), Layout(width, families)
     known = Registry().known_metrics
-    written = write_report(results, output, benchmark, protocol, limits, known, allow_empty=allow_empty)
-    aside = output is not None and is_standard_output(output)
-    click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})", err=aside)
+    path = None if output is None else output_path(output)
+    if output is not None and path is not None and _is_of_figures(output, path):
+        _say_figures(path, write_figures(results, path, names, benchmark, protocol, limits, known, layout=layout))
+        return
+    written = write_report(
+        results, path, benchmark, protocol, limits, known, allow_empty=allow_empty, names=names, layout=layout
+    )
+    _say_report(written, err=path is not None and is_standard_output(path))
+
+
+def _is_of_figures(output: str, path: Path) -> bool:
+    """Whether figures alone are meant: a folder, or the file of a figure."""
+    return output.endswith(("/", os.sep)) or path.suffix.lower() in _FIGURES
+
+
+def _say_figures(path: Path, written: FigureFiles) -> None:
+    count = len(written.figures)
+    if written.paths == (path,):
+        click.echo(f"figure: {path}, {written.figures[0].inches[0]:.2f} x {written.figures[0].inches[1]:.2f} inches")
+    else:
+        click.echo(f"figures: {count} in {path}, each as PDF, SVG and PNG; captions in {written.paths[-1].name}")
+    for line in written.notes:
+        click.echo(f"  {line}")
+
+
+def _say_report(written: ReportFiles, *, err: bool) -> None:
+    """``err``: standard output has the page."""
+    click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})", err=err)
     if written.figures:
         folder = written.figures[0].parent
-        click.echo(f"figures: {len(written.figures) // 3} in {folder}, each as PDF, SVG and PNG", err=aside)
+        click.echo(f"figures: {len(written.figures) // 3} in {folder}, each as PDF, SVG and PNG", err=err)
     for line in written.outside:
-        click.echo(f"  {line}", err=aside)
+        click.echo(f"  {line}", err=err)

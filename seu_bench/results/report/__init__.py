@@ -8,7 +8,9 @@
 - ``draw_ranks``: the critical-difference diagram, over several benchmarks
 - ``references``: lines across and hollow markers for what competes with nobody
 - ``summary``: configurations, and means and deviations over their seeds
+- ``figures``: :func:`write_figures`, figures chosen by name, without a page
 - ``rendering``: a figure as SVG, PDF and PNG, in one value
+- ``basis``: what figures rest on, for their captions
 - ``canvas``: colours, styles, panels and legends
 - ``layout``: width and font of figures, for a page or a paper; the set-up of matplotlib
 """
@@ -20,9 +22,12 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
+    from .figures import FigureFiles, write_figures
+    from .layout import Layout
+    from .rendering import RenderedFigure
     from .sections import Limits
     from .writing import ReportFiles, write_report
 
-__all__ = ["Limits", "ReportFiles", "write_report"]
+__all__ = ["FigureFiles", "Layout", "Limits", "RenderedFigure", "ReportFiles", "write_figures", "write_report"]
 
 __getattr__, __dir__ = attach(__name__)

@@ -147,9 +147,9 @@ class Picture(NamedTuple):
 #: Inches of a figure's width at the least on a page, which does not stretch what is wider.
 _LEAST_WIDTH: Final = 6.7
 #: Width of a letter beside the size of its font: on average, and where it is bold.
-_LETTER, _BOLD = 0.56, 0.65
-#: Letters of a line of a legend before its columns become fewer, and at the least.
-_LEGEND_LETTERS, _SHORTEST = 44, 12
+_LETTER, _BOLD = 0.56, 0.62
+#: Letters of a line of a legend at the most, before its columns become fewer, and at the least.
+_LEGEND_LETTERS, _ENOUGH, _SHORTEST = 44, 28, 12
 
 
 def panels(
@@ -182,7 +182,7 @@ def panels(
         if place % columns == 0:
             panel.set_ylabel(fill(y, letters(height - 0.25, "axes.labelsize")))
         if place + columns >= len(titles):
-            panel.set_xlabel(fill(x, letters(width - 0.35, "axes.labelsize")))
+            panel.set_xlabel(fill(x, letters(width - 0.1, "axes.labelsize")))
             panel.tick_params(labelbottom=True)
     return figure, axes[: len(titles)]
 
@@ -232,7 +232,7 @@ def with_legend(figure: Figure, handles: list[Any], columns: int) -> Figure:
     beside = (look["handlelength"] + look["columnspacing"] + 0.8) * size / 72  # inches of a column without its label
     longest = max(map(len, labels), default=0)
     columns = max(1, min(columns, len(handles)))
-    while columns > 1 and letters(width / columns - beside, "legend.fontsize") < min(longest, _LEGEND_LETTERS):
+    while columns > 1 and letters(width / columns - beside, "legend.fontsize") < min(longest, _ENOUGH):
         columns -= 1
     line = min(_LEGEND_LETTERS, letters(width / columns - beside, "legend.fontsize"))
     while True:

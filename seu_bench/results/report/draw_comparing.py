@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from seu_bench.results.report import canvas
+from seu_bench.results.report.basis import basis
 from seu_bench.results.report.canvas import (
     Picture,
     panels,
@@ -64,7 +65,8 @@ def accuracy_curves(configurations: Sequence[Configuration]) -> Picture:
     return Picture(
         "accuracy-curves",
         "Accuracy on each task over the sequence",
-        f"A panel for each task, from when it is learned to the end of the sequence. {_BAND}{some}",
+        f"A panel for each task, from when it is learned to the end of the sequence. {_BAND}{some}"
+        f"{basis(configurations)}",
         f"Accuracy on each of {len(names)} tasks over the sequence. " + describe(configurations, in_words),
         draw,
         [headings, *rows] if len(names) <= 10 else (),
@@ -88,7 +90,7 @@ def average_curve(configurations: Sequence[Configuration], references: Sequence[
     return Picture(
         "average-accuracy",
         "Average accuracy on the tasks learned so far",
-        _BAND + what_references_are(references),
+        _BAND + what_references_are(references) + basis(both),
         f"Average accuracy on the tasks learned so far, over {tasks} tasks. " + describe(both, in_words),
         draw,
         [headings, *[(each.title, *each.averages.cells()) for each in both]],
@@ -136,7 +138,7 @@ def original_against_retained(configurations: Sequence[Configuration]) -> Pictur
         "original-retained",
         "Original and retained accuracy",
         "Right after learning a task (filled) and after the last task (hatched): means over seeds, with one standard "
-        "deviation. A bar that is missing was not measured.",
+        f"deviation (n - 1). A bar that is missing was not measured.{basis(configurations)}",
         "Accuracy on each task right after learning it, and after the last task. " + describe(configurations, in_words),
         draw,
         [headings, *rows] if tasks <= 20 else (),
@@ -185,7 +187,7 @@ def heat_maps(configurations: Sequence[Configuration]) -> Picture:
         "heat-maps",
         "Accuracy matrix",
         "R[i][j], the accuracy on task j after learning task i, mean over seeds; brighter is better. Only the lower "
-        "triangle is measured: what is blank was not.",
+        f"triangle is measured: what is blank was not.{basis(configurations)}",
         "Heat maps of the accuracy in percent on each task after each task. " + describe(configurations, in_words),
         draw,
     )

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from seu_bench.results.record import Record, StageRecord
+from seu_bench.results.report.basis import basis
 from seu_bench.results.report.canvas import Picture, panels, short, style, whole_ticks, with_legend
 from seu_bench.results.report.layout import PAGE, Layout
 from seu_bench.results.report.summary import Configuration, SeedSummary, over_seeds, sentences, task_name
@@ -75,7 +76,8 @@ def learning_curves(configuration: Configuration) -> Picture | None:
         f"learning-curves-{configuration.number}",
         f"Learning curves: {configuration.label}",
         f"Each epoch of each stage, on the images that it learns from, never on test images; means over "
-        f"{configuration.seeds}, bands one standard deviation.{some}{_at_chance(configuration.runs)}",
+        f"{configuration.seeds}, bands one standard deviation (n - 1).{some}{_at_chance(configuration.runs)}"
+        f"{basis([configuration])}",
         "Loss and accuracy over epochs. " + sentences(texts),
         draw,
     )

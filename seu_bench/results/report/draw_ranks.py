@@ -16,10 +16,12 @@ from seu_bench.results.leaderboard.boards import Leaderboard
 from seu_bench.results.metric import Metric
 from seu_bench.results.over_benchmarks import BenchmarkComparison, compare_over_benchmarks
 from seu_bench.results.record_metrics import METRICS, known_metric
+from seu_bench.results.report.basis import seed_counts
 from seu_bench.results.report.canvas import VERMILLION, Picture, fill, letters, short, small
 from seu_bench.results.report.layout import FAINT, INK, MUTED, PAGE, PAPER, Layout
 from seu_bench.results.report.summary import sentences
 from seu_bench.results.statistics.ranks import AverageRank
+from seu_bench.utils.text import printable
 
 #: More configurations are no picture any more; the table has them.
 MOST_DRAWN: Final = 24
@@ -107,7 +109,9 @@ def critical_difference(comparison: BenchmarkComparison, metrics: Mapping[str, M
             if ranks.p_value is not None
             else "Nothing is said of significance: there are too few benchmarks or configurations."
         )
-        + more,
+        + more
+        + f" Protocol {printable(comparison.protocol)}; {metric.column or comparison.metric}, means over "
+        + f"{seed_counts([row.seeds for on in comparison.rows.values() for row in on])}.",
         f"Average ranks of {len(ranks.rows)} configurations over {', '.join(names)}. " + sentences(words),
         draw,
         [("configuration", "average rank", "p (Holm)", "beside the best", *names.values()), *rows],

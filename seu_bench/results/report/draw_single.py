@@ -14,6 +14,7 @@ from matplotlib.path import Path
 
 from seu_bench.results.record import Record
 from seu_bench.results.report import canvas
+from seu_bench.results.report.basis import basis
 from seu_bench.results.report.canvas import Picture, panels, small, whole_ticks, with_legend
 from seu_bench.results.report.layout import FAINT, INK, MUTED, PAGE, PAPER, Layout
 from seu_bench.results.report.summary import Configuration, sentences, task_name
@@ -39,7 +40,7 @@ _USES: Final = {
 #: A path longer or wider than that is no picture any more.
 MOST_LAYERS, MOST_UNITS, MOST_TASKS = 40, 40, 20
 #: Points of a unit's marker that has its number in it, at the least.
-_LEAST_NUMBERED: Final = 9.0
+_LEAST_NUMBERED: Final = 7.5
 #: Inches from node to node that leave room for the names of operations beside each other.
 _ROOMY: Final = 0.75
 _OUTPUT: Final = INPUTS + NODES
@@ -67,12 +68,14 @@ def paths(configuration: Configuration) -> Picture | None:
 
     def draw(layout: Layout = PAGE) -> Figure:
         highest = max(len(units) for units in made)
-        width = max(2.0, 0.34 * len(made) + 0.25)
-        columns = min(len(found), max(1, int(10.5 // width)))
+        least, line, free = (2.0, 0.34, 0.25) if layout.width is None else (1.05, 0.2, 0.3)
+        width, height = max(least, line * len(made) + free), 0.88 * line * highest + 0.75
+        columns = min(len(found), max(1, int((layout.width or 10.5) // width)))
+        if layout.width is not None:
+            width = layout.width / columns
         titles = [task_name([run], task) for task in range(len(found))]
-        figure, axes = panels(titles, columns, (width, 0.3 * highest + 0.75), "layer", "unit", layout=layout)
-        across = layout.panels(columns, (width, 1.0))[1]
-        size = min(12.0, 0.8 * 72 * (across - 0.45) / len(made))
+        figure, axes = panels(titles, columns, (width, height), "layer", "unit", layout=layout, keep=True)
+        size = min(40 * line, 0.8 * 72 * (width - 0.45) / len(made)) if layout.width else 12.0
         for task, panel in enumerate(axes):
             _path(panel, task, found[task], made, uses[task], size)
         axes[0].set_xlim(-0.6, len(made) - 0.4)
@@ -90,8 +93,8 @@ def paths(configuration: Configuration) -> Picture | None:
     return Picture(
         f"paths-{configuration.number}",
         f"Paths: {configuration.label}",
-        f"Seed {run.seed}. A column for each layer and a square for each unit in it; the number is the task that the "
-        "unit was made for. The line joins the units that the task uses.",
+        "A column for each layer and a square for each unit in it; the number is the task that the "
+        "unit was made for. The line joins the units that the task uses." + basis([configuration], single_seed=True),
         f"Units that each of {len(found)} tasks uses in {len(made)} layers, from the input on. After task 0, {reused} "
         f"of {steps_after} units are taken over from earlier tasks. " + sentences(texts, 20),
         draw,
@@ -116,8 +119,8 @@ def _unit(configuration: Configuration, task: int, genotype: Genotype) -> Pictur
     return Picture(
         f"unit-{configuration.number}-task{task}",
         f"Unit found for {name}: {configuration.label}",
-        f"Seed {run.seed}. Nodes 0 and 1 are the outputs of the two layers before; each other node is the sum of its "
-        "arcs, and the output joins nodes 2 to 5.",
+        "Nodes 0 and 1 are the outputs of the two layers before; each other node is the sum of its "
+        "arcs, and the output joins nodes 2 to 5." + basis([configuration], single_seed=True),
         f"The unit found for {name} as a graph. " + sentences(texts),
         draw,
     )

@@ -13,6 +13,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from seu_bench.metrics import mixed_score
 from seu_bench.results.record_metrics import FLOAT_BYTES
+from seu_bench.results.report.basis import basis
 from seu_bench.results.report.canvas import Picture, marker_size, panels, percent_scale, small, with_legend
 from seu_bench.results.report.layout import MUTED, PAGE, Layout
 from seu_bench.results.report.references import hollow, reference_lines, what_references_are
@@ -93,8 +94,8 @@ def accuracy_against_size(
         f"accuracy-{against.name}",
         f"Accuracy against {against.name}",
         "Further left and higher is better; steps are the front of those drawn: nothing is above it or left of it. "
-        "Means over seeds with one standard deviation; thin dashed lines join equal mixed scores, which they are named "
-        f"by.{papers}{what_references_are(references)}",
+        "Means over seeds with one standard deviation (n - 1); thin dashed lines join equal mixed scores, named "
+        f"by these.{papers}{what_references_are(references)}{basis(both)}",
         f"Average accuracy after the last task against the {against.label}, on a logarithmic scale. "
         + sentences(texts),
         draw,

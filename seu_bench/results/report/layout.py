@@ -7,6 +7,7 @@ points as printed.
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import warnings
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import matplotlib.style
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from seu_bench.utils.text import printable
 
@@ -38,9 +41,11 @@ NARROWEST, WIDEST = 2.5, 20.0
 #: Families by the name of a font, the first that has a letter. All come with matplotlib.
 FONTS: Final = {
     "sans": ("DejaVu Sans",),
-    "serif": ("STIXGeneral", "DejaVu Serif"),
-    "cmr": ("cmr10", "DejaVu Serif"),
+    "serif": ("STIXGeneral", "DejaVu Serif", "DejaVu Sans"),
+    "cmr": ("cmr10", "DejaVu Serif", "DejaVu Sans"),
 }
+#: Letters at whose places Computer Modern has others, and what looks like them in the next family.
+_COMPUTER_MODERN: Final = str.maketrans('_<>\\{}|"', "\u02cd\u2039\u203a\u2216\u2774\u2775\u2223\u201d")
 _UNITS: Final = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}  # a point of TeX's, as \columnwidth is in
 #: Panels shrink to this share of their width on a page before fewer stand in a row.
 _SHRINK: Final = 0.62
@@ -55,12 +60,25 @@ class Layout:
         families: of the font, the first that has a letter.
 
     Example:
-        >>> Layout(column_width("8.25cm"), font_families("serif")).families
-        ('STIXGeneral', 'DejaVu Serif')
+        >>> Layout.of("8.25cm", "serif").families
+        ('STIXGeneral', 'DejaVu Serif', 'DejaVu Sans')
     """
 
     width: float | None = None
     families: tuple[str, ...] = FONTS["sans"]
+
+    @classmethod
+    def of(cls, width: str | None = None, font: str = "sans") -> Layout:
+        """Layout of a column's width and a font in words.
+
+        Args:
+            width: a length or a name, as :func:`column_width` has them; ``None``: for a page.
+            font: a name, as :func:`font_families` has them.
+
+        Raises:
+            ValueError: figures cannot be that wide, or there is no such font.
+        """
+        return cls(None if width is None else column_width(width), font_families(font))
 
     def panels(self, columns: int, size: tuple[float, float], *, keep: bool = False) -> tuple[int, float, float]:
         """Columns, and width and height of a panel in inches, for what would be ``columns`` of ``size`` on a page.
@@ -174,10 +192,36 @@ def _settings(layout: Layout) -> dict[str, Any]:
     }
 
 
+def adapt_texts(figure: Figure, layout: Layout) -> None:
+    """Adapt texts to the layout's font.
+
+    Computer Modern has other letters at some places: an underscore would be a dot. The lines of STIX are far apart.
+    """
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and layout.families[0] == "cmr10":
+            text.set_text(text.get_text().translate(_COMPUTER_MODERN))
+        elif isinstance(text, Text) and layout.families[0] == "STIXGeneral":
+            text.set_linespacing(1.0)
+
+
 @contextlib.contextmanager
 def settings(layout: Layout = PAGE) -> Iterator[None]:
     """Apply the report's settings: figures look the same whatever a user has set up."""
     with matplotlib.style.context(_settings(layout), after_reset=True), warnings.catch_warnings():
         # A name may be in letters that the font has not; browsers have others.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        # Which reads tick labels as formulas; those of these figures have no minus sign of its own.
+        warnings.filterwarnings("ignore", message="cmr10 font should ideally be used with mathtext")
+        with _quiet(logging.getLogger("fontTools")):  # says that a font is old
+            yield
+
+
+@contextlib.contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Let a library report errors only."""
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
         yield
+    finally:
+        logger.setLevel(before)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,13 +21,15 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from seu_bench.results.report.canvas import DARK, PAPER, Picture
-from seu_bench.results.report.layout import PAGE, Layout, settings
+from seu_bench.results.report.layout import PAGE, Layout, adapt_texts, settings
 from seu_bench.utils.text import printable
 
 #: Dots per inch of PNG files, which is what journals ask for, and of the page's pixels.
 PNG_DPI, PAGE_DPI = 300, 96
 #: Formats of files, in the order in which they are named.
 FORMATS: Final = ("pdf", "svg", "png")
+#: Families of a font in an SVG.
+_FAMILIES: Final = re.compile(r"font-family: '[^';\"]+'(?:, '[^';\"]+')*(?=[;\"])")
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ def render(name: str, picture: Picture, layout: Layout = PAGE) -> RenderedFigure
     title, caption, alt = map(printable, (picture.heading, picture.caption, picture.alt))
     with settings(layout):
         figure = picture.draw(layout)
+        adapt_texts(figure, layout)
         _place(figure)
         contents = to_svg(figure, title, alt).encode(), to_pdf(figure, title, caption), to_png(figure)
     width, height = map(float, figure.get_size_inches())
@@ -125,7 +129,7 @@ def to_svg(figure: Figure, title: str = "", description: str = "") -> str:
     text = buffer.getvalue()
     head, _, rest = text[text.index("<svg") :].partition(">")
     # Texts stay texts; a program that has not this font takes another one.
-    rest = rest.replace("'DejaVu Sans'", "'DejaVu Sans', sans-serif")
+    rest = _FAMILIES.sub(lambda found: f"{found[0]}, {'serif' if 'Serif' in found[0] else 'sans-serif'}", rest)
     words = {"title": title, "desc": description}
     said = "".join(f"\n <{tag}>{escape(printable(text))}</{tag}>" for tag, text in words.items() if text)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{head} role="img">{said}{rest}'

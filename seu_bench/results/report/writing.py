@@ -9,7 +9,7 @@ import base64
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from seu_bench._version import __version__
-from seu_bench.errors import ResultsError
+from seu_bench.errors import OptionError, ResultsError
 from seu_bench.results.leaderboard import tuned_rows
 from seu_bench.results.leaderboard.markdown import cells, notes
 from seu_bench.results.metric import Metric
@@ -25,10 +25,12 @@ from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report import paper
 from seu_bench.results.report.draw_ranks import RankSection
-from seu_bench.results.report.rendering import RenderedFigure, render
+from seu_bench.results.report.figures import EVERY, all_pictures, keep, write_files
+from seu_bench.results.report.layout import PAGE, Layout
+from seu_bench.results.report.rendering import FORMATS, RenderedFigure, render
 from seu_bench.results.report.sections import Limits, Section, read_sections
 from seu_bench.results.statistics.words import HEADINGS, MEANING, difference_cells
-from seu_bench.utils.files import check_output, is_standard_output, refuse_link, write_atomic, write_output
+from seu_bench.utils.files import check_output, is_standard_output, refuse_link, write_output
 from seu_bench.utils.locks import alone_in
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.text import printable
@@ -60,6 +62,8 @@ def write_report(
     metrics: Mapping[str, Metric] = METRICS,
     *,
     allow_empty: bool = False,
+    names: Sequence[str] = (),
+    layout: Layout = PAGE,
 ) -> ReportFiles:
     """Make the report of a results folder anew.
 
@@ -70,13 +74,16 @@ def write_report(
         limits: how much is shown.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
         allow_empty: whether a report without any group may replace another one.
+        names: which figures, by kind or name, whatever ``limits`` say of their number; all by default.
+        layout: width and font of the figures, e.g. of a paper's column.
 
     Returns:
         The files, and which records are in none of its groups.
 
     Raises:
         ResultsError: there are no records, none of ``benchmark`` and ``protocol``, none that can be reported where
-            there is a report already, or nothing can be written there.
+            there is a report already, no figure of ``names``, or nothing can be written there.
+        OptionError: ``output`` ends like something else than a page.
 
     Example:
         >>> from pathlib import Path
@@ -86,9 +93,11 @@ def write_report(
     limits = limits or Limits()
     page = output or results / "report.html"
     check_output(page)
+    _check_ending(page)
     folder = results / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
-    sections, ranks, outside = read_sections(results, benchmark, protocol, limits, metrics)
+    reading = replace(limits, figures=EVERY) if names else limits
+    sections, ranks, outside = read_sections(results, benchmark, protocol, reading, metrics)
     is_there = not is_standard_output(page) and os.path.lexists(page)
     if is_there and not (sections or allow_empty):
         raise ResultsError(
@@ -96,22 +105,29 @@ def write_report(
             where=str(page),
             remedy="see why with seu-bench leaderboard; or give --allow-empty, or another --output",
         )
-    work = [
-        (f"{section.board.name}-{picture.kind}", picture)
-        for section in sections
-        for picture in (*section.comparing, *section.single)
-    ]
-    work += [(f"{each.name}-{each.picture.kind}", each.picture) for each in ranks if each.is_drawn]
+    if names:
+        ranks = keep(sections, ranks, names)
     images: dict[str, RenderedFigure] = {}
     paths: list[Path] = []
     with alone_in(folder):
-        for name, picture in tracked(work, "drawing figures"):
-            images[name] = render(name, picture)
-            for file, content in images[name].files.items():
-                paths.append(folder / file)
-                write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
+        for name, picture in tracked(all_pictures(sections, ranks), "drawing figures"):
+            images[name] = render(name, picture, layout)
+            paths += write_files(folder, images[name])
         write_output(page, _page(sections, ranks, images, outside, limits))
     return ReportFiles(page, tuple(paths), tuple(outside), len(sections))
+
+
+def _check_ending(page: Path) -> None:
+    """Refuse a page whose ending says that it is something else, or nothing."""
+    if is_standard_output(page) or page.suffix.lower() in (".html", ".htm"):
+        return
+    ending = page.suffix.lower()
+    remedy = f"{page.stem}.html is a page, {page.stem}/ a folder for figures alone"
+    if ending.removeprefix(".") in FORMATS:
+        remedy = f"call it {page.stem}.html; {page.name} would be a figure, which --figure chooses"
+    elif ending in (".csv", ".json", ".md", ".tex"):
+        remedy = f"call it {page.stem}.html; seu-bench leaderboard writes tables"
+    raise OptionError("a report is an HTML page, and this is not called one", where=str(page), remedy=remedy)
 
 
 def _page(
