@@ -81,7 +81,7 @@ class TestOneFile:
         answer = command("report", "--results", results, "--output", tmp_path / "x.pdf")
         assert answer.status == 2 and "x.pdf would be one figure, and there are" in answer.err
         assert "choose one with --figure" in answer.err and "which a browser can print" in answer.err
-        for kind in ("average-accuracy", "heat-maps", "unit-1-task*"):
+        for kind in ("average-accuracy", "heat-maps", "unit-*-task*"):
             assert f"    {kind}\n" in answer.err
         answer = command("report", "--results", results, "--output", tmp_path / "x.pdf", "--figure", "heat-maps")
         assert "    other-v1-quick-heat-maps\n    split_digits-v1-quick-heat-maps\n" in answer.err

@@ -11,12 +11,14 @@ import itertools
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
 
 from seu_bench.results.report.layout import FAINT, INK, MUTED, PAPER, Layout
@@ -146,8 +148,10 @@ class Picture(NamedTuple):
 
 #: Inches of a figure's width at the least on a page, which does not stretch what is wider.
 _LEAST_WIDTH: Final = 6.7
-#: Width of a letter beside the size of its font: on average, and where it is bold.
-_LETTER, _BOLD = 0.56, 0.62
+#: Settings of matplotlib for sizes of texts.
+FontSize: TypeAlias = Literal["axes.labelsize", "legend.fontsize", "xtick.labelsize"]
+#: Width of a letter beside the size of its font, on average.
+_LETTER: Final = 0.56
 #: Letters of a line of a legend at the most, before its columns become fewer, and at the least.
 _LEGEND_LETTERS, _ENOUGH, _SHORTEST = 44, 28, 12
 
@@ -178,7 +182,7 @@ def panels(
     for empty in axes[len(titles) :]:
         empty.remove()
     for place, (panel, title) in enumerate(zip(axes, titles, strict=False)):
-        panel.set_title(short(title, letters(width - 0.1, "axes.titlesize", _BOLD)))
+        panel.set_title(_title(title, width - 0.2))
         if place % columns == 0:
             panel.set_ylabel(fill(y, letters(height - 0.25, "axes.labelsize")))
         if place + columns >= len(titles):
@@ -187,9 +191,18 @@ def panels(
     return figure, axes[: len(titles)]
 
 
-def letters(inches: float, size: str = "font.size", wide: float = _LETTER) -> int:
+def letters(inches: float, size: FontSize) -> int:
     """How many letters of a size, a setting of matplotlib's, fit into a line of this length."""
-    return max(6, int(72 * inches / (wide * rcParams[size])))
+    return max(6, int(72 * inches / (_LETTER * rcParams[size])))
+
+
+def _title(text: str, inches: float) -> str:
+    """A title on lines of this length, measured: axes do not make room for a title that is wider than they are."""
+    text = printable(text)
+    settings = {"size": rcParams["axes.titlesize"], "weight": rcParams["axes.titleweight"]}
+    font = FontProperties(family=rcParams["font.family"], **settings)
+    wide, _, _ = text_to_path.get_text_width_height_descent(text or " ", font, ismath=False)
+    return short(text, max(6, int(len(text) * 72 * inches / (1.06 * max(wide, 1.0)))))
 
 
 def small() -> float:

@@ -76,8 +76,8 @@ def learning_curves(configuration: Configuration) -> Picture | None:
         f"learning-curves-{configuration.number}",
         f"Learning curves: {configuration.label}",
         f"Each epoch of each stage, on the images that it learns from, never on test images; means over "
-        f"{configuration.seeds}, bands one standard deviation (n - 1).{some}{_at_chance(configuration.runs)}"
-        f"{basis([configuration])}",
+        f"{configuration.seeds}, bands one standard deviation (n - 1).{some}{basis([configuration])}"
+        f"{_at_chance(configuration.runs)}",
         "Loss and accuracy over epochs. " + sentences(texts),
         draw,
     )

@@ -68,7 +68,7 @@ def paths(configuration: Configuration) -> Picture | None:
 
     def draw(layout: Layout = PAGE) -> Figure:
         highest = max(len(units) for units in made)
-        least, line, free = (2.0, 0.34, 0.25) if layout.width is None else (1.05, 0.2, 0.3)
+        least, line, free = (2.0, 0.34, 0.25) if layout.width is None else (1.15, 0.2, 0.3)
         width, height = max(least, line * len(made) + free), 0.88 * line * highest + 0.75
         columns = min(len(found), max(1, int((layout.width or 10.5) // width)))
         if layout.width is not None:

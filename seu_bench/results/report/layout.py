@@ -116,7 +116,7 @@ def column_width(text: str) -> float:
     """
     if text.lower() in COLUMNS:
         return COLUMNS[text.lower()]
-    match = re.fullmatch(r"(\d{1,6}(?:\.\d{0,9})?)\s*(in|cm|mm|pt)", text.strip(), re.IGNORECASE | re.ASCII)
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{0,20})?)\s*(in|cm|mm|pt)", text.strip(), re.IGNORECASE | re.ASCII)
     if match is None:
         known = ", ".join(COLUMNS)
         raise ValueError(f"{text!r} is no width; give one such as 3.25in, 8.25cm, 82mm or 234pt, or one of {known}")

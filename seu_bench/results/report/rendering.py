@@ -20,8 +20,8 @@ from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from seu_bench.results.report.canvas import DARK, PAPER, Picture
-from seu_bench.results.report.layout import PAGE, Layout, adapt_texts, settings
+from seu_bench.results.report.canvas import DARK, Picture
+from seu_bench.results.report.layout import PAGE, PAPER, Layout, adapt_texts, settings
 from seu_bench.utils.text import printable
 
 #: Dots per inch of PNG files, which is what journals ask for, and of the page's pixels.
