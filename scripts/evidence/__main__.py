@@ -17,7 +17,7 @@ from seu_bench.results.report import Limits, write_report
 
 
 def make_figures() -> None:
-    """The report's figures that the page shows, as PNG, by set."""
+    """The report's figures that the page shows, as SVG, which is the smallest, by set."""
     shutil.rmtree(EVIDENCE / "figures", ignore_errors=True)
     for name in PROTOCOLS:
         if not (EVIDENCE / name).is_dir():
@@ -29,7 +29,7 @@ def make_figures() -> None:
             shutil.copytree(EVIDENCE / name, scratch, dirs_exist_ok=True)
             written = write_report(Path(scratch), limits=Limits(configurations=CONFIGURATIONS))
             for figure in written.figures:
-                if figure.suffix == ".png" and figure.stem.endswith((*KINDS, *OVER_BENCHMARKS)):
+                if figure.suffix == ".svg" and figure.stem.endswith((*KINDS, *OVER_BENCHMARKS)):
                     shutil.copy(figure, folder)
 
 

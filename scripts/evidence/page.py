@@ -94,7 +94,7 @@ def diagrams(name: str) -> list[tuple[str, str]]:
 
 
 def _found(name: str, beginning: str, kinds: Mapping[str, str]) -> list[tuple[str, str]]:
-    places = {title: EVIDENCE / "figures" / name / f"{beginning}-{kind}.png" for kind, title in kinds.items()}
+    places = {title: EVIDENCE / "figures" / name / f"{beginning}-{kind}.svg" for kind, title in kinds.items()}
     return [(title, f"../../{path.relative_to(ROOT).as_posix()}") for title, path in places.items() if path.is_file()]
 
 

@@ -56,7 +56,7 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     "leaderboard": LazyCommand("seu_bench.cli.leaderboard:leaderboard", "Build leaderboards from records."),
     "report": LazyCommand(
         "seu_bench.cli.report:report",
-        "Write a report: one HTML page that needs no network, and its figures as PNG and SVG.",
+        "Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG.",
     ),
     "verify": LazyCommand("seu_bench.cli.verify:verify", "Check a record against the weights of its run."),
     "log": LazyCommand(

@@ -127,7 +127,10 @@ def report(
     known = Registry().known_metrics
     path = None if output is None else output_path(output)
     if output is not None and path is not None and _is_of_figures(output, path):
-        _say_figures(path, write_figures(results, path, names, benchmark, protocol, limits, known, layout=layout))
+        drawn = write_figures(
+            results, path, names, benchmark, protocol, limits, known, layout=layout, unranked=unranked
+        )
+        _say_figures(path, drawn)
         return
     written = write_report(
         results,

@@ -56,6 +56,7 @@ def write_figures(
     metrics: Mapping[str, Metric] = METRICS,
     *,
     layout: Layout = PAGE,
+    unranked: bool = False,
 ) -> FigureFiles:
     """Write figures of a results folder without the report's page.
 
@@ -68,6 +69,7 @@ def write_figures(
         limits: how much is drawn.
         metrics: those known, e.g. of the plugins installed.
         layout: width and font.
+        unranked: whether those of finished runs that are never ranked are drawn, too.
 
     Returns:
         The figures and their files.
@@ -88,7 +90,8 @@ def write_figures(
     else:
         refuse_link(output, "name a folder")
     # The limit is of what is drawn, and so of what was chosen.
-    sections, ranks, outside = read_sections(results, benchmark, protocol, replace(limits, figures=EVERY), metrics)
+    reading = replace(limits, figures=EVERY)
+    sections, ranks, outside = read_sections(results, benchmark, protocol, reading, metrics, unranked=unranked)
     work = chosen(all_pictures(sections, ranks), names)
     if not work:
         raise ResultsError("there is nothing to draw", where=str(results), remedy="see why with seu-bench leaderboard")
