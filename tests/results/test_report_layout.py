@@ -7,8 +7,9 @@ import struct
 from itertools import pairwise
 
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.text import Text
-from support.report_records import HOSTILE, configuration, published, runs, with_curves
+from support.report_records import HOSTILE, configuration, published, put, runs, with_curves
 
 from seu_bench.results.record import Record
 from seu_bench.results.report.basis import basis, seed_counts
@@ -22,8 +23,9 @@ from seu_bench.results.report.draw_comparing import (
 from seu_bench.results.report.draw_learning import learning_curves
 from seu_bench.results.report.draw_single import genotypes, paths
 from seu_bench.results.report.draw_size import accuracy_against_size
-from seu_bench.results.report.layout import COLUMNS, FONTS, Layout, column_width, font_families, settings
+from seu_bench.results.report.layout import COLUMNS, FONTS, INK, Layout, column_width, font_families, settings
 from seu_bench.results.report.rendering import FORMATS, PNG_DPI, RenderedFigure, render
+from seu_bench.results.report.sections import Limits, read_sections
 from seu_bench.results.report.summary import Configuration
 
 STRATEGIES = ("seu", "pnn", "ltg", "ewc", "naive", "joint")
@@ -97,6 +99,39 @@ def test_nothing_is_cut_or_small(picture: Picture, width: str) -> None:
         ]
         sizes = {float(text.get_fontsize()) for text in texts}
         assert min(sizes) >= (6 if picture.kind == "heat-maps" else 7) and max(sizes) <= 9
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Picture:
+    """Of six configurations over eight benchmarks, on which the first is the best."""
+    folder = tmp_path_factory.mktemp("results")
+    for number in range(8):
+        for place, strategy in enumerate(STRATEGIES[:-1]):
+            record = published(strategy, 0)
+            metrics = record.metrics | {"acc": 0.9 - 0.1 * place - 0.001 * number}
+            put(folder, record, run_id=f"{strategy}{number}", benchmark=f"b{number}", metrics=metrics)
+    _, (section,), _ = read_sections(folder, None, None, Limits(figures=1))
+    return section.picture
+
+
+@pytest.mark.parametrize("width", [2.5, 3.25, 4.9, 5.0, 7.16, None])
+def test_average_ranks(ranks: Picture, width: float | None) -> None:
+    """Every label is there, within the figure and beside the others; filled dots are not told from the best."""
+    layout = Layout(width)
+    with settings(layout):
+        figure = ranks.draw(layout)
+        figure.draw_without_rendering()
+        box, (wide, high) = figure.get_tightbbox(), figure.get_size_inches()
+        (axes,) = figure.axes
+        boxes = [text.get_window_extent() for text in axes.texts]
+        shown = " ".join(text.get_text() for text in axes.texts)
+    assert box.x0 > -0.01 and box.y0 > -0.01 and box.x1 < wide + 0.01 and box.y1 < high + 0.01
+    assert not any(one.overlaps(other) for place, one in enumerate(boxes) for other in boxes[place + 1 :])
+    for name in ("seu", "pnn", "ltg", "ewc", "naive"):
+        assert name in shown
+    dots = [line for line in axes.get_lines() if line.get_marker() == "o"]
+    filled = [to_hex(dot.get_markerfacecolor()) == INK for dot in dots]
+    assert filled == ([True, True, False, False, False] if width is not None and width < 5 else [])
 
 
 def test_names_of_operations_do_not_overlap() -> None:

@@ -24,7 +24,7 @@ from seu_bench.results.report.canvas import (
     with_legend,
     without_margins,
 )
-from seu_bench.results.report.layout import PAGE, PAPER, Layout
+from seu_bench.results.report.layout import INK, MUTED, PAGE, PAPER, Layout
 from seu_bench.results.report.references import final_accuracies, reference_lines, what_references_are
 from seu_bench.results.report.summary import Configuration, SeedSummary, describe, task_name
 
@@ -115,8 +115,8 @@ def original_against_retained(configurations: Sequence[Configuration]) -> Pictur
             panel.grid(visible=False, axis="x")
         axes[0].set_ylim(0, 105)
         kinds = [
-            Patch(facecolor=canvas.MUTED, edgecolor=canvas.INK, label="original: right after learning the task"),
-            Patch(facecolor="none", edgecolor=canvas.MUTED, hatch="////", label="retained: after the last task"),
+            Patch(facecolor=MUTED, edgecolor=INK, label="original: right after learning the task"),
+            Patch(facecolor="none", edgecolor=MUTED, hatch="////", label="retained: after the last task"),
         ]
         return with_legend(figure, kinds, 2)
 
@@ -225,7 +225,7 @@ def _bars(axes: Axes, summary: SeedSummary, shown: Sequence[int], side: float, *
     axes.bar(places, summary.mean[tasks], width=0.36, linewidth=1, **look)
     std = np.nan_to_num(summary.std[tasks], nan=0.0)
     if std.any():
-        axes.errorbar(places, summary.mean[tasks], std, fmt="none", ecolor=canvas.INK, elinewidth=0.9, capsize=2)
+        axes.errorbar(places, summary.mean[tasks], std, fmt="none", ecolor=INK, elinewidth=0.9, capsize=2)
 
 
 def evenly(count: int, most: int) -> list[int]:

@@ -66,7 +66,7 @@ def critical_difference(comparison: BenchmarkComparison, metrics: Mapping[str, M
         alike = [row for row in shown if not told or row.verdict in (None, "not significant")]
         frame = _Frame(width, len(ranks.rows), _line(), head=_HEAD if told else 0.3, two_sided=width >= _TWO_SIDED)
         lines = (len(shown) + 1) // 2 if frame.two_sided else len(shown)
-        axes = frame.axes(lines)
+        figure, axes = frame.drawing(lines)
         _scale(axes, frame)
         if told:
             best = next(row.mean for row in shown if row.verdict is None)
@@ -79,7 +79,7 @@ def critical_difference(comparison: BenchmarkComparison, metrics: Mapping[str, M
                 _label(axes, frame, row, place, left=True)
             else:
                 _label(axes, frame, row, len(shown) - 1 - place, left=False)
-        return axes.get_figure(root=True) or Figure()
+        return figure
 
     words = [f"{row.configuration}: average rank {row.mean:.2f}, {_word(row)}" for row in shown]
     names = {
@@ -128,10 +128,10 @@ def _line() -> float:
 
 
 class _Frame(NamedTuple):
-    """Places of a diagram in inches: x from the scale's beginning on, y from the scale up."""
+    """Places of a diagram in inches: x from the scale's beginning on, y from the scale up; ``worst``: the last rank."""
 
     width: float
-    count: int
+    worst: int
     line: float
     head: float
     two_sided: bool
@@ -153,23 +153,23 @@ class _Frame(NamedTuple):
 
     def across(self, rank: float) -> float:
         """Place of a rank from 1 to the number of configurations."""
-        return self.scale * (rank - 1) / max(1, self.count - 1)
+        return self.scale * (rank - 1) / max(1, self.worst - 1)
 
-    def axes(self, lines: int) -> Axes:
-        """Axes of a new figure with so many lines of labels."""
+    def drawing(self, lines: int) -> tuple[Figure, Axes]:
+        """A new figure with so many lines of labels, and its axes."""
         head, foot = self.head, self.line * (lines + 0.8)
         figure = Figure(figsize=(self.width, head + foot))
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
         axes.set_xlim(-self.beside, self.width - self.beside)
         axes.set_ylim(-foot, head)
-        return axes
+        return figure, axes
 
 
 def _scale(axes: Axes, frame: _Frame) -> None:
     axes.plot([0, frame.scale], [0, 0], color=INK, linewidth=1)
-    step = max(1, round(frame.count * 0.25 / frame.scale))
-    for rank in range(1, frame.count + 1, step):
+    step = max(1, round(frame.worst * 0.25 / frame.scale))
+    for rank in range(1, frame.worst + 1, step):
         place = frame.across(rank)
         axes.plot([place, place], [0, 0.06], color=INK, linewidth=1)
         axes.annotate(str(rank), (place, 0.09), ha="center", va="bottom", fontsize=small(), color=INK)

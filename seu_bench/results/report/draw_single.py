@@ -160,7 +160,7 @@ def _cell(axes: Axes, edges: Sequence[Edge], highest: int, inches: float) -> Non
     for node in range(_OUTPUT):
         if node >= INPUTS:
             axes.plot([node, node], [-0.45, -0.2], color=MUTED, linewidth=1)
-        look = {"markersize": 17 if roomy else 14, "markerfacecolor": PAPER, "markeredgecolor": INK}
+        look: dict[str, Any] = {"markersize": 17 if roomy else 14, "markerfacecolor": PAPER, "markeredgecolor": INK}
         axes.plot([node], [0], "s" if node < INPUTS else "o", markeredgewidth=1.3, **look)
         axes.text(node, 0, str(node), ha="center", va="center_baseline", fontweight="bold")
     axes.text(_OUTPUT + 0.15, -0.45, "output", ha="left", va="center_baseline", fontsize=small())
