@@ -124,7 +124,10 @@ def cost(context: StrategyContext) -> Cost:
     options, plan = checked_options(context, DerOptions), context.plan
     schedule = options.applied_to(context.protocol.training)
     widest = max(plan.classes_per_task)
-    seen, replays, most, least = 0, [], [], []
+    seen = 0
+    replays: list[StageCost] = []
+    most: list[int] = []
+    least: list[int] = []
     for index, task in enumerate(plan.tasks):
         replayed = 0
         for start, stop in batch_bounds(task.num_train, schedule.batch_size, join=True) * schedule.epochs:
