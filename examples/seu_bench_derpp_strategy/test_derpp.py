@@ -30,6 +30,18 @@ def test_reservoir_is_a_uniform_sample() -> None:
     assert (kept - 100).abs().max() < 39
 
 
+def test_state_is_a_copy_of_what_is_there() -> None:
+    """A memory that is not full has a small state, and another memory continues from it."""
+    memory = Reservoir(4, (1, 1, 1), 2, torch.device("cpu"))
+    memory.add(torch.ones(3, 1, 1, 1), torch.tensor([0, 1, 1]), 2, torch.ones(3, 2))
+    state = memory.state_dict()
+    assert [len(state[name]) for name in ("images", "labels", "tasks", "logits")] == [3] * 4
+    memory.labels.zero_()
+    second = Reservoir(4, (1, 1, 1), 2, torch.device("cpu"))
+    second.load_state_dict(state)
+    assert (len(second), second.labels.tolist(), second.tasks.tolist()) == (3, [0, 1, 1, 0], [2, 2, 2, 0])
+
+
 def test_narrower_logits_are_padded() -> None:
     """What an earlier image left in a place is gone."""
     memory = Reservoir(1, (1, 1, 1), 3, torch.device("cpu"))

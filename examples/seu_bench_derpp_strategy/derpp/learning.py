@@ -86,7 +86,7 @@ class DarkReplay(StagedStrategy):
         self.memory.load_state_dict(state["memory"])
 
     def kept(self) -> Mapping[str, Any]:
-        """The state has room for a full memory, in float32; what has to be kept is less."""
+        """The state has images as float32; as they are stored, they take 8 bits."""
         count = len(self.memory)
         by_task = torch.bincount(self.memory.tasks[:count], minlength=len(self.widths)).tolist()
         return {

@@ -49,10 +49,14 @@ class Reservoir:
         return self.images[there], self.labels[there], self.tasks[chosen], self.logits[there]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return copies, for the memory itself changes with every batch."""
-        return {name: value.clone() if isinstance(value, Tensor) else value for name, value in vars(self).items()}
+        """Return the images that are there, as copies, for the memory itself changes with every batch."""
+        return {"seen": self.seen, **{name: held[: len(self)].clone() for name, held in self._tensors().items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned, on the memory's own devices."""
-        for name, value in vars(self).items():
-            setattr(self, name, state[name].to(value.device).clone() if isinstance(value, Tensor) else state[name])
+        self.seen = state["seen"]
+        for name, held in self._tensors().items():
+            held[: len(self)] = state[name]
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {"images": self.images, "labels": self.labels, "tasks": self.tasks, "logits": self.logits}
