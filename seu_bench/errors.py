@@ -28,6 +28,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+__all__ = [
+    "CheckpointError",
+    "DataCorruptError",
+    "DataError",
+    "DataMissingError",
+    "Interruption",
+    "NewerRecordError",
+    "OptionError",
+    "PluginError",
+    "RequestError",
+    "ResultsError",
+    "RunError",
+    "RunLockedError",
+    "SeuBenchError",
+    "SpecError",
+    "UnknownNameError",
+]
+
 
 class SeuBenchError(Exception):
     """Base of all errors.

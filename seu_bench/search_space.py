@@ -18,6 +18,17 @@ from numpy.typing import NDArray
 from seu_bench.config.options import did_you_mean
 from seu_bench.errors import OptionError
 
+__all__ = [
+    "EDGES",
+    "GENOTYPES",
+    "OPERATIONS",
+    "Edge",
+    "Genotype",
+    "SearchSpace",
+    "named_genotype",
+    "uniform_genotype",
+]
+
 #: The eight operations in the order of their indices (paper, section II-D).
 OPERATIONS = (
     "none",
@@ -51,7 +62,12 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Genotype:
-    """Architecture of an extension unit: the edges of its normal and of its reduction form."""
+    """Architecture of an extension unit: the edges of its normal and of its reduction form.
+
+    The order of a form's edges is free. A node may not take the same source twice; with ``edges="top2"`` each of the
+    four nodes (2 to 5) has exactly two edges and none is ``none``, with ``all14`` a form has all of ``EDGES``. With
+    ``cell_types=1`` both forms are equal. :meth:`SearchSpace.fault` says what is wrong with one.
+    """
 
     normal: tuple[Edge, ...]
     reduction: tuple[Edge, ...]

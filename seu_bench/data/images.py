@@ -82,7 +82,8 @@ class TaskImages:
         return self.subset(slice(start, stop))
 
     def halves(self) -> tuple[TaskImages, TaskImages]:
-        """First and second half by position: weights train on one, accuracy comes from the other (paper, II-E)."""
+        """First and second half by position: weights train on one, accuracy comes from the other (paper, II-E). The
+        second has the odd image."""
         middle = len(self) // 2
         return self.part(0, middle), self.part(middle, len(self))
 

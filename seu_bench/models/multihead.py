@@ -114,11 +114,13 @@ class MultiHeadModel(MultiTaskModule):
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes_per_task[task]]`` of one task."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no forward_single_task(x, task_label)")
 
     def task_module(self, task: int) -> nn.Module:
         """Everything on the path of ``task``: its parameters are the task's active ones."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} has no task_module(task), which returns a module with all parameters on its path"
+        )
 
     def trainable_module(self, task: int) -> nn.Module:
         """The part of it that is trained when ``task`` is learned; all of it by default."""

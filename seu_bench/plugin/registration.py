@@ -108,7 +108,7 @@ class LazyFactory:
                         "fine-tuning with a twist",
                         options=MyOptions,
                         build="my_plugin.learning:build",
-                        cost="seu_bench.training.costing:fixed_size_cost",
+                        cost="seu_bench.training:fixed_size_cost",
                     ),
                 )
     """
@@ -140,7 +140,10 @@ class LazyFactory:
 
 
 def _no_cost(context: Any) -> Any:
-    raise NotImplementedError("no cost was given to LazyFactory")
+    raise NotImplementedError(
+        "no cost was given to LazyFactory: give it cost='seu_bench.training:fixed_size_cost', or a function that takes "
+        "the context and returns a seu_bench.training.Cost"
+    )
 
 
 class CommandFactory(Protocol):

@@ -58,7 +58,7 @@ class SearchTask:
         task: 0-based index of the task.
         num_classes: outputs of the head.
         space: the architectures to choose from.
-        schedule: the protocol's budget.
+        schedule: the protocol's budget; ``options.applied_to(schedule)`` has the user's values in it.
         seed: seed of all randomness of the search.
         device: device to compute on.
     """
@@ -76,6 +76,8 @@ class GrowingModel(Protocol):
     """The super model as a creator sees it.
 
     A *path* names a unit for each layer by its index in creation order; the newest candidate of a layer is the last.
+    Which path is set when a creation ends does not matter: the result is set, and the weights of the new units and of
+    the head are those that training starts from. New units that are not on it are deleted.
     """
 
     @property
@@ -88,10 +90,10 @@ class GrowingModel(Protocol):
 
     @property
     def paths(self) -> Mapping[int, tuple[int, ...]]:
-        """The path of each task that was learned."""
+        """The path of each task that was learned, and of the present one as soon as one is set."""
 
     def set_path(self, task: int, path: Sequence[int]) -> None:
-        """Make ``path`` the one that ``task`` is computed by."""
+        """Make ``path`` the one that ``task`` is computed by. No stage's state has it: set it in each epoch."""
 
     def features(self, x: Tensor, path: Sequence[int]) -> Tensor:
         """Extract the features ``[N, F]`` that a head gets for images ``[N, C, H, W]`` on ``path``."""
@@ -120,8 +122,8 @@ class CreationTask:
     Attributes:
         model: the super model, expanded by one new unit per layer.
         images: training images, already shuffled.
-        task: 0-based index of the task.
-        schedule: the protocol's budget.
+        task: 0-based index of the task, and the number of its head.
+        schedule: the protocol's budget; ``options.applied_to(schedule)`` has the user's values in it.
         seed: seed of all randomness of the creation.
         device: device to compute on.
     """
@@ -157,7 +159,10 @@ class ComponentFactory(Protocol[TaskT_contra, ScheduleT_contra]):
         """
 
     def estimate_passes(self, options: Any, schedule: ScheduleT_contra, train_images: int) -> tuple[int, int]:
-        """Announce the image passes of one stage, which it may not exceed.
+        """Announce the image passes of one stage, which it may not exceed; fewer are allowed.
+
+        It is the same for every task of so many images, so that it must hold whatever the number of layers, old units
+        and classes: bound a stage by its epochs.
 
         Args:
             options: validated options.

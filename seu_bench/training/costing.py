@@ -27,7 +27,8 @@ def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = Tr
     Args:
         plan: of the stream.
         schedule: of training; its epochs count.
-        validate: whether validation images are passed after each epoch.
+        validate: whether validation images are passed after each epoch, as ``StagedStrategy`` does where ``restore``
+            is ``best_valid``.
 
     Returns:
         One stage per task.
@@ -40,7 +41,7 @@ def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = Tr
 
 
 def half_passes(epochs: int, images: int) -> tuple[int, int]:
-    """Image passes of epochs that train on the first half and score the second.
+    """Image passes of epochs that train on the first half and score the second, which has the odd image.
 
     Args:
         epochs: number of epochs.
@@ -98,7 +99,8 @@ def component_passes(component: Component, schedule: Schedule, train_images: int
 
 
 def evaluation_passes(plan: StreamPlan) -> list[StageCost]:
-    """Image passes of the evaluation after each task: the test images of all tasks up to it.
+    """Image passes of the evaluation after each task: the test images of all tasks up to it. They cost nobody anything:
+    leave them out of :func:`~seu_bench.training.priced`.
 
     Args:
         plan: of the stream.
@@ -143,27 +145,42 @@ def fixed_cost(params: int, macs: tuple[int, ...], stages: list[StageCost], memo
 
 
 def fixed_size_cost(
-    context: StrategyContext, more: Sequence[StageCost] = (), *, kept_copies: int | None = None
+    context: StrategyContext,
+    more: Sequence[StageCost] = (),
+    *,
+    kept_copies: int | None = None,
+    build: Callable[[], MultiHeadModel] | None = None,
 ) -> Cost:
-    """Exact cost of a strategy that trains a backbone and a head per task in one stage.
+    """Exact cost of a strategy that trains a network of fixed size, with a head per task, in one stage per task.
 
     Args:
         context: of the run.
-        more: stages besides training and evaluation.
+        more: image passes besides those of training and evaluation: of further stages, or of the same stage
+            (``training``) where a batch passes more than its own images. They cost what the task's own images cost.
         kept_copies: tensors of each parameter's shape that are kept after a task beside the model, such as importances
             and anchors; 0: nothing but the model is. ``None``: memory is not estimated.
+        build: makes the network; called on torch's meta device, where weights take no memory. ``None``: the backbone
+            that was chosen.
 
     Returns:
         The cost.
+
+    Raises:
+        RequestError: the options are no :class:`~seu_bench.config.TrainingOptions`; without ``build``, no
+            :class:`~seu_bench.config.BackboneOptions`.
+
+    Example:
+        ``fixed_size_cost(context, kept_copies=0, build=lambda: MyNetwork(context.plan))``
     """
     from seu_bench.models.sizes import count_bytes, count_parameters, state_bytes
 
     options, plan = checked_options(context, TrainingOptions), context.plan
-    model = on_meta(lambda: backbone_model(context))
+    shared = build is None  # a backbone computes all tasks by the same layers; of another network nothing is known
+    model: MultiHeadModel = on_meta(build or (lambda: backbone_model(context)))
     validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
     stages = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
-    learning = priced([*stages, *more], task_flops(model, plan, one_path=True))
-    macs = task_macs(model, plan, one_path=True)
+    learning = priced([*stages, *more], task_flops(model, plan, one_path=shared))
+    macs = task_macs(model, plan, one_path=shared)
     memory = None if kept_copies is None else state_bytes(model) + kept_copies * count_bytes(model.parameters())
     return fixed_cost(count_parameters(model), macs, [*learning, *evaluation_passes(plan)], memory)
 

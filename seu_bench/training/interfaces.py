@@ -57,7 +57,7 @@ class StrategyContext:
         searcher: the one chosen, for strategies that take one.
         creator: the one chosen, for strategies that take one.
         backbone: the one chosen, for strategies whose options are
-            :class:`~seu_bench.config.common_options.BackboneOptions`.
+            :class:`~seu_bench.config.BackboneOptions`.
         on_progress: callback to pass every stage's progress to; ``None`` for none.
         evaluator: Avalanche's ``EvaluationPlugin`` to pass to the strategy; ``None`` for a silent one.
         compute: precision, feature cache and compilation. A strategy without an attribute of this name computes in
@@ -98,7 +98,8 @@ def checked_options(context: StrategyContext, kind: type[OptionsT]) -> OptionsT:
     """
     if not isinstance(context.options, kind):
         raise RequestError(
-            f"the strategy needs options of the kind {kind.__name__}, not {type(context.options).__name__}"
+            f"the strategy needs options of the kind {kind.__name__}, not {type(context.options).__name__}",
+            remedy=f"derive {type(context.options).__name__} from {kind.__name__}",
         )
     return context.options
 
@@ -139,7 +140,7 @@ def build_backbone(context: StrategyContext) -> tuple[nn.Module, int]:
         A module from images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
 
     Raises:
-        RequestError: the strategy's options are no :class:`~seu_bench.config.common_options.BackboneOptions`, or the
+        RequestError: the strategy's options are no :class:`~seu_bench.config.BackboneOptions`, or the
             backbone does not fit the stream's images.
     """
     from torch.nn.modules.dropout import _DropoutNd
@@ -148,7 +149,8 @@ def build_backbone(context: StrategyContext) -> tuple[nn.Module, int]:
         raise RequestError(
             "no backbone was chosen",
             where=type(context.options).__name__,
-            remedy="derive the strategy's options from seu_bench.config.common_options.BackboneOptions",
+            remedy="derive the strategy's options from seu_bench.config.BackboneOptions; for a network of its own give "
+            "fixed_size_cost(context, build=...)",
         )
     plan, factor = context.plan, dropout_factor(context)
     network, features = context.backbone.build(plan.channels, plan.height, plan.width, width_factor(context))

@@ -22,7 +22,14 @@ from seu_bench.training.template import LeanTemplate
 
 @dataclass(frozen=True)
 class TaskData:
-    """Data to learn a task from: its training and validation images. Its test images are not here."""
+    """Data to learn a task from. Its test images are not here, and those of other tasks are not either.
+
+    Attributes:
+        index: 0-based position of the task in the stream; also the number of its head.
+        train: training images, already shuffled: ``train.batches(64, shuffle=True)`` yields images ``[b, C, H, W]``,
+            float32 and normalised, and labels ``[b]`` from 0, on the run's device.
+        valid: validation images; ``None`` where the benchmark has none. Select by them, never train on them.
+    """
 
     index: int
     train: TaskImages
@@ -34,7 +41,12 @@ class Phase:
     """A stage of learning a task, made when its turn comes, and what is done with its result.
 
     A strategy's model and memory change in :attr:`make` and :attr:`apply` only, and :attr:`make` does the same
-    whenever it finds the strategy as it was: a resumed run makes the stage again and gives it its state.
+    whenever it finds the strategy as it was: a resumed run makes the stage again and gives it its state. What changes
+    while the stage runs belongs to the stage: to its ``get_extra_state``.
+
+    Attributes:
+        make: returns the stage; called when the earlier phases of the task are over.
+        apply: called with the stage's result; ``None``: nothing is left to do.
     """
 
     make: Callable[[], Stage[Any]]
@@ -98,6 +110,18 @@ class PhasedStrategy(LeanTemplate):
             return {}
         # What a model's state holds beside parameters is buffers: what is counted once is not counted again.
         return {"parameters": list(self.model.parameters()), "buffers": self.model, **self.get_extra_state()}
+
+    def passed(self, images: int) -> None:
+        """Count images that a batch in training passes forward beyond its own, e.g. replayed ones.
+
+        The record's image passes and operations have them. What is counted so should cost as much per image as the
+        batch's own images: operations are measured on one batch and multiplied.
+
+        Args:
+            images: number of images.
+        """
+        if self._stage is not None:
+            self._stage.passed(images)
 
     @property
     def learned(self) -> int:

@@ -45,13 +45,11 @@ class StageProgress:
     """Progress of a stage.
 
     Attributes:
-        stage: name of the stage.
-        task: 0-based index of the task.
-        epoch: epochs done.
-        epochs: epochs in all.
+        stage, task: name of the stage, 0-based index of the task.
+        epoch, epochs: epochs done, and in all.
         report: measurements of the last epoch.
         image_passes: images passed forward so far in this stage.
-        seconds: spent in this stage so far.
+        seconds: so far.
         done: whether this is the stage's last progress.
         curve: measurements of every epoch, with the last progress; empty before.
         cpu_seconds: CPU seconds of all threads in this stage, with the last progress; ``None``: not measured.
@@ -92,6 +90,12 @@ class Stage(ABC, Generic[Result]):
         epochs: length of the loop.
         seed: seed of all randomness in the stage.
         device: device to compute on.
+
+    Attributes:
+        name, task, epochs, device: as given.
+        epoch: epochs done; within :meth:`run_epoch` the 0-based number of the present one.
+        image_passes: images counted so far.
+        randomness: active in :meth:`run_epoch` and :meth:`result`; draw under ``randomness.active()`` in a constructor.
 
     Example:
         ::
@@ -142,11 +146,12 @@ class Stage(ABC, Generic[Result]):
 
     @abstractmethod
     def result(self) -> Result:
-        """Return the stage's result; called once, after the last epoch."""
+        """Return the stage's result; called once, after the last epoch. It may pass and count images as well."""
 
     @abstractmethod
     def get_extra_state(self) -> dict[str, Any]:
-        """Return everything else that decides how the stage continues: tensors and plain values."""
+        """Return what decides how the stage continues, beside epoch, counts and random state: tensors and plain values.
+        Weights that it trains are part of it."""
 
     @abstractmethod
     def set_extra_state(self, state: Mapping[str, Any]) -> None:

@@ -1,8 +1,7 @@
 """Base of strategies: an Avalanche strategy that learns each task in phases.
 
-It is a ``SupervisedTemplate``: Avalanche's plugins and evaluators receive the callbacks they know, and it runs from a
-plain Avalanche script. It adds a fresh optimiser and schedule per task, validation after each epoch with the best
-weights restored, and no optimiser state or copy of frozen weights.
+Avalanche's plugins and evaluators receive the callbacks they know, and it runs from a plain Avalanche script. It adds a
+fresh optimiser and schedule per task, and validation after each epoch with the best weights restored.
 """
 
 from __future__ import annotations
@@ -132,8 +131,7 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Return the phases that learn a task, in order; by default training alone.
 
-        It must not change the strategy itself: a resumed run calls it again. Changes belong into
-        :attr:`Phase.make` and :attr:`Phase.apply`.
+        It must not change the strategy: a resumed run calls it again. Changes belong into a phase's functions.
 
         Args:
             task: training and validation images of the task.
@@ -161,7 +159,7 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         return loss + (0.0 if penalty is None else float(penalty))
 
     def penalty(self) -> Tensor | None:
-        """Return a scalar to add to the loss of every batch and to the validation loss; ``None`` adds nothing."""
+        """Return a scalar to add to each batch's and the validation loss of the task in training; ``None``: nothing."""
         return None
 
     def penalty_curvature(self, trained: Collection[str]) -> float | None:
@@ -194,13 +192,13 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         return derive_seed(self.seed, purpose, task)
 
     def training_mode(self) -> None:
-        """Make the model ready for an epoch of training."""
+        """Make the model ready for an epoch of training; called once before each."""
         self.model.train()
 
     # ------------------------------------------------------------------ Avalanche's flow
 
     def criterion(self) -> Tensor:
-        """Loss of the present batch."""
+        """Loss of the present batch, in training (:attr:`is_training`) with :meth:`penalty`; in evaluation without."""
         loss: Tensor = super().criterion()  # type: ignore[no-untyped-call]
         penalty = self.penalty() if self.is_training else None
         return loss if penalty is None else loss + penalty
@@ -262,13 +260,15 @@ class TrainingStage(Stage[None]):
         return report
 
     def train_epoch(self) -> EpochReport:
-        """One epoch of training, all of whose batches cost the same per image."""
-        strategy = self.strategy
+        """One epoch of training: what :meth:`passed` counts in a batch costs the same per image in all batches."""
+        strategy, counted = self.strategy, self.image_passes
         with RepeatedBatches(self.batch_flops) as repeated:
 
             def on_batch(images: int) -> None:
-                repeated.end(images)
+                nonlocal counted
                 self.passed(images)
+                counted, before = self.image_passes, counted
+                repeated.end(counted - before)  # the batch's own, and what the strategy added
                 repeated.begin()
 
             meter = strategy.epoch_meter = EpochMeter(strategy.device, on_batch)

@@ -1,0 +1,63 @@
+"""What a batch passes beyond its own images is counted, and its operations are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.tiny import all_threads, class_stream, context, learn, one_thread
+from torch import Tensor
+
+from seu_bench.training.costing import fixed_size_cost
+from seu_bench.training.interfaces import StageCost, backbone_model
+from seu_bench.training.stage import StageProgress
+from seu_bench.training.strategy import StagedStrategy
+
+setup_module, teardown_module = one_thread, all_threads
+
+#: Of 16 images of a task a quarter is withheld for validation; batches of 8 and 4, two epochs.
+IMAGES, TRAIN, BATCHES, EPOCHS = 8, 12, 2, 2
+
+
+class Repeating(StagedStrategy):
+    """Passes its first batch once more with every batch but the first."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.first: Tensor | None = None
+
+    def criterion(self) -> Tensor:
+        loss = super().criterion()
+        if not self.is_training:
+            return loss
+        if self.first is None:
+            self.first = self.mb_x
+            return loss
+        self.passed(len(self.first))
+        return loss + self.model.forward_single_task(self.first, 0).square().mean()
+
+
+def test_passes_beyond_the_batch() -> None:
+    """Image passes and operations are those that the estimate has for them, though the first batch is a plain one."""
+    stream = class_stream([[0, 1], [2, 3]], images=IMAGES)
+    ended: list[StageProgress] = []
+    options = {"backbone": "linear", "epochs": EPOCHS, "batch_size": 8, "restore": "last"}
+    made = context(stream.plan, "naive", options, on_progress=lambda it: ended.append(it) if it.done else None)
+    learn(stream, Repeating.of(made, model=backbone_model(made)))
+    assert [task.num_train for task in made.plan.tasks] == [TRAIN, TRAIN]
+    more = [8 * (BATCHES * EPOCHS - 1), 8 * BATCHES * EPOCHS]
+    cost = fixed_size_cost(made, [StageCost("training", task, images, 0) for task, images in enumerate(more)])
+    assert [it.image_passes for it in ended] == [EPOCHS * TRAIN + images for images in more]
+    assert sum(it.flops or 0 for it in ended) == cost.train_flops == cost.train_flops_min
+
+
+def test_outside_of_a_stage_nothing_is_counted() -> None:
+    """What evaluation passes is no training's."""
+    stream = class_stream([[0, 1]], images=IMAGES)
+    ended: list[StageProgress] = []
+    made = context(stream.plan, "naive", {"backbone": "linear"}, on_progress=ended.append)
+    strategy = StagedStrategy.of(made, model=backbone_model(made))
+    strategy.passed(5)
+    learn(stream, strategy)
+    strategy.passed(5)
+    assert ended[-1].done
+    assert ended[-1].image_passes == fixed_size_cost(made).image_passes
