@@ -16,6 +16,7 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.sweeps.estimate import SweepEstimate
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan
+from seu_bench.sweeps.planned import keep_jobs
 from seu_bench.sweeps.spec import SweepSpec, keep_spec
 
 #: Seconds between two looks at whether the sweep is to stop.
@@ -135,14 +136,16 @@ def run_sweep(
 ) -> SweepResult:
     """Run the pending jobs of a sweep; a job that fails does not stop the others.
 
-    Unless ``keep`` is false, the sweep is written down in the results folder, for ``--attach``. When it is to ``stop``,
-    jobs are asked to, and followed until they have. The executor is closed at the end, whatever happens.
+    Unless ``keep`` is false, the sweep is written down in the results folder, for ``--attach`` and for whoever watches.
+    When it is to ``stop``, jobs are asked to, and followed until they have. The executor is closed at the end, whatever
+    happens.
 
     Raises:
         PluginError: the executor failed.
     """
     if keep and plan.pending:
         keep_spec(plan.spec)
+        keep_jobs(plan.spec.results, "sweep", plan.jobs)
     driver = _Driver(plan, executor, estimate, notify, stop or StopRequest())
     with contextlib.closing(executor):
         try:

@@ -17,7 +17,8 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
 from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepReport, SweepResult, run_sweep
 from seu_bench.sweeps.estimate import SweepEstimate
-from seu_bench.sweeps.plan import Configuration, SweepPlan, plan_requests
+from seu_bench.sweeps.plan import Configuration, PlannedJob, SweepPlan, plan_requests
+from seu_bench.sweeps.planned import keep_jobs
 from seu_bench.sweeps.tuning.choice import check_target, default_id, make_file
 from seu_bench.sweeps.tuning.samplers import make_sampler
 from seu_bench.sweeps.tuning.space import Choices
@@ -77,9 +78,12 @@ def run_tuning(
     _refuse_whole(spec, run)
     target = spec.file(default_id(run))
     check_target(spec, run, target)
-    sampler, result, sweep = make_sampler(spec), TuneResult(), spec.sweep()
+    sampler, result, sweep, planned = make_sampler(spec), TuneResult(), spec.sweep(), dict[str, PlannedJob]()
     while asked := sampler.ask():
         plan = plan_requests(registry, sweep, map(spec.request, asked))
+        planned |= {job.run_id: job for job in plan.jobs}
+        if not dry_run:
+            keep_jobs(sweep.results, "tuning", planned.values(), (spec.trials or 0) * len(set(sweep.seeds)))
         executor = GuardedExecutor(registry, sweep)
         with show(plan, executor.slots) as (estimate, notify):
             if dry_run:
