@@ -147,7 +147,9 @@ class Watching:
 
     def on_screen(self, rows: int, *, until_done: bool) -> None:
         """Draw on the terminal's second screen until the user leaves; then the last frame stays on the first."""
-        with Keys() as keys, Live(console=self._console, screen=True, auto_refresh=False) as live:
+        view = View(self._watcher.results, time.time())
+        screen = Live(console=self._console, screen=True, auto_refresh=False)
+        with contextlib.suppress(KeyboardInterrupt), Keys() as keys, screen as live:
             while True:
                 view = self.look()
                 footer = self._fault or _FOOTER

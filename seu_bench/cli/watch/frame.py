@@ -24,6 +24,8 @@ _NARROW_BAR: Final = 10
 _NARROW: Final = 72
 #: Accuracies of a run that are shown at most, the last ones; the average is of all.
 _ACCURACIES: Final = 12
+#: Lines that a list keeps below one that needs more.
+_KEPT: Final = 6
 #: Order and colours of states.
 STATES: Final[Mapping[str, str]] = {
     "running": "cyan",
@@ -65,9 +67,9 @@ class Frame:
         for number, (title, runs, total) in enumerate(lists):
             if not runs:
                 continue
-            # The lists behind keep a third of the room each, where they have runs.
-            behind = sum(1 for _, others, _ in lists[number + 1 :] if others)
-            share = None if room is None else room - room * behind // (behind + 1) if behind else room
+            # The lists behind keep some room, where they have runs.
+            behind = sum(_KEPT for _, others, _ in lists[number + 1 :] if others)
+            share = None if room is None else max(room - behind, room // 2)
             drawn, lines = self._list(console, options, title, runs, total, share)
             if drawn is None:
                 continue
@@ -87,7 +89,7 @@ class Frame:
         room: int | None,
     ) -> tuple[RenderableType | None, int]:
         """A list in so many lines, and how many it takes; ``None``: not one run fits."""
-        is_narrow, chosen, used = options.max_width < _NARROW, list[RenderableType](), 2
+        is_narrow, chosen, used, shown_runs = options.max_width < _NARROW, list[RenderableType](), 2, 0
         if title.startswith("finished"):
             fitting = len(runs) if room is None else max(0, room - 4)
             shown = runs[: min(fitting, self._most or len(runs))]
@@ -98,15 +100,20 @@ class Frame:
             group = Group(Text(), heading, table)
             return group, _lines(console, options, group)
         for run in runs[: self._most or len(runs)]:
-            block = Group(*(_running(run, is_narrow) if run.state == "running" else _stopped(run)))
-            lines = _lines(console, options, block)
+            parts = list(_running(run, is_narrow) if run.state == "running" else _stopped(run))
+            lines = _lines(console, options, Group(*parts))
             if room is not None and used + lines > room:
-                break
-            chosen.append(block)
+                # One that does not fit is cut to its first line.
+                parts = parts[:1]
+                lines = _lines(console, options, Group(*parts))
+                if used + lines > room:
+                    break
+            chosen += parts
             used += lines
+            shown_runs += 1
         if not chosen:
             return None, 0
-        heading = Text(_heading(title, len(chosen), total), style="bold")
+        heading = Text(_heading(title, shown_runs, total), style="bold")
         return Group(Text(), heading, *chosen), used
 
 
@@ -223,8 +230,8 @@ def _finished_table(runs: Sequence[RunView], is_narrow: bool) -> Table:
     table = Table(box=None, padding=(0, 1), pad_edge=False)
     table.add_column("run", overflow="ellipsis", no_wrap=True)
     for name in names:
-        table.add_column(METRICS[name].column or name, justify="right", no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True)
+        table.add_column(METRICS[name].column or name, justify="right", no_wrap=True, min_width=6)
+    table.add_column("time", justify="right", no_wrap=True, min_width=6)
     for run in runs:
         metrics = run.record.metrics if run.record else {}
         cells = ["-" if (value := metrics.get(name)) is None else METRICS[name].format_cell(value) for name in names]

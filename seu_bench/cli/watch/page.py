@@ -35,7 +35,8 @@ code { display: block; font: .875rem/1.5 ui-monospace, monospace; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
 th, td { padding: .25rem .8rem .25rem 0; border-top: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 14rem; font-weight: normal; }
-thead th { border: 0; } button { font: inherit; color: inherit; background: none; border: 1px solid var(--soft);
+thead th, thead th:first-child { border: 0; font-weight: bold; }
+button { font: inherit; color: inherit; background: none; border: 1px solid var(--soft);
   border-radius: .25rem; padding: .2rem .8rem; min-height: 2rem; }
 :focus-visible { outline: 3px solid var(--running); outline-offset: 2px; }
 """

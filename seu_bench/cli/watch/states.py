@@ -33,11 +33,13 @@ class WatchedRun:
         state: of its folder.
         progress: of a run that is not finished; ``None``: it says none.
         changed: Unix time of the last change of its record, or else of its folder.
+        may_move: whether it may change without its folder's time: its process may end, or give a sign of life again.
     """
 
     state: RunState
     progress: RunProgress | None
     changed: float
+    may_move: bool
 
 
 class FolderStates:
@@ -75,7 +77,7 @@ class FolderStates:
             except OSError:
                 continue  # removed meanwhile
             known = self._seen.get(folder.name)
-            if known is not None and known[0] == time_ns and not _moves(known[1]):
+            if known is not None and known[0] == time_ns and known[1] is not None and not known[1].may_move:
                 found[folder.name] = known
             else:
                 found[folder.name] = (time_ns, self._state(folder))
@@ -100,11 +102,12 @@ class FolderStates:
             state = RunState(folder.name, "unreadable", None, None, 0, None, error.what)
         if state is None:
             return None
-        if state.state == "running" and self._is_silent(folder, state):
+        may_move = state.state == "running"
+        if may_move and self._is_silent(folder, state):
             detail = f"{state.holder} is no longer alive"
             state = replace(state, state="interrupted", holder=None, detail=detail)
         changed = stamp[1] / 1e9 if stamp is not None else _time_of(folder)
-        return WatchedRun(state, None if state.state == "finished" else read_progress(folder), changed)
+        return WatchedRun(state, None if state.state == "finished" else read_progress(folder), changed, may_move)
 
     def _summary(self, folder: Path) -> tuple[Summary | None, tuple[int, ...] | None]:
         """The run's record, and the state of its file."""
@@ -132,11 +135,6 @@ class FolderStates:
             self._signs[folder.name] = (marker, self._clock())
             return time.time() - marker[1] / 1e9 > _LONG_SILENCE
         return self._clock() - since > _SILENCE or time.time() - marker[1] / 1e9 > _LONG_SILENCE
-
-
-def _moves(run: WatchedRun | None) -> bool:
-    """Whether a run may change without its folder's time: its process may die, and its first files are to come."""
-    return run is None or run.state.state == "running"
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
