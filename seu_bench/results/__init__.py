@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .frame import load_records
     from .leaderboard.boards import Leaderboard
     from .leaderboard.building import LeaderboardBuild, make_leaderboards, read_leaderboards
+    from .leaderboard.tables import Leaderboards
     from .metric import Metric
     from .over_benchmarks import BenchmarkComparison, compare_over_benchmarks
     from .over_seeds import SeedComparison, compare_over_seeds
@@ -50,6 +51,7 @@ __all__ = [
     "Comparison",
     "Leaderboard",
     "LeaderboardBuild",
+    "Leaderboards",
     "Metric",
     "PairedDifference",
     "RankComparison",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -18,6 +19,7 @@ from seu_bench.sweeps.estimate import SweepEstimate
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan
 from seu_bench.sweeps.planned import keep_jobs
 from seu_bench.sweeps.spec import SweepSpec, keep_spec
+from seu_bench.utils.notebook import html_table
 
 #: Seconds between two looks at whether the sweep is to stop.
 _LOOK: Final = 0.2
@@ -31,7 +33,7 @@ GRACE: Final = 60.0
 JobStatus: TypeAlias = Literal["finished", "failed", "interrupted", "held", "lost", "pending", "running"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JobResult:
     """Result of a job of a sweep.
 
@@ -47,8 +49,12 @@ class JobResult:
     record: Record | None = None
     made: bool = True
 
+    def __repr__(self) -> str:
+        """Job, status, and why it is not finished."""
+        return f"JobResult({self.job.label!r}, {self.status!r}{f', {self.message!r}' * bool(self.message)})"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class SweepResult:
     """Result of a sweep.
 
@@ -62,6 +68,23 @@ class SweepResult:
 
     jobs: tuple[JobResult, ...]
     interruption: Interruption | None = None
+
+    def __repr__(self) -> str:
+        """Jobs by status."""
+        return f"SweepResult({self._words()})"
+
+    def _repr_html_(self) -> str:
+        """A row for each job, for a notebook."""
+        rows = []
+        for job in self.jobs:
+            metrics = job.record.metrics if job.record is not None and job.status == "finished" else {}
+            accuracy = None if (value := metrics.get("acc")) is None else f"{100 * value:.2f}"
+            rows.append([job.job.label, job.status, job.message, accuracy, metrics.get("params_total")])
+        return html_table(f"sweep: {self._words()}", ["job", "status", "", "acc (%)", "params_total"], rows, left=3)
+
+    def _words(self) -> str:
+        counts = Counter(job.status for job in self.jobs)
+        return ", ".join(f"{number} {status}" for status, number in counts.items()) or "no jobs"
 
     def select(self, *statuses: JobStatus) -> list[JobResult]:
         """Return the jobs of these statuses."""

@@ -94,6 +94,7 @@ def test_what_the_package_offers() -> None:
         "Register",
         "__version__",
         "hookimpl",
+        "leaderboard",
         "load_model",
         "load_records",
         "run",

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean, median_low
 from typing import Any, Literal, TypeAlias
 
+from seu_bench.config.options import format_option
 from seu_bench.config.tuned import Matrix, Trial, TrialRun, TunedFile
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.stopping import StopRequest
@@ -23,6 +24,7 @@ from seu_bench.sweeps.tuning.choice import check_target, default_id, make_file
 from seu_bench.sweeps.tuning.samplers import make_sampler
 from seu_bench.sweeps.tuning.space import Choices
 from seu_bench.sweeps.tuning.spec import TuneSpec
+from seu_bench.utils.notebook import html_table
 
 #: Shows one round of trials: its plan and the executor's slots; gives the estimate and what reports go to.
 Show: TypeAlias = Callable[
@@ -30,7 +32,7 @@ Show: TypeAlias = Callable[
 ]
 
 
-@dataclass
+@dataclass(repr=False)
 class TuneResult:
     """Result of a tuning.
 
@@ -46,11 +48,30 @@ class TuneResult:
     file: TunedFile | None = None
     path: Path | None = None
 
+    def __repr__(self) -> str:
+        """Number of trials, what was chosen, and where it was written."""
+        chosen = f", {dict(self.file.options)}, path={str(self.path)!r}" if self.file is not None else ", none chosen"
+        return f"TuneResult({len(self.trials)} trials{chosen})"
+
+    def _repr_html_(self) -> str:
+        """A row for each trial, the best ones first, for a notebook."""
+        ranked = sorted(self.trials, key=lambda trial: -1.0 if trial.score is None else trial.score, reverse=True)
+        rows = [
+            [", ".join(f"{key}={format_option(value)}" for key, value in trial.options.items()), _percent(trial.score)]
+            for trial in ranked
+        ]
+        notes = [f"tuned file: {self.path}" if self.path is not None else "no tuned file was written"]
+        return html_table("tuning", ["trial", "validation accuracy (%)"], rows, notes)
+
     @property
     def records(self) -> list[Record]:
         """Records of all trials that are finished or failed, each once."""
         found = {job.job.run_id: job.record for sweep in self.sweeps for job in sweep.jobs if job.record is not None}
         return list(found.values())
+
+
+def _percent(score: float | None) -> str | None:
+    return None if score is None else f"{100 * score:.2f}"
 
 
 def run_tuning(
