@@ -9,6 +9,11 @@ From a notebook::
     seu_bench.leaderboard("results")
     seu_bench.load_model(record.run_id)(images, task=0)
 
+In an Avalanche script::
+
+    strategy = seu_bench.make_strategy("seu", benchmark, options={"epochs": 10})
+    strategy.train(benchmark.train_stream[0])
+
 In a plugin::
 
     from seu_bench import LazyFactory, Register, hookimpl
@@ -23,6 +28,7 @@ from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from .api import leaderboard, run, sweep, tune
+    from .avalanche import make_strategy
     from .engine.saved_model.model import load_model
     from .hookspecs import hookimpl
     from .plugin.registration import LazyFactory, Register
@@ -36,6 +42,7 @@ __all__ = [
     "leaderboard",
     "load_model",
     "load_records",
+    "make_strategy",
     "run",
     "sweep",
     "tune",

@@ -97,6 +97,7 @@ def test_what_the_package_offers() -> None:
         "leaderboard",
         "load_model",
         "load_records",
+        "make_strategy",
         "run",
         "sweep",
         "tune",
