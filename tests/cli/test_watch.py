@@ -244,6 +244,8 @@ def test_fits(tmp_path: Path, width: int, height: int) -> None:
         view = Watcher(tmp_path).look()
     lines = rendered(Frame(view, 0, height, "q leaves"), width=width).splitlines()
     assert max(map(len, lines)) <= width
+    if height >= 24:
+        assert any(line.endswith("time") and "acc (%)" in line for line in map(str.rstrip, lines))
     if height >= 24 and width >= 40:
         assert len(lines) <= height
         text = "\n".join(lines)

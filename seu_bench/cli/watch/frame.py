@@ -95,7 +95,7 @@ class Frame:
             shown = runs[: min(fitting, self._most or len(runs))]
             if not shown:
                 return None, 0
-            table = _finished_table(shown, is_narrow)
+            table = _finished_table(shown, options.max_width)
             heading = Text(_heading(title, len(shown), total), style="bold")
             group = Group(Text(), heading, table)
             return group, _lines(console, options, group)
@@ -225,15 +225,26 @@ class Continued:
             yield Text(line + " \\" * (number < len(lines)), overflow="fold")
 
 
-def _finished_table(runs: Sequence[RunView], is_narrow: bool) -> Table:
-    names = FINISHED[:1] if is_narrow else FINISHED
+def finished_cells(run: RunView, names: Sequence[str] = FINISHED) -> list[str]:
+    """Metrics of a finished run in the units of their columns, and how long it took."""
+    values = {name: run.record.metrics.get(name) if run.record else None for name in names}
+    shown = ["-" if value is None else METRICS[name].format_cell(value) for name, value in values.items()]
+    return [*shown, duration(run.record.seconds if run.record else None)]
+
+
+def _finished_table(runs: Sequence[RunView], width: int) -> Table:
+    names = FINISHED[: 1 if width < _NARROW else None]
+    cells = [finished_cells(run, names) for run in runs]
+    headings = [*[METRICS[name].column or name for name in names], "time"]
+    # Numbers are never cut: it is the names of runs that are.
+    widths = [max(len(heading), *(len(row[at]) for row in cells)) for at, heading in enumerate(headings)]
+    left = max(3, width - sum(widths) - 2 * len(widths))
     table = Table(box=None, padding=(0, 1), pad_edge=False)
-    table.add_column("run", overflow="ellipsis", no_wrap=True)
-    for name in names:
-        table.add_column(METRICS[name].column or name, justify="right", no_wrap=True, min_width=6)
-    table.add_column("time", justify="right", no_wrap=True, min_width=6)
-    for run in runs:
-        metrics = run.record.metrics if run.record else {}
-        cells = ["-" if (value := metrics.get(name)) is None else METRICS[name].format_cell(value) for name in names]
-        table.add_row(literal(run.title), *cells, duration(run.record.seconds if run.record else None))
+    table.add_column("run", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for run, row in zip(runs, cells, strict=True):
+        name = literal(run.title)
+        name.truncate(left, overflow="ellipsis")
+        table.add_row(name, *row)
     return table

@@ -11,7 +11,7 @@ from typing import Final
 
 from seu_bench._version import __version__
 from seu_bench.cli.progress import duration
-from seu_bench.cli.watch.frame import FINISHED, STATES, accuracy_text
+from seu_bench.cli.watch.frame import FINISHED, STATES, accuracy_text, finished_cells
 from seu_bench.cli.watch.view import PlanView, RunView, View
 from seu_bench.results.record_metrics import METRICS
 
@@ -176,9 +176,6 @@ def _finished(runs: Sequence[RunView], total: int) -> Iterator[str]:
     yield "<thead><tr>" + "".join(f'<th scope="col">{escape(name)}</th>' for name in headings) + "</tr></thead>"
     yield "<tbody>"
     for run in runs:
-        metrics = run.record.metrics if run.record else {}
-        cells = [METRICS[name].format_cell(v) if (v := metrics.get(name)) is not None else "-" for name in FINISHED]
-        cells.append(duration(run.record.seconds if run.record else None))
-        row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        row = "".join(f"<td>{escape(cell)}</td>" for cell in finished_cells(run))
         yield f'<tr><th scope="row">{escape(run.title)}</th>{row}</tr>'
     yield "</tbody>\n</table>\n</div>\n</section>"
