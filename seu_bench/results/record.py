@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -25,11 +25,11 @@ from seu_bench.results.record_parts import (
     Integer,
     Measurement,
     Seconds,
+    ShownRecord,
     StabilityRecord,
     TuningRecord,
 )
 from seu_bench.utils.files import write_atomic
-from seu_bench.utils.notebook import matrix_table, values_table
 from seu_bench.utils.reading import read_file
 
 RECORD_NAME = "record.json"
@@ -94,7 +94,7 @@ class Versioned(Document):
     schema_version: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = SCHEMA_VERSION
 
 
-class Record(Versioned):
+class Record(ShownRecord, Versioned):
     """Record of a run.
 
     Attributes:
@@ -185,18 +185,6 @@ class Record(Versioned):
     earlier_environments: tuple[Environment, ...] = ()
     started: str = ""
     seconds: Seconds | None = None
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Show what the run is and what came of it; :meth:`model_dump` has all of it."""
-        yield from (("run_id", self.run_id), ("status", self.status))
-        if (accuracy := self.metrics.get("acc")) is not None:
-            yield ("acc", round(accuracy, 4))
-
-    def _repr_html_(self) -> str:
-        """Accuracy matrix and metrics as tables for a notebook."""
-        what = f"{self.benchmark} {self.protocol}: {self.strategy}, seed {self.seed}, {self.status}"
-        notes = [self.run_id, *([self.error] if self.error else [])]
-        return "\n".join((matrix_table(what, self.task_names, self.accuracy_matrix, notes), values_table(self.metrics)))
 
     @property
     def has_one_class_task(self) -> bool:
