@@ -18,16 +18,24 @@ from avalanche.training.plugins import EvaluationPlugin
 from sklearn.datasets import load_digits
 from torch.utils.data import TensorDataset
 
-from seu_bench.config import CreationSchedule, Schedule, SearchSchedule
-from seu_bench.search_space import SearchSpace
+from seu_bench import make_strategy
 from seu_bench.training import AccuracyMatrix, ModelSizes
-from seu_bench_seu.creator import MdlCreation
-from seu_bench_seu.options import CreationOptions, SearchOptions
-from seu_bench_seu.searcher import MdlSearch
-from seu_bench_seu.strategy import Seu
-from seu_bench_seu.super_model import SuperModel
 
 TASKS = ((0, 1), (2, 3), (4, 5))
+
+#: What SEU is given in place of the paper's schedules and sizes, as after ``-o`` on the command line.
+OPTIONS = {
+    "cells": 3,
+    "channels": 8,
+    "epochs": 6,
+    "batch_size": 32,
+    "searcher.epochs": 4,
+    "searcher.batch_size": 64,
+    "searcher.cells": 3,
+    "searcher.channels": 4,
+    "creator.epochs": 4,
+    "creator.batch_size": 32,
+}
 
 
 def digits_of(classes: tuple[int, ...], task: int, *, test: bool) -> AvalancheDataset[Any]:
@@ -54,13 +62,10 @@ def main() -> list[list[float | None]]:
         )
     )
     matrix, sizes = AccuracyMatrix(len(TASKS)), ModelSizes()
-    strategy = Seu(
-        model=SuperModel(1, [len(classes) for classes in TASKS], cells=3, channels=8, space=SearchSpace()),
-        searcher=lambda task: MdlSearch(SearchOptions(), task),
-        creator=lambda task: MdlCreation(CreationOptions(), task),
-        search_schedule=SearchSchedule(epochs=4, batch_size=64, cells=3, channels=4),
-        creation_schedule=CreationSchedule(epochs=4, batch_size=32),
-        schedule=Schedule(epochs=6, batch_size=32),
+    strategy = make_strategy(
+        "seu",
+        benchmark,
+        options=OPTIONS,
         seed=0,
         evaluator=EvaluationPlugin(matrix, sizes, accuracy_metrics(experience=True), loggers=[TextLogger()]),
     )

@@ -6,7 +6,13 @@ From a notebook::
     record = seu_bench.run(strategy="seu", benchmark="split_digits", seed=0)
     record.metrics["acc"]
     seu_bench.load_records("results")
+    seu_bench.leaderboard("results")
     seu_bench.load_model(record.run_id)(images, task=0)
+
+In an Avalanche script::
+
+    strategy = seu_bench.make_strategy("seu", benchmark, options={"epochs": 10})
+    strategy.train(benchmark.train_stream[0])
 
 In a plugin::
 
@@ -21,12 +27,25 @@ from seu_bench._version import __version__
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .api import run, sweep, tune
+    from .api import leaderboard, run, sweep, tune
+    from .avalanche import make_strategy
     from .engine.saved_model.model import load_model
     from .hookspecs import hookimpl
     from .plugin.registration import LazyFactory, Register
     from .results.frame import load_records
 
-__all__ = ["LazyFactory", "Register", "__version__", "hookimpl", "load_model", "load_records", "run", "sweep", "tune"]
+__all__ = [
+    "LazyFactory",
+    "Register",
+    "__version__",
+    "hookimpl",
+    "leaderboard",
+    "load_model",
+    "load_records",
+    "make_strategy",
+    "run",
+    "sweep",
+    "tune",
+]
 
 __getattr__, __dir__ = attach(__name__)

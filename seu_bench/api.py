@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from seu_bench.results.record import Record
 from seu_bench.utils import progress as bars
 
 if TYPE_CHECKING:
+    from seu_bench.results.leaderboard.tables import Leaderboards
     from seu_bench.sweeps.driver import SweepResult
     from seu_bench.sweeps.plan import SweepPlan
     from seu_bench.sweeps.tuning.search import TuneResult
@@ -117,6 +118,52 @@ def run(
         if lines:
             warnings.warn("; ".join(lines), UserWarning, stacklevel=2)
     return record
+
+
+def leaderboard(
+    results: str | Path = "results",
+    *,
+    benchmark: str | None = None,
+    budgets: Mapping[str, float] | None = None,
+    pareto: bool | Sequence[str] = False,
+    sort: str | None = None,
+) -> Leaderboards:
+    """Make the leaderboards of a results folder; no file is written. A notebook shows them as tables.
+
+    Args:
+        results: folder of records.
+        benchmark: only this one; ``None``: all.
+        budgets: only configurations within limits of metrics that should be low, in the units of records, e.g.
+            ``{"params": 5e6, "memory": 20e6}``.
+        pareto: only the Pareto front, in accuracy and memory or in the metrics named.
+        sort: metric to sort by, the best first; ``None``: the front of accuracy against memory, then by accuracy.
+
+    Returns:
+        The leaderboards; ``.frame`` is one table of pandas with a row for each configuration.
+
+    Raises:
+        ResultsError: the folder does not exist.
+        OptionError: a metric is unknown or has no direction.
+
+    Example:
+        >>> boards = seu_bench.leaderboard("results", benchmark="split_digits")
+        >>> boards.frame[["configuration", "acc_mean", "params_total_mean"]]
+    """
+    from seu_bench.results.leaderboard import views
+    from seu_bench.results.leaderboard.building import read_leaderboards
+    from seu_bench.results.leaderboard.tables import Leaderboards
+
+    metrics = Registry().known_metrics
+    limits = views.parse_budgets([f"{name}={limit}" for name, limit in (budgets or {}).items()], metrics)
+    axes = () if isinstance(pareto, bool) else views.parse_axes(",".join(pareto), metrics)
+    by = views.parse_metric("sort", sort, metrics) if sort is not None else None
+    build = read_leaderboards(Path(results), metrics)
+    boards = [views.within_budget(it, limits, metrics) for it in build.boards if benchmark in (None, it.benchmark)]
+    if pareto:
+        boards = [views.pareto_front(board, axes, metrics) for board in boards]
+    if by is not None:
+        boards = [views.in_order_of(board, by, metrics) for board in boards]
+    return Leaderboards(tuple(boards), tuple(build.excluded(benchmark)))
 
 
 def sweep(file: str | Path | None = None, *, progress: bool = False, **given: Any) -> SweepResult:

@@ -6,6 +6,7 @@
 - ``recorder``: measurements of a run, and its record
 - ``checkpoint``, ``checkpoint_manager``: checkpoint files; when they are written, and runs resumed from them
 - ``run_folder``: a run's folder; the states of the runs of a results folder
+- ``run_progress``: how far a run is, on disk for whoever watches
 - ``stopping``: signals and time limits as requests to stop
 - ``loggers``: watching hooks called; loggers, switched off when they fail
 - ``environment``: devices, versions and the git revision

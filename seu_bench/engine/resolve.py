@@ -126,6 +126,54 @@ def _asked(
         ) from error
 
 
+@dataclass(frozen=True)
+class ChosenStrategy:
+    """A strategy and its components, with validated options; ``preset`` are the values that its preset set."""
+
+    factory: StrategyFactory
+    options: Options
+    components: Mapping[str, Component]
+    backbone: BackboneFactory | None
+    preset: Mapping[str, Any]
+
+
+def choose_strategy(
+    registry: Registry,
+    request: Request,
+    protocol: ProtocolSpec,
+    given: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
+) -> ChosenStrategy:
+    """Look up the strategy, searcher and creator of a request, and layer their options.
+
+    Args:
+        registry: what is installed.
+        request: which ones.
+        protocol: whose options lie below all others.
+        given: options by key, above those of the preset.
+        defaults: options by key, below those of the preset and above the protocol's.
+
+    Raises:
+        RequestError: they do not fit together, or the options do not fit them.
+    """
+    factory = registry.strategies.find(request.strategy).factory
+    parts, below = split_by_prefix(given), split_by_prefix(defaults or {})
+    backbone = protocol.model.backbone
+    network = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
+    layer = network | protocol.strategies.get(request.strategy, {}) | below[""]
+    # An unknown preset is left to the options' own validation.
+    chosen = parts[""].get("preset", layer.get("preset", "default"))
+    values_of_preset = factory.presets.get(str(chosen), {})
+    preset = split_by_prefix(values_of_preset)
+    options = build_options(factory.options, f"strategy {request.strategy!r}", layer, preset[""], parts[""])
+    components = {
+        kind: component
+        for kind in _KINDS
+        if (component := _component(registry, request, factory, protocol, kind, below, preset, parts))
+    }
+    return ChosenStrategy(factory, options, components, find_backbone(registry, options), values_of_preset)
+
+
 def resolve(registry: Registry, request: Request) -> ResolvedRun:
     """Validate a request against what is installed."""
     factory = registry.strategies.find(request.strategy).factory
@@ -144,21 +192,10 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     searcher, creator = (names.get(kind) for kind in _KINDS)
     place = (benchmark.name, benchmark.version, protocol_name, request.strategy, searcher, creator)
     tuned = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
-    defaults = split_by_prefix(tuned.options(as_default=True) if tuned else {})
-    parts = split_by_prefix((tuned.options(as_default=False) if tuned else {}) | request.options)
-    backbone = protocol.model.backbone
-    network = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
-    layer = network | protocol.strategies.get(request.strategy, {}) | defaults[""]
-    # An unknown preset is left to the options' own validation.
-    chosen = parts[""].get("preset", layer.get("preset", "default"))
-    values_of_preset = factory.presets.get(str(chosen), {})
-    preset = split_by_prefix(values_of_preset)
-    options = build_options(factory.options, f"strategy {request.strategy!r}", layer, preset[""], parts[""])
-    components = {
-        kind: component
-        for kind in _KINDS
-        if (component := _component(registry, request, factory, protocol, kind, defaults, preset, parts))
-    }
+    defaults = tuned.options(as_default=True) if tuned else {}
+    given = (tuned.options(as_default=False) if tuned else {}) | request.options
+    picked = choose_strategy(registry, request, protocol, given, defaults)
+    options, components = picked.options, picked.components
     own = {
         name: definition_source(benchmark.datasets[name], name)
         for name in dataset_names(benchmark)
@@ -185,7 +222,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         **{f"{kind}_options": _decisive(part.options) for kind, part in components.items()},
         **request.model_dump(include=set(ResultFields.model_fields)),
     )
-    replaced = {*request.options, *(values_of_preset if tuned is not None and tuned.is_default else ())}
+    replaced = {*request.options, *(picked.preset if tuned is not None and tuned.is_default else ())}
     run = ResolvedRun(
         request,
         spec,
@@ -194,7 +231,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         options,
         components.get("searcher"),
         components.get("creator"),
-        find_backbone(registry, options),
+        picked.backbone,
         sources,
         packages,
         tuned.file if tuned is not None and tuned.is_effective(replaced) else None,

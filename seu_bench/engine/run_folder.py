@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from seu_bench.engine.checkpoint import CheckpointFolder, Position
+from seu_bench.engine.run_progress import PROGRESS_NAME
 from seu_bench.errors import ResultsError, RunError, SeuBenchError
 from seu_bench.plugin.entries import Entry
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_path, runs_folder
@@ -34,6 +35,7 @@ class RunFolder:
 
     Attributes:
         log: the traceback of a run that failed.
+        progress: how far a run is that is not finished.
         model: its weights.
         previous: the finished run that ``--restart`` is about to replace; it goes when the new one is finished.
     """
@@ -42,6 +44,7 @@ class RunFolder:
         self.record = record_path(results, run_id)
         self.folder = self.record.parent
         self.log = self.folder / "error.txt"
+        self.progress = self.folder / PROGRESS_NAME
         self.model = self.folder / MODEL_NAME
         self.previous = self.folder / "previous"
         self.checkpoints = CheckpointFolder(self.folder / "checkpoints", run_id)
@@ -60,22 +63,26 @@ class RunFolder:
             finally:
                 self._held = self.checkpoints.held = None
 
-    def write(self, path: Path, content: str | bytes) -> None:
-        """Write one of its files, completely or not at all."""
+    def write(self, path: Path, content: str | bytes, *, durable: bool = True) -> None:
+        """Write one of its files, completely or not at all; ``durable``: so that it outlasts a loss of power."""
         if self._held is None:
-            write_atomic(path, content)
+            write_atomic(path, content, durable=durable)
         else:
-            self._held.write(path.name, content)
+            self._held.write(path.name, content, durable=durable)
+
+    def write_progress(self, text: str) -> None:
+        """Write how far the run is; the next time comes soon."""
+        self.write(self.progress, text, durable=False)
 
     def refuse_links(self) -> None:
         """Check that no path that is written or removed here is a link."""
-        for path in (self.checkpoints.folder, self.previous, self.model, self.log):
+        for path in (self.checkpoints.folder, self.previous, self.model, self.log, self.progress):
             refuse_link(path, "remove the link")
 
     @property
     def is_tidy(self) -> bool:
         """Whether nothing remains of an attempt that was killed when it had finished."""
-        leftovers = (self.checkpoints.folder, self.previous, *self.folder.glob(f"{LOCK_NAME}*"))
+        leftovers = (self.checkpoints.folder, self.previous, self.progress, *self.folder.glob(f"{LOCK_NAME}*"))
         return not any(os.path.lexists(path) for path in leftovers)
 
     def start_over(self) -> None:
@@ -119,12 +126,15 @@ class RunFolder:
         """Remove remains of an earlier attempt."""
         for folder in (self.folder, self.checkpoints.folder):
             remove_parts(folder)
-        with contextlib.suppress(OSError):
-            self.log.unlink()
+        for path in (self.log, self.progress):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def clear(self) -> None:
         """Remove what only an unfinished run needs."""
         self.checkpoints.clear()
+        with contextlib.suppress(OSError):
+            self.progress.unlink()
         shutil.rmtree(self.previous, ignore_errors=True)
 
 
@@ -184,17 +194,18 @@ def list_runs(results: Path) -> Iterator[RunState]:
             yield state
 
 
-def find_state(results: Path, run_id: str) -> RunState | None:
+def find_state(results: Path, run_id: str, known: Summary | None = None) -> RunState | None:
     """Look up one run below a results folder; no file is changed.
 
     Args:
         results: the folder that holds the runs.
         run_id: of the run.
+        known: what its record says; ``None``: the record is read.
 
     Returns:
         Its state; ``None`` if it has no folder.
     """
-    return _state_of(runs_folder(results) / run_id)
+    return _state_of(runs_folder(results) / run_id, known)
 
 
 def _state_of(folder: Path, known: Summary | None = None) -> RunState | None:

@@ -1,5 +1,4 @@
-"""One run: data, strategy, tasks one after another, and a record and checkpoints that are complete at every moment, so
-that the run can be resumed from any point."""
+"""One run: data, strategy, tasks one after another, and a record and checkpoints that are complete at every moment."""
 
 from __future__ import annotations
 
@@ -24,6 +23,7 @@ from seu_bench.engine.hooks import HookCaller
 from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
+from seu_bench.engine.run_progress import ProgressFile
 from seu_bench.engine.saved_model.file import model_bytes
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, NewerRecordError, PluginError, RequestError, ResultsError, SeuBenchError
@@ -105,8 +105,9 @@ class _Run:
         self.stream = build_stream(spec.benchmark, self.run.load, self.run.limits, spec.seed, device, **self.run.part)
         record = initial_record(self.run, self.stream, self.device)
         hooks = self.hook_caller
-        self.recorder = RunRecorder(self._write, record, self.registry, device, hooks.on_progress, hooks.notice)
-        self.decider = Decider(self.run, self.recorder, self._context_of, hooks.on_progress)
+        self.progress = watch = ProgressFile(self.folder.write_progress, request, hooks.on_progress)
+        self.recorder = RunRecorder(self._write, record, self.registry, device, watch, hooks.notice)
+        self.decider = Decider(self.run, self.recorder, self._context_of, watch)
         try:
             cost = self.run.strategy.cost(self._context())
             require_memory(cost.params_total_min, self.device)
@@ -143,6 +144,7 @@ class _Run:
 
     def _learn_and_end(self, cost: Cost) -> None:
         try:
+            self.progress.begin(self.recorder.record, cost)
             self.hook_caller.notify("run_started", record=self.recorder.record, cost=cost)
             self.strategy.pause = self._between_epochs
             self._learn()

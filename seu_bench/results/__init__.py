@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .leaderboard.boards import Leaderboard
     from .leaderboard.building import LeaderboardBuild, make_leaderboards, read_leaderboards
     from .leaderboard.latex import to_latex
+    from .leaderboard.tables import Leaderboards
     from .metric import Metric
     from .over_benchmarks import BenchmarkComparison, compare_over_benchmarks
     from .over_seeds import SeedComparison, compare_over_seeds
@@ -54,6 +55,7 @@ __all__ = [
     "Layout",
     "Leaderboard",
     "LeaderboardBuild",
+    "Leaderboards",
     "Metric",
     "PairedDifference",
     "RankComparison",

@@ -14,6 +14,7 @@ from seu_bench.results.leaderboard.boards import CHOICES
 from seu_bench.results.leaderboard.building import collect
 from seu_bench.results.record import Record
 from seu_bench.results.record_index import BLANK, DETAILS
+from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.reference_rows import reference_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 
 #: Records that are turned into rows at once.
 _AT_ONCE: Final = 500
+
+#: Columns of whole numbers, whichever records there are: of a record's keys, and of core's metrics.
+_COUNTED: Final = ("limit", "first_tasks", "environment.threads")
+_COUNTED_METRICS: Final = frozenset(
+    name for name, metric in METRICS.items() if metric.unit in ("count", "flops", "bytes")
+)
+_OPTIONS: Final = tuple(f"{part}." for part in CHOICES)
 
 #: Keys of a record per task whose last value is the metric of that name.
 PER_TASK: Final = ("params_total", "params_active", "macs", "memory_bytes")
@@ -42,6 +50,11 @@ def load_records(folder: Path | str = "results", *, details: bool = False) -> pa
         a metric has of the last one is ``params_total_per_task`` and so on. ``frame.attrs["unreadable"]`` lists the
         runs that could not be read.
 
+        A column has the same type in every folder, and the values of the record: numbers that are counted
+        (``params_total``, ``memory_bytes``, ``train_flops``, ``limit``, ...) are ``Int64``, in which what was not
+        measured is ``pandas.NA``, and never become floats; what is measured is ``float64`` with NaN. Means are floats.
+        Options are ``Int64``, ``boolean`` or ``float64`` where all runs that have them have such values.
+
     Raises:
         ResultsError: the folder does not exist.
 
@@ -62,11 +75,45 @@ def load_records(folder: Path | str = "results", *, details: bool = False) -> pa
         for name, values in columns.items():
             values.extend([row.get(name, math.nan) for row in rows])
     frame = pandas.DataFrame(columns)
-    for column in ("limit", "seconds", *metrics):
-        # A column of None alone would be one of objects, which cannot be averaged.
-        frame[column] = pandas.to_numeric(frame[column])
+    counted = {*_COUNTED, *map(_metric_column, _COUNTED_METRICS)}
+    for column in frame.columns:
+        if column in counted or column in metrics or column == "seconds":
+            frame[column] = _numbers(columns[column], counted=column in counted)
+        elif column.startswith(_OPTIONS):
+            frame[column] = _option_values(frame[column], columns[column])
     frame.attrs["unreadable"] = sorted(name for names in unread.values() for name in names)
     return frame
+
+
+def _numbers(values: list[Any], *, counted: bool) -> Any:
+    """A column of numbers: whole ones, where all are, or else floats. From the values: 2**53 + 1 is no float."""
+    import pandas
+
+    known = [None if _is_missing(value) else value for value in values]
+    # A stranger's record may have half a parameter.
+    if counted and all(value is None or (float(value).is_integer() and _fits(value)) for value in known):
+        return pandas.array([None if value is None else int(value) for value in known], dtype="Int64")
+    return pandas.array([math.nan if value is None else float(value) for value in known], dtype="float64")
+
+
+def _option_values(column: Any, values: list[Any]) -> Any:
+    """The column of an option, whose values are of one type if those of all runs that have it are."""
+    import pandas
+
+    kinds = {type(value) for value in values if not _is_missing(value)}
+    if kinds == {bool}:
+        return pandas.array([value if isinstance(value, bool) else None for value in values], dtype="boolean")
+    if kinds and kinds <= {int, float} and all(_fits(value) for value in values if isinstance(value, int)):
+        return _numbers(values, counted=kinds == {int})
+    return column
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _fits(value: float) -> bool:
+    return -(2**63) <= value < 2**63
 
 
 def _flat(record: Record, left_out: Collection[str]) -> dict[str, Any]:

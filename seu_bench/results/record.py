@@ -25,6 +25,7 @@ from seu_bench.results.record_parts import (
     Integer,
     Measurement,
     Seconds,
+    ShownRecord,
     StabilityRecord,
     TuningRecord,
 )
@@ -93,7 +94,7 @@ class Versioned(Document):
     schema_version: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = SCHEMA_VERSION
 
 
-class Record(Versioned):
+class Record(ShownRecord, Versioned):
     """Record of a run.
 
     Attributes:

@@ -78,11 +78,12 @@ class Summary:
     evaluated: int
 
 
-def read_summaries(results: Path) -> Iterator[Summary]:
+def read_summaries(results: Path, *, renew: bool = True) -> Iterator[Summary]:
     """Read what tables need of every record, from the index where that is fresh, and renew the index.
 
     Args:
         results: the folder that holds the runs.
+        renew: whether the index may be written.
 
     Yields:
         Summaries: runs' folders by name, then the lines of ``records.jsonl`` that have no folder.
@@ -100,7 +101,8 @@ def read_summaries(results: Path) -> Iterator[Summary]:
             continue
         seen.add(summary.record.run_id if isinstance(summary.record, Record) else name)
         yield summary
-    index.renew()
+    if renew:
+        index.renew()
     for item in packed_records(results):
         if not isinstance(item, Record):
             yield Summary(Path(item.where or "?").name, item, 0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from seu_bench.utils.notebook import matrix_table, values_table
 
 #: A name that files are called by. A record may come from a stranger: none of its names may lead out of a folder.
 FileName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
@@ -19,6 +22,22 @@ class Document(BaseModel):
     """Part of a record. Unknown keys, of a later version, are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class ShownRecord:
+    """Mixin of a record: one line as its text, and tables in a notebook."""
+
+    def __repr_args__(self: Any) -> Iterator[tuple[str | None, Any]]:
+        """Show what the run is and what came of it; ``model_dump`` has all of it."""
+        yield from (("run_id", self.run_id), ("status", self.status))
+        if (accuracy := self.metrics.get("acc")) is not None:
+            yield ("acc", round(accuracy, 4))
+
+    def _repr_html_(self: Any) -> str:
+        """Accuracy matrix and metrics."""
+        what = f"{self.benchmark} {self.protocol}: {self.strategy}, seed {self.seed}, {self.status}"
+        notes = [self.run_id, *([self.error] if self.error else [])]
+        return "\n".join((matrix_table(what, self.task_names, self.accuracy_matrix, notes), values_table(self.metrics)))
 
 
 class StabilityRecord(Document):

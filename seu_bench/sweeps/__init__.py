@@ -2,6 +2,7 @@
 
 - ``spec``: definition of a sweep, from TOML files and options; the last sweep of a results folder
 - ``plan``: jobs of a sweep and their states
+- ``planned``: the jobs of the last sweep or tuning, on disk for whoever watches
 - ``estimate``: estimated time
 - ``driver``: submits pending jobs to an executor and follows them
 - ``worker``: runs one job, in whichever process

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -16,7 +17,9 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.sweeps.estimate import SweepEstimate
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan
+from seu_bench.sweeps.planned import keep_jobs
 from seu_bench.sweeps.spec import SweepSpec, keep_spec
+from seu_bench.utils.notebook import html_table
 
 #: Seconds between two looks at whether the sweep is to stop.
 _LOOK: Final = 0.2
@@ -30,7 +33,7 @@ GRACE: Final = 60.0
 JobStatus: TypeAlias = Literal["finished", "failed", "interrupted", "held", "lost", "pending", "running"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JobResult:
     """Result of a job of a sweep.
 
@@ -46,8 +49,12 @@ class JobResult:
     record: Record | None = None
     made: bool = True
 
+    def __repr__(self) -> str:
+        """Job, status, and why it is not finished."""
+        return f"JobResult({self.job.label!r}, {self.status!r}{f', {self.message!r}' * bool(self.message)})"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class SweepResult:
     """Result of a sweep.
 
@@ -61,6 +68,23 @@ class SweepResult:
 
     jobs: tuple[JobResult, ...]
     interruption: Interruption | None = None
+
+    def __repr__(self) -> str:
+        """Jobs by status."""
+        return f"SweepResult({self._words()})"
+
+    def _repr_html_(self) -> str:
+        """A row for each job, for a notebook."""
+        rows = []
+        for job in self.jobs:
+            metrics = job.record.metrics if job.record is not None and job.status == "finished" else {}
+            accuracy = None if (value := metrics.get("acc")) is None else f"{100 * value:.2f}"
+            rows.append([job.job.label, job.status, job.message, accuracy, metrics.get("params_total")])
+        return html_table(f"sweep: {self._words()}", ["job", "status", "", "acc (%)", "params_total"], rows, left=3)
+
+    def _words(self) -> str:
+        counts = Counter(job.status for job in self.jobs)
+        return ", ".join(f"{number} {status}" for status, number in counts.items()) or "no jobs"
 
     def select(self, *statuses: JobStatus) -> list[JobResult]:
         """Return the jobs of these statuses."""
@@ -135,14 +159,16 @@ def run_sweep(
 ) -> SweepResult:
     """Run the pending jobs of a sweep; a job that fails does not stop the others.
 
-    Unless ``keep`` is false, the sweep is written down in the results folder, for ``--attach``. When it is to ``stop``,
-    jobs are asked to, and followed until they have. The executor is closed at the end, whatever happens.
+    Unless ``keep`` is false, the sweep is written down in the results folder, for ``--attach`` and for whoever watches.
+    When it is to ``stop``, jobs are asked to, and followed until they have. The executor is closed at the end, whatever
+    happens.
 
     Raises:
         PluginError: the executor failed.
     """
     if keep and plan.pending:
         keep_spec(plan.spec)
+        keep_jobs(plan.spec.results, "sweep", plan.jobs)
     driver = _Driver(plan, executor, estimate, notify, stop or StopRequest())
     with contextlib.closing(executor):
         try:

@@ -186,7 +186,7 @@ def test_interrupted(command: Command, tiny: Path, tmp_path: Path) -> None:
     record = read_record(folder)
     assert (record.status, record.error) == ("interrupted", "interrupted by the user")
     assert len(record.params_total) == 2
-    assert files(tmp_path) == [f"runs/{folder.name}/record.json"]
+    assert files(tmp_path) == [f"runs/{folder.name}/{name}" for name in ("progress.json", "record.json")]
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path, options={"fault": "interrupt", "task": 2})
 

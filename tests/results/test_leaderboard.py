@@ -323,7 +323,7 @@ class TestLoadRecords:
         assert frame["options.decay"].isna().tolist() == [False, True, True]
         assert frame["searcher_options.alpha"][0] == 0.01
         assert frame["environment.device"].tolist() == ["cpu"] * 3
-        assert frame["seconds"].dtype == frame["limit"].dtype == "float64"
+        assert (frame["seconds"].dtype, frame["limit"].dtype) == ("float64", "Int64")
         assert frame["params_total"].tolist()[:2] == [1_000_000, 1_000_000]
         assert frame["params_total_per_task"][0] == (10, 1_000_000)
         assert frame["metrics.seed"].tolist()[2] == 7

@@ -12,5 +12,6 @@ mixes these. A row is a configuration: a strategy with its searcher, creator and
 :mod:`.views`       the part of one that keeps to a budget or is not dominated, or another order
 :mod:`.unranked`    leaderboards of runs that are never ranked
 :mod:`.building`    from a results folder to leaderboards, their files, and a table of pandas
+:mod:`.tables`      for notebooks: tables in HTML and of pandas
 ==================  =================================================================
 """

@@ -18,6 +18,7 @@ from seu_bench.results.record_parts import TuningRecord
 from seu_bench.results.reference_rows import MissingReferences, reference_of
 from seu_bench.results.statistics.differences import PairedDifference, Verdict, compare_paired
 from seu_bench.results.statistics.samples import SampleSummary, summarize
+from seu_bench.utils.notebook import Strong, html_table
 from seu_bench.utils.text import spreadsheet_cell
 
 #: Columns in which each row is compared with the best one, by its seeds; in both a higher value is better.
@@ -29,7 +30,7 @@ CHOICES: Final = ("options", "searcher_options", "creator_options", "benchmark_o
 Standing: TypeAlias = Literal["best"] | Verdict
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Row:
     """A configuration.
 
@@ -46,6 +47,10 @@ class Row:
     runs: Mapping[int, Record]
     on_front: bool = False
     _summaries: dict[str, SampleSummary | None] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        """Number, configuration and seeds."""
+        return f"Row({self.number}, {self.configuration!r}, seeds={list(self.runs)})"
 
     @cached_property
     def record(self) -> Record:
@@ -96,7 +101,7 @@ class Row:
         return found.mean if found else None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Leaderboard:
     """The records of one benchmark, version, protocol and data fingerprint.
 
@@ -174,6 +179,23 @@ class Leaderboard:
         found = compare_paired([(row.values(metric), best.values(metric)) for row in others])
         return best, dict(zip(others, found, strict=True))
 
+    def __repr__(self) -> str:
+        """Which it is, and how many rows it has."""
+        return f"Leaderboard({self.title!r}, {len(self.rows)} rows)"
+
+    def _repr_html_(self) -> str:
+        """The table for a notebook; the highest means of the columns that are compared are bold."""
+        rows = []
+        best = {name: self.beside_best(name)[0] for name in COMPARED if name in self.columns}
+        for row in self.rows:
+            texts = {name: mean_and_deviation(metric, row.summary(name)) for name, metric in self.columns.items()}
+            cells = [Strong(text) if best.get(name) is row else text for name, text in texts.items()]
+            rows.append([row.configuration, row.number, row.seeds, *cells])
+        headings = ["configuration", "#", "seeds", *map(self.heading, self.columns)]
+        references = f"references: {', '.join(row.configuration for row in self.references)}"
+        notes = ["mean ± standard deviation over seeds", *([references] if self.references else []), *self.views]
+        return html_table(self.title, headings, rows, notes)
+
     def narrowed(self, rows: Sequence[Row], reason: str) -> Leaderboard:
         """Select rows for a ``reason`` among :attr:`views`.
 
@@ -245,6 +267,14 @@ class Leaderboard:
         ]
         missing = self.missing and self.missing._asdict()
         return {**{name: getattr(self, name) for name in names}, "missing_references": missing, "rows": rows}
+
+
+def mean_and_deviation(metric: Metric, found: SampleSummary | None) -> str:
+    """Mean ± standard deviation in the unit of the metric's column; ``-``: not measured for every seed."""
+    if found is None:
+        return "-"
+    text = metric.format_cell(found.mean)
+    return text if found.std is None else f"{text} ± {metric.format_cell(found.std)}"
 
 
 def to_csv(boards: Iterable[Leaderboard]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from seu_bench.metrics import points_for_size
-from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Row, Standing
+from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Row, Standing, mean_and_deviation
 from seu_bench.results.leaderboard.ordering import SIZES
 from seu_bench.results.leaderboard.tuned_rows import HEADINGS, MEANING, TUNED, tuning_cells, tuning_notes
 from seu_bench.results.metric import Metric
@@ -33,7 +33,7 @@ def cells(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | 
     """Rows of text: number, configuration, seeds, mean ± standard deviation of the metrics; not escaped."""
     shown = [
         [_number(row), row.configuration + (TUNED if row.tunings else ""), str(row.seeds)]
-        + [_mean_and_deviation(board.columns[name], row.summary(name)) for name in metrics or board.columns]
+        + [mean_and_deviation(board.columns[name], row.summary(name)) for name in metrics or board.columns]
         for row in board.first(most)
     ]
     for place, name in enumerate(metrics or board.columns, start=3):
@@ -162,13 +162,6 @@ def _favours(board: Leaderboard) -> Iterator[str]:
 
 def _items(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _mean_and_deviation(metric: Metric, found: SampleSummary | None) -> str:
-    if found is None:
-        return "-"
-    text = metric.format_cell(found.mean)
-    return text if found.std is None else f"{text} ± {metric.format_cell(found.std)}"
 
 
 def _interval(metric: Metric, found: SampleSummary | None) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean, median_low
 from typing import Any, Literal, TypeAlias
 
+from seu_bench.config.options import format_option
 from seu_bench.config.tuned import Matrix, Trial, TrialRun, TunedFile
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.stopping import StopRequest
@@ -17,11 +18,13 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
 from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepReport, SweepResult, run_sweep
 from seu_bench.sweeps.estimate import SweepEstimate
-from seu_bench.sweeps.plan import Configuration, SweepPlan, plan_requests
+from seu_bench.sweeps.plan import Configuration, PlannedJob, SweepPlan, plan_requests
+from seu_bench.sweeps.planned import keep_jobs
 from seu_bench.sweeps.tuning.choice import check_target, default_id, make_file
 from seu_bench.sweeps.tuning.samplers import make_sampler
 from seu_bench.sweeps.tuning.space import Choices
 from seu_bench.sweeps.tuning.spec import TuneSpec
+from seu_bench.utils.notebook import html_table
 
 #: Shows one round of trials: its plan and the executor's slots; gives the estimate and what reports go to.
 Show: TypeAlias = Callable[
@@ -29,7 +32,7 @@ Show: TypeAlias = Callable[
 ]
 
 
-@dataclass
+@dataclass(repr=False)
 class TuneResult:
     """Result of a tuning.
 
@@ -45,11 +48,30 @@ class TuneResult:
     file: TunedFile | None = None
     path: Path | None = None
 
+    def __repr__(self) -> str:
+        """Number of trials, what was chosen, and where it was written."""
+        chosen = f", {dict(self.file.options)}, path={str(self.path)!r}" if self.file is not None else ", none chosen"
+        return f"TuneResult({len(self.trials)} trials{chosen})"
+
+    def _repr_html_(self) -> str:
+        """A row for each trial, the best ones first, for a notebook."""
+        ranked = sorted(self.trials, key=lambda trial: -1.0 if trial.score is None else trial.score, reverse=True)
+        rows = [
+            [", ".join(f"{key}={format_option(value)}" for key, value in trial.options.items()), _percent(trial.score)]
+            for trial in ranked
+        ]
+        notes = [f"tuned file: {self.path}" if self.path is not None else "no tuned file was written"]
+        return html_table("tuning", ["trial", "validation accuracy (%)"], rows, notes)
+
     @property
     def records(self) -> list[Record]:
         """Records of all trials that are finished or failed, each once."""
         found = {job.job.run_id: job.record for sweep in self.sweeps for job in sweep.jobs if job.record is not None}
         return list(found.values())
+
+
+def _percent(score: float | None) -> str | None:
+    return None if score is None else f"{100 * score:.2f}"
 
 
 def run_tuning(
@@ -77,9 +99,12 @@ def run_tuning(
     _refuse_whole(spec, run)
     target = spec.file(default_id(run))
     check_target(spec, run, target)
-    sampler, result, sweep = make_sampler(spec), TuneResult(), spec.sweep()
+    sampler, result, sweep, planned = make_sampler(spec), TuneResult(), spec.sweep(), dict[str, PlannedJob]()
     while asked := sampler.ask():
         plan = plan_requests(registry, sweep, map(spec.request, asked))
+        planned |= {job.run_id: job for job in plan.jobs}
+        if not dry_run:
+            keep_jobs(sweep.results, "tuning", planned.values(), (spec.trials or 0) * len(set(sweep.seeds)))
         executor = GuardedExecutor(registry, sweep)
         with show(plan, executor.slots) as (estimate, notify):
             if dry_run:

@@ -1,0 +1,155 @@
+"""Strategies for plain Avalanche scripts: any installed one, on any Avalanche benchmark of tasks; no run, no record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from seu_bench.config.protocol import ProtocolSpec
+from seu_bench.config.run import Precision, Request
+from seu_bench.data.planning import StreamPlan, TaskPlan
+from seu_bench.engine.resolve import choose_strategy
+from seu_bench.errors import OptionError, RequestError
+from seu_bench.plugin.registry import Registry
+from seu_bench.training.interfaces import StrategyContext
+
+if TYPE_CHECKING:
+    from seu_bench.training.stage import ProgressCallback
+
+
+def make_strategy(
+    strategy: str,
+    benchmark: Any,
+    *,
+    searcher: str | None = None,
+    creator: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    evaluator: Any = None,
+    on_progress: ProgressCallback | None = None,
+    precision: Precision = "float32",
+    feature_cache: int | None = None,
+) -> Any:
+    """Build a strategy for an Avalanche benchmark, with a head for each of its experiences.
+
+    It is an Avalanche strategy: ``train`` and ``eval`` take experiences and streams, its ``plugins`` may be added to.
+
+    Args:
+        strategy: name of an installed strategy (``seu-bench list strategies``).
+        benchmark: with a train stream and a test stream, whose experiences are the tasks in their order; images are
+            tensors ``[C, H, W]`` of one shape, labels of each task begin at 0.
+        searcher: extension-unit searcher, for strategies that take one; ``None``: the strategy's.
+        creator: task-model creator; ``None``: the strategy's.
+        options: options by key, e.g. ``{"epochs": 10, "channels": 8, "searcher.epochs": 4}``. What is not given is as
+            in the SEU paper: 50 epochs of training, 100 of search and of creation.
+        seed: seed of everything random.
+        device: device to train on, e.g. ``cuda``.
+        evaluator: Avalanche's ``EvaluationPlugin``; ``None``: a silent one.
+        on_progress: called with the progress of every stage; ``None``: nobody is.
+        precision: number format of learning.
+        feature_cache: maximum bytes for cached outputs of frozen layers; ``None``: half of what is free; 0: none.
+
+    Returns:
+        The strategy, an ``avalanche.training.templates.SupervisedTemplate``, of which nothing is learned yet.
+
+    Raises:
+        UnknownNameError: there is no such strategy, searcher or creator.
+        OptionError: an option is unknown or does not fit.
+        RequestError: the benchmark has no task labels, or images that the strategy cannot learn.
+
+    Example:
+        ::
+
+            benchmark = SplitMNIST(n_experiences=5, return_task_id=True)
+            strategy = seu_bench.make_strategy("seu", benchmark, options={"epochs": 10, "channels": 8})
+            for experience in benchmark.train_stream:
+                strategy.train(experience)
+                strategy.eval(benchmark.test_stream[: experience.current_experience + 1])
+    """
+    given = dict(options or {})
+    if own := [key for key in given if key.startswith("benchmark.")]:
+        raise OptionError(
+            f"{own[0]!r} is an option of a benchmark of seu-bench, not of Avalanche's", remedy="leave it out"
+        )
+    registry, protocol = Registry(), ProtocolSpec()
+    request = Request(
+        strategy=strategy,
+        searcher=searcher,
+        creator=creator,
+        options=given,
+        seed=seed,
+        precision=precision,
+        feature_cache=feature_cache,
+    )
+    chosen = choose_strategy(registry, request, protocol, request.options)
+    context = StrategyContext(
+        plan=plan_of(benchmark),
+        protocol=protocol,
+        options=chosen.options,
+        seed=seed,
+        device=device,
+        searcher=chosen.components.get("searcher"),
+        creator=chosen.components.get("creator"),
+        backbone=chosen.backbone,
+        on_progress=on_progress,
+        evaluator=evaluator,
+        compute=request.compute,
+    )
+    return chosen.factory.build(context)
+
+
+def plan_of(benchmark: Any) -> StreamPlan:
+    """Return the shape of an Avalanche benchmark's stream.
+
+    Raises:
+        RequestError: its experiences are no tasks with labels of their own, differ in the shape of their images, or
+            have images that are no tensors.
+    """
+    train, test = list(benchmark.train_stream), list(benchmark.test_stream)
+    valid = list(benchmark.streams["valid"]) if "valid" in benchmark.streams else []
+    labels = [tuple(experience.task_labels) for experience in train]
+    if not train or len(set(labels)) < len(labels):
+        raise RequestError(
+            f"the benchmark has {len(train)} experiences and {len(set(labels))} different task labels",
+            remedy="strategies have a head for each task: make the benchmark with return_task_id=True, or wrap it by "
+            "avalanche.benchmarks.with_task_labels",
+        )
+    shapes = [_shape(experience.dataset, place) for place, experience in enumerate(train)]
+    if len(set(shapes)) > 1:
+        raise RequestError(
+            f"the tasks of the benchmark differ in the shape of their images: {shapes}",
+            remedy="bring them to one shape by a transform",
+        )
+    tasks = [
+        TaskPlan(
+            name=f"experience {place}",
+            num_classes=max(_largest_label(it.dataset) for it in (train[place], *test[place : place + 1])) + 1,
+            num_train=len(train[place].dataset),
+            num_valid=len(valid[place].dataset) if place < len(valid) else 0,
+            num_test=len(test[place].dataset) if place < len(test) else 0,
+        )
+        for place in range(len(train))
+    ]
+    channels, height, width = shapes[0]
+    return StreamPlan(channels, height, width, tuple(tasks), tuple(range(len(tasks))))
+
+
+def _shape(dataset: Any, place: int) -> tuple[int, int, int]:
+    """Channels, height and width of the first image."""
+    image = dataset[0][0]
+    shape = tuple(getattr(image, "shape", ()))
+    if len(shape) != 3:
+        found = f"of shape {shape}" if shape else f"of type {type(image).__name__}"
+        raise RequestError(
+            f"the images of experience {place} are {found}, not tensors [C, H, W]",
+            remedy="give the benchmark transforms that end in torchvision.transforms.ToTensor()",
+        )
+    channels, height, width = map(int, shape)
+    return channels, height, width
+
+
+def _largest_label(dataset: Any) -> int:
+    """Of all images, which are read where the data set does not say its labels."""
+    targets = getattr(dataset, "targets", None)
+    return max(map(int, (dataset[index][1] for index in range(len(dataset))) if targets is None else targets))

@@ -1,0 +1,99 @@
+"""What a notebook shows of the values of ``import seu_bench``: tables, and one line where there are no tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.sweeping import plan, record_of
+
+import seu_bench
+from seu_bench.config.tuned import Trial
+from seu_bench.errors import OptionError, ResultsError
+from seu_bench.results import Leaderboards, Record, read_record
+from seu_bench.results.record import record_path
+from seu_bench.sweeps.driver import JobResult, SweepResult
+from seu_bench.sweeps.tuning.search import TuneResult
+
+PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "evidence" / "quick"
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def boards() -> Leaderboards:
+    return seu_bench.leaderboard(PUBLISHED)
+
+
+def test_leaderboards(boards: Leaderboards) -> None:
+    """A table for each benchmark, and all rows as one of pandas; counts of one configuration's means are floats."""
+    assert len(boards) == len(list(boards)) == len({board.name for board in boards}) > 1
+    page = boards._repr_html_()
+    assert page.count("<table>") == len(boards) and "<script" not in page and len(page) < 100_000
+    assert all(board.title in page and board._repr_html_() in page for board in boards)
+    frame = boards.frame
+    assert len(frame) == sum(len(board.rows) for board in boards)
+    assert str(frame["params_total_mean"].dtype) == str(frame["acc_std"].dtype) == "float64"
+    assert repr(boards[:1]) == f"Leaderboards([Leaderboard({boards[0].title!r}, {len(boards[0].rows)} rows)])"
+    assert repr(boards[0].rows[0]).startswith("Row(1, ") and len(repr(boards[0].rows[0])) < 200
+
+
+def test_views(boards: Leaderboards) -> None:
+    """As the command's: a benchmark, a budget, the front, another order."""
+    name = boards[0].benchmark
+    chosen = seu_bench.leaderboard(PUBLISHED, benchmark=name, budgets={"params": 1e6}, pareto=True, sort="params")
+    means = [row.mean("params_total") for row in chosen[0].rows if row.reference is None]
+    assert len(chosen) == 1 and means == sorted(means, key=lambda mean: mean or 0.0)
+    assert 0 < len(chosen[0].rows) < len(boards[0].rows) and max(mean or 0 for mean in means) <= 1e6
+    assert "parameters (M) at most 1.000" in chosen._repr_html_()
+    for asked in ({"sort": "accc"}, {"budgets": {"acc": 1}}, {"pareto": ["acc", "none"]}):
+        with pytest.raises(OptionError):
+            seu_bench.leaderboard(PUBLISHED, **asked)  # type: ignore[arg-type]
+
+
+def test_nothing_ranked(tmp_path: Path) -> None:
+    """It says why; a folder that is not there is an error; nothing is written."""
+    with pytest.raises(ResultsError):
+        seu_bench.leaderboard(tmp_path / "none")
+    (tmp_path / "runs").mkdir()
+    found = seu_bench.leaderboard(tmp_path)
+    assert (len(found), repr(found), len(found.frame)) == (0, "Leaderboards([])", 0)
+    assert "no record can be ranked" in found._repr_html_()
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_record(tiny: Path, tmp_path: Path) -> None:
+    """Its matrix and metrics; in one short line which it is and how it went. Read again it is the same."""
+    record = seu_bench.run("tiny", protocol="smoke", limit=8, results=tmp_path)
+    page = record._repr_html_()
+    assert "split_digits smoke: tiny, seed 0, finished" in page and page.count("<table>") == 2
+    assert f"{record.metrics['params_total']:,}" in page
+    assert repr(record) == (
+        f"Record(run_id={record.run_id!r}, status='finished', acc={round(record.metrics['acc'] or 0.0, 4)})"
+    )
+    assert len(str(record)) < 200
+    assert read_record(record_path(tmp_path, record.run_id)) == record
+    hostile = record.model_copy(update={"strategy": EVIL, "error": EVIL, "metrics": {EVIL: 1.0}, "task_names": (EVIL,)})
+    assert "<script" not in hostile._repr_html_()
+    empty = Record(run_id="a", status="failed", strategy="s", benchmark="b", benchmark_version=1, protocol="p", seed=0)
+    assert "s, seed 0, failed" in empty._repr_html_() and repr(empty) == "Record(run_id='a', status='failed')"
+
+
+def test_sweep() -> None:
+    """A row for each job."""
+    jobs = plan(strategy="naive", seeds="0-1").jobs
+    finished = record_of(jobs[0], metrics={"acc": 0.5, "params_total": 7})
+    result = SweepResult((JobResult(jobs[0], "finished", "", finished), JobResult(jobs[1], "failed", EVIL)))
+    page = result._repr_html_()
+    assert page.count("<tr>") == 3 and "50.00" in page and "<script" not in page and "&lt;script" in page
+    assert repr(result) == "SweepResult(1 finished, 1 failed)"
+    assert repr(result.jobs[0]) == "JobResult('split_digits smoke: naive, seed 0', 'finished')"
+    assert repr(SweepResult(())) == "SweepResult(no jobs)"
+
+
+def test_tuning() -> None:
+    """A row for each trial, the best first."""
+    trials = [Trial(options={"epochs": n}, score=score, runs=()) for n, score in ((1, 0.25), (2, None), (3, 0.75))]
+    result = TuneResult(trials=trials)
+    page = result._repr_html_()
+    assert page.index("epochs=3") < page.index("epochs=1") < page.index("epochs=2") and "75.00" in page
+    assert repr(result) == "TuneResult(3 trials, none chosen)"

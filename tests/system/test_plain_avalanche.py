@@ -1,0 +1,153 @@
+"""Strategies in plain Avalanche scripts: any installed one by its name, with Avalanche's own metrics; the example."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from avalanche.benchmarks import benchmark_from_datasets, nc_benchmark, with_task_labels
+from avalanche.benchmarks.utils import (
+    TaskLabels,
+    as_classification_dataset,
+    as_taskaware_classification_dataset,
+)
+from avalanche.evaluation.metrics import accuracy_metrics
+from avalanche.training.plugins import EvaluationPlugin
+from avalanche.training.templates import SupervisedTemplate
+from torch.utils.data import TensorDataset
+
+import seu_bench
+from seu_bench.avalanche import plan_of
+from seu_bench.errors import OptionError, RequestError, UnknownNameError
+from seu_bench.training import AccuracyMatrix
+from seu_bench.training.template import SilentLogger
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "plain_avalanche.py"
+#: What makes SEU learn in no time.
+SMALL = {"cells": 3, "channels": 2, "epochs": 1, "batch_size": 16} | {
+    f"{part}.{key}": value
+    for part, values in (
+        ("searcher", {"epochs": 1, "batch_size": 16, "cells": 3, "channels": 2}),
+        ("creator", {"epochs": 1, "batch_size": 16}),
+    )
+    for key, value in values.items()
+}
+
+
+def tasks(*shapes: tuple[int, ...], labels: bool = True, widths: tuple[int, ...] = (2, 3)) -> Any:
+    """A benchmark as any Avalanche user would make it: a task of random images for each shape."""
+
+    def split(seed: int) -> list[Any]:
+        made = []
+        for task, shape in enumerate(shapes):
+            generator = torch.Generator().manual_seed(seed + task)
+            data: Any = TensorDataset(torch.rand(24, *shape, generator=generator), torch.arange(24) % widths[task])
+            data.targets = data.tensors[1].tolist()
+            known = as_classification_dataset(data)
+            made.append(known.update_data_attribute("targets_task_labels", TaskLabels([task * labels] * 24)))
+        return made
+
+    return with_task_labels(benchmark_from_datasets(train=split(0), test=split(10)))
+
+
+SHAPE = (1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("seu", SMALL),
+        ("ewc", {"epochs": 1, "backbone": "mlp"}),
+        ("pnn", {"epochs": 1, "width": 0.1}),
+    ],
+)
+def test_learns(name: str, options: dict[str, Any]) -> None:
+    """With a head as wide as each task; evaluators get what they get in any script."""
+    benchmark = tasks(SHAPE, SHAPE)
+    matrix = AccuracyMatrix(2)
+    evaluator = EvaluationPlugin(matrix, accuracy_metrics(experience=True), loggers=[SilentLogger()])  # type: ignore[no-untyped-call]
+    strategy = seu_bench.make_strategy(name, benchmark, options=options, evaluator=evaluator)
+    assert isinstance(strategy, SupervisedTemplate)
+    assert tuple(strategy.model.classes_per_task) == (2, 3)
+    for experience in benchmark.train_stream:
+        strategy.train(experience)
+        found = strategy.eval(benchmark.test_stream[: experience.current_experience + 1])
+    assert sum(key.startswith("Top1_Acc_Exp/") for key in found) == 2
+    assert all(value is not None for value in matrix.result()[1])
+
+
+def test_avalanche_s_own_cut() -> None:
+    """Classes cut into tasks as in its classic benchmarks; labels that the data do not say are read."""
+    data: Any = TensorDataset(torch.rand(24, *SHAPE), torch.arange(24) % 4)
+    data.targets = data.tensors[1].tolist()
+    benchmark = nc_benchmark(data, data, 2, task_labels=True, class_ids_from_zero_in_each_exp=True)
+    assert plan_of(benchmark).classes_per_task == (2, 2)
+    strategy = seu_bench.make_strategy("lwf", benchmark, options={"epochs": 1, "backbone": "mlp"})
+    for experience in benchmark.train_stream:
+        strategy.train(experience)
+    labels = TaskLabels([0] * 24)
+    silent = as_taskaware_classification_dataset(data).update_data_attribute("targets_task_labels", labels)
+    assert plan_of(with_task_labels(benchmark_from_datasets(train=[silent], test=[silent]))).classes_per_task == (4,)
+
+
+def test_depends_on_its_seed() -> None:
+    """And on nothing that was drawn before."""
+
+    def weights(seed: int) -> list[torch.Tensor]:
+        torch.rand(seed + 3)
+        benchmark = tasks(SHAPE, SHAPE)
+        strategy = seu_bench.make_strategy("naive", benchmark, options={"epochs": 1, "backbone": "mlp"}, seed=seed)
+        strategy.train(benchmark.train_stream[0])
+        return [value.clone() for value in strategy.model.parameters()]
+
+    first, again, other = weights(1), weights(1), weights(2)
+    assert all(map(torch.equal, first, again)) and not all(map(torch.equal, first, other))
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "error", "said"),
+    [
+        ("sue", {}, UnknownNameError, "did you mean 'seu'"),
+        ("ewc", {"options": {"epoch": 1}}, OptionError, "'epoch' is not an option"),
+        ("ewc", {"options": {"benchmark.stream.validation": 1}}, OptionError, "is an option of a benchmark"),
+        ("ewc", {"searcher": "mdl"}, RequestError, "takes no searcher"),
+        ("seu", {"seed": -1}, OptionError, "the seed is -1"),
+    ],
+)
+def test_refused(name: str, asked: dict[str, Any], error: type[Exception], said: str) -> None:
+    """As the command line would."""
+    with pytest.raises(error, match=said):
+        seu_bench.make_strategy(name, tasks(SHAPE, SHAPE), **asked)
+
+
+def test_benchmarks_that_do_not_fit() -> None:
+    """Without task labels, of several shapes, of images that are no tensors."""
+    with pytest.raises(RequestError, match="2 experiences and 1 different task labels"):
+        seu_bench.make_strategy("ewc", tasks(SHAPE, SHAPE, labels=False))
+    with pytest.raises(RequestError, match="differ in the shape of their images"):
+        seu_bench.make_strategy("ewc", tasks(SHAPE, (1, 6, 6)))
+    with pytest.raises(RequestError, match=r"of experience 0 are of shape \(64,\), not tensors"):
+        seu_bench.make_strategy("ewc", tasks((64,), (64,)))
+
+
+def test_example(capsys: pytest.CaptureFixture[str]) -> None:
+    """It runs, learns what is easy to tell apart, and needs no more than three imports of ours."""
+    spec = importlib.util.spec_from_file_location("plain_avalanche", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    rows = module.main()
+    assert [[value is not None for value in row] for row in rows] == [
+        [True, False, False],
+        [True, True, False],
+        [True, True, True],
+    ]
+    assert min(value for value in rows[-1] if value is not None) > 0.8
+    assert "bytes kept for later tasks" in capsys.readouterr().out
+    nodes = [node for node in ast.walk(ast.parse(EXAMPLE.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
+    ours = [node.module for node in nodes if (node.module or "").startswith("seu_bench")]
+    assert ours == ["seu_bench", "seu_bench.training"]
