@@ -58,7 +58,18 @@ class Unavailable:
     remedy: str = ""
 
 
-def deferred(reference: str) -> Callable[..., Any]:
+@dataclass(frozen=True)
+class Deferred:
+    """A function that is imported when it is called, by its ``reference``; see :func:`deferred`."""
+
+    reference: str
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Import the function and call it."""
+        return pkgutil.resolve_name(self.reference)(*arguments, **keywords)
+
+
+def deferred(reference: str) -> Deferred:
     """Return a function that imports another one when it is called, and calls it.
 
     Args:
@@ -67,11 +78,7 @@ def deferred(reference: str) -> Callable[..., Any]:
     Example:
         ``build = deferred("my_plugin.learning:build")``
     """
-
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        return pkgutil.resolve_name(reference)(*arguments, **keywords)
-
-    return call
+    return Deferred(reference)
 
 
 class LazyFactory:
