@@ -78,6 +78,7 @@ class _Display:
         self._out = sys.stdout  # pytest's own output goes elsewhere while it runs
         self._is_terminal = self._out.isatty()
         self._total = self._count = 0
+        self._told: dict[tuple[str, ...], str] = {}
 
     def collected(self, total: int) -> None:
         """Note how many there are."""
@@ -97,7 +98,10 @@ class _Display:
         # A carriage return, and "erase to the end of the line".
         begin = "\r\x1b[K" if self._is_terminal else ""
         self._echo(f"{begin}  {word}  {check.name}  {check.seconds:.1f} s")
-        for line in _details(check, whole=self._whole):
+        details = tuple(_details(check, whole=self._whole))
+        # What is broken at one place fails many checks.
+        first = self._told.setdefault(details, check.name) if check.outcome == "failed" else check.name
+        for line in details if first == check.name else (f"as {first}",):
             self._echo(f"           {printable_lines(line)}")
 
     def _echo(self, text: str, end: str = "\n") -> None:
@@ -166,8 +170,10 @@ def _summary(name: str, results: Sequence[tuple[Subject, Sequence[Check]]]) -> I
     if failed:
         yield ""
         yield from (f"FAILED  {subject.kind} {subject.entry.name}: {check.name}" for subject, check in failed)
-        pattern = " or ".join(dict.fromkeys(check.name.partition("[")[0] for _, check in failed))
-        again = f"seu-bench check-plugin {shlex.quote(name)} -k {shlex.quote(pattern)}"
+        again = f"seu-bench check-plugin {shlex.quote(name)}"
+        if len(failed) < len(checks):
+            pattern = " or ".join(dict.fromkeys(check.name.partition("[")[0] for _, check in failed))
+            again += f" -k {shlex.quote(pattern)}"
         for package in dict.fromkeys(subject.entry.package for subject, _ in failed):
             yield from _advice(package, again)
     counted = [f"{count} {outcome}" for outcome, count in _counted(checks).items() if count]

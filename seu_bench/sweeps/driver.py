@@ -17,6 +17,7 @@ from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.sweeps.estimate import SweepEstimate
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan
 from seu_bench.sweeps.spec import SweepSpec, keep_spec
+from seu_bench.utils.packages import remedy_for
 
 #: Seconds between two looks at whether the sweep is to stop.
 _LOOK: Final = 0.2
@@ -111,7 +112,7 @@ class GuardedExecutor:
                 raise PluginError(
                     f"executor {entry.name!r} of package {entry.package} failed in {call}: "
                     f"{type(error).__name__}: {error}",
-                    remedy=f"choose another with --executor, or report it to the author of {entry.package}",
+                    remedy=f"choose another with --executor, or {remedy_for(entry.package)}",
                 ) from error
 
         with guarded("build"):
