@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import sys
 import tempfile
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
@@ -94,7 +95,8 @@ def check(
     contract, attribute = CONTRACTS[subject.kind]
     output = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, bar(f"checking {subject}") as drawn:
-        file = Path(folder) / "test_subject.py"
+        # A name of its own: Python keeps modules by name, and a second subject would be taken for the first one's.
+        file = Path(folder) / f"test_{Path(folder).name}.py"
         file.write_text(
             f"from seu_bench.testing import {contract}\n"
             f"class TestSubject({contract}):\n"
@@ -106,7 +108,7 @@ def check(
         )
         # Ignore the configuration of the working folder, and write nothing into it.
         settings = ["-c", os.devnull, "--rootdir", folder, "-p", "no:cacheprovider", "--basetemp", f"{folder}/tmp"]
-        settings += ["--import-mode=importlib"]  # or a second subject would be taken for the first one's module
+        settings += ["--import-mode=importlib"]  # leaves sys.path as it is
         settings += ["-k", pattern] if pattern else []
         collector = _Collector(subject, Path(folder), watcher, drawn)
         with (
@@ -116,6 +118,7 @@ def check(
             contextlib.redirect_stderr(output),
         ):
             status = pytest.main([*settings, str(file)], plugins=[collector])
+        sys.modules.pop(file.stem, None)
     if collector.interrupted:
         raise KeyboardInterrupt
     if status == pytest.ExitCode.USAGE_ERROR and pattern:

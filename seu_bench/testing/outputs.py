@@ -22,6 +22,12 @@ from seu_bench.testing.trial import Contract, Trial, installed, require
 _STREAMS: Final = ("tiny_single", "tiny_two", "tiny_three")
 
 
+def finished_records(results: Path) -> list[Record]:
+    """Make the runs that a metric is computed for; return their records as they are read back from their files."""
+    trial = Trial("fine_tuning", plugins=[FineTuning()])
+    return [read_record(record_path(results, trial.record(stream, results).run_id)) for stream in _STREAMS]
+
+
 class MetricContract(Contract):
     """Tests that every metric must pass.
 
@@ -40,8 +46,7 @@ class MetricContract(Contract):
     @classmethod
     def records(cls, tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
         """Records of finished runs of one, two and three tasks, read from their files."""
-        trial, results = Trial("fine_tuning", plugins=[FineTuning()]), tmp_path_factory.mktemp("results")
-        return [read_record(record_path(results, trial.record(stream, results).run_id)) for stream in _STREAMS]
+        return finished_records(tmp_path_factory.mktemp("results"))
 
     @pytest.fixture
     def value(self) -> Metric:
