@@ -82,7 +82,7 @@ def check(
 
     Args:
         subject: of a kind of :data:`CONTRACTS`.
-        options: by name.
+        options: by name; they come over the factory's own ``check_options``.
         pattern: run only checks whose names match, as pytest's ``-k`` does; empty: all.
         watcher: is told of each check while they run.
 
@@ -93,6 +93,7 @@ def check(
         OptionError: the contract could not be run with the options, or the pattern cannot be read.
     """
     contract, attribute = CONTRACTS[subject.kind]
+    chosen = {**getattr(subject.entry.factory, "check_options", {}), **(options or {})}
     output = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, bar(f"checking {subject}") as drawn:
         # A name of its own: Python keeps modules by name, and a second subject would be taken for the first one's.
@@ -101,7 +102,7 @@ def check(
             f"from seu_bench.testing import {contract}\n"
             f"class TestSubject({contract}):\n"
             f"    {attribute} = {subject.entry.name!r}\n"
-            f"    options = {dict(options or {})!r}\n"
+            f"    options = {chosen!r}\n"
             # Estimates may be upper bounds; only the author's own test can ask for exact ones.
             "    exact_passes = False\n",
             encoding="utf-8",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import linecache
 import pkgutil
@@ -91,6 +92,7 @@ def readable_traceback(error: BaseException) -> str:
 
 def _parts(factory: Any) -> Iterator[Any]:
     for part in (*(getattr(factory, name, None) for name in ("build", "compute", "load")), factory, type(factory)):
+        part = part.func if isinstance(part, functools.partial) else part  # noqa: PLW2901
         reference = getattr(part, "reference", None)
         if isinstance(reference, str):
             try:

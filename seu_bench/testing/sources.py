@@ -56,6 +56,8 @@ class DatasetContract(Contract):
         require(isinstance(info, DatasetInfo), f"info() must return a DatasetInfo, not {info!r:.100}")
         for name in ("channels", "height", "width", "num_classes", "num_train", "num_test"):
             require(getattr(info, name) > 0, f"{name} is {getattr(info, name)}")
+        names = info.class_names
+        require(names is None or len(names) == info.num_classes, f"{info.num_classes} classes have the names {names}")
         for split in ("train", "test"):
             counts, total = getattr(info, f"{split}_per_class"), getattr(info, f"num_{split}")
             require(
