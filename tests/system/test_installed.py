@@ -25,11 +25,11 @@ SOURCE = ("seu_bench", "plugins", "benchmarks", "setup.py", "setup.cfg", "pyproj
 PROGRAM = """
 import seu_bench
 from seu_bench_benchmarks import register_benchmarks
-from seu_bench_random import RandomOptions
+from seu_bench_ewc import EwcOptions
 
 record = seu_bench.run(strategy="naive", seeds=0)
 reveal_type(record.status)
-reveal_type(RandomOptions().epochs)
+reveal_type(EwcOptions().ewc_lambda)
 reveal_type(register_benchmarks)
 record.no_such_field
 """
@@ -137,10 +137,10 @@ def test_types_are_seen(environment: Environment, tmp_path: Path) -> None:
     )
     found = re.findall(r"program\.py:(\d+): (?:error|note): (.+)", done.stdout)
     said = [(int(line), re.sub(r"  \[.*\]$", "", text)) for line, text in found]
-    assert [text for line, text in said if line == 6][0].startswith('Unexpected keyword argument "seeds" for "run"')
+    assert next(text for line, text in said if line == 6).startswith('Unexpected keyword argument "seeds" for "run"')
     revealed = {line: text for line, text in said if text.startswith("Revealed type is")}
     assert "running" in revealed[7] and "finished" in revealed[7]
-    assert "int" in revealed[8] and "Any" not in revealed[8]
+    assert "float" in revealed[8] and "Any" not in revealed[8]
     assert "seu_bench.plugin.registration.Register" in revealed[9]
     assert (10, '"Record" has no attribute "no_such_field"') in said
     assert {line for line, _ in said} == {6, 7, 8, 9, 10}

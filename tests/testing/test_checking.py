@@ -53,7 +53,7 @@ def test_progress_is_told() -> None:
     """How many there are, which one starts, how it ended; of each subject as itself, though names of checks repeat."""
     digits, run = (subjects(registry(), name)[0] for name in ("digits", "run"))
     watching = Watching()
-    check(digits, pattern="describes or missing", watcher=watching)
+    check(digits, pattern="describes_itself or missing", watcher=watching)
     assert watching.told == [
         *(2, "describes_itself", ("describes_itself", "passed")),
         *("says_that_it_is_missing", ("says_that_it_is_missing", "skipped")),
