@@ -42,8 +42,8 @@ _WORDS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
 def check_plugin(name: str, assignments: tuple[str, ...], pattern: str, whole: bool, form: str) -> None:
     """Run the contract tests on an installed plugin and list what failed.
 
-    NAME is what a plugin registers, or a plugin or a package, of which everything is checked: strategies, searchers
-    and creators. A check that does not apply is skipped with its reason. Exit status 1 if a test fails.
+    NAME is what a plugin registers, of any kind that `seu-bench list` shows, or a plugin or a package, of which
+    everything is checked. A check that does not apply is skipped with its reason. Exit status 1 if one fails.
     """
     found = subjects(Registry(), name)
     options = _options_of_each(found, parse_assignments(assignments))
