@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
-$(READY): setup.cfg pyproject.toml requirements.lock
+$(READY): setup.cfg setup.py pyproject.toml requirements.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
@@ -76,4 +76,4 @@ format: $(READY) ## let ruff fix what it can
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .editable build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -23,11 +24,16 @@ from seu_bench_avalanche.options import (
 )
 
 
-def _method(name: str, summary: str, options: type[Options] = PlainOptions) -> tuple[str, LazyFactory]:
+def _method(
+    name: str, summary: str, options: type[Options] = PlainOptions, check_options: Mapping[str, object] | None = None
+) -> tuple[str, LazyFactory]:
     """A strategy under the name of its entries in the tables of ``methods`` and ``costing``."""
     build = partial(deferred("seu_bench_avalanche.methods:build"), name)
     cost = partial(deferred("seu_bench_avalanche.costing:avalanche_cost"), name)
-    return name, LazyFactory(summary, options=options, build=build, cost=cost, reference=REFERENCE_ROWS.get(name))
+    reference = REFERENCE_ROWS.get(name)
+    return name, LazyFactory(
+        summary, options=options, build=build, cost=cost, reference=reference, check_options=check_options
+    )
 
 
 #: Strategies by name.
@@ -35,7 +41,7 @@ METHODS: Final[dict[str, LazyFactory]] = dict(
     [
         _method("lwf", "learning without forgetting: distils the old heads (Li & Hoiem 2016)", LwfOptions),
         _method("si", "synaptic intelligence (Zenke et al. 2017)", SiOptions),
-        _method("mas", "memory-aware synapses (Aljundi et al. 2018)", MasOptions),
+        _method("mas", "memory-aware synapses (Aljundi et al. 2018)", MasOptions, {"lambda_reg": 0.01}),
         _method("rwalk", "Riemannian walk's penalty, without its replay (Chaudhry et al. 2018)", RwalkOptions),
         _method("gem", "gradient episodic memory (Lopez-Paz & Ranzato 2017)", GemOptions),
         _method("agem", "averaged gradient episodic memory (Chaudhry et al. 2019)", AgemOptions),

@@ -21,6 +21,7 @@ from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import HeldFolder, cannot_write, make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
+from seu_bench.utils.packages import remedy_for
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import cannot_read, list_folder
 
@@ -119,7 +120,7 @@ class RunFolder:
         return RunError(
             f"strategy {strategy.name!r} of package {strategy.package} failed: {type(error).__name__}: {error}",
             where=str(self.log),
-            remedy="report it to the strategy's author with that file",
+            remedy=f"{remedy_for(strategy.package)}; that file has the traceback",
         )
 
     def clean(self) -> None:

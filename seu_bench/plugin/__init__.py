@@ -3,6 +3,7 @@
 - ``manager``: entry points, loaded into a pluggy manager
 - ``entries``: names of one kind with the plugin and the package of each
 - ``registry``: everything that installed plugins offer
+- ``subjects``: what a name given to ``check-plugin`` stands for, and whose code is behind it
 - ``registration``: what a registering hook is called with; factories and commands that are imported when they are used
 - ``executors``: what runs the jobs of a sweep
 - ``loggers``: what writes a run down for another program

@@ -58,7 +58,18 @@ class Unavailable:
     remedy: str = ""
 
 
-def deferred(reference: str) -> Callable[..., Any]:
+@dataclass(frozen=True)
+class Deferred:
+    """A function that is imported when it is called, by its ``reference``; see :func:`deferred`."""
+
+    reference: str
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Import the function and call it."""
+        return pkgutil.resolve_name(self.reference)(*arguments, **keywords)
+
+
+def deferred(reference: str) -> Deferred:
     """Return a function that imports another one when it is called, and calls it.
 
     Args:
@@ -67,11 +78,7 @@ def deferred(reference: str) -> Callable[..., Any]:
     Example:
         ``build = deferred("my_plugin.learning:build")``
     """
-
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        return pkgutil.resolve_name(reference)(*arguments, **keywords)
-
-    return call
+    return Deferred(reference)
 
 
 class LazyFactory:
@@ -96,6 +103,8 @@ class LazyFactory:
         reference_components: of a strategy that takes components: it is a reference with these alone.
         is_remote: of a logger: whether it talks to another machine with these ``options``. It is then called in a
             process of its own, which a run does not wait for.
+        check_options: of a strategy, a searcher or a creator: options with which it learns the tiny streams of
+            ``seu-bench check-plugin``, where its defaults do not.
 
     Example:
         ::
@@ -126,6 +135,7 @@ class LazyFactory:
         reference: str | None = None,
         reference_components: Mapping[str, str] | None = None,
         is_remote: Callable[[Any], bool] | None = None,
+        check_options: Mapping[str, object] | None = None,
     ) -> None:
         self.summary = summary
         self.options = options
@@ -137,6 +147,7 @@ class LazyFactory:
         self.reference = reference
         self.reference_components = reference_components or {}
         self.is_remote = is_remote or (lambda _: False)
+        self.check_options = check_options or {}
 
 
 def _no_cost(context: Any) -> Any:

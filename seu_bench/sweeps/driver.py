@@ -20,6 +20,7 @@ from seu_bench.sweeps.plan import PlannedJob, SweepPlan
 from seu_bench.sweeps.planned import keep_jobs
 from seu_bench.sweeps.spec import SweepSpec, keep_spec
 from seu_bench.utils.notebook import html_table
+from seu_bench.utils.packages import remedy_for
 
 #: Seconds between two looks at whether the sweep is to stop.
 _LOOK: Final = 0.2
@@ -135,7 +136,7 @@ class GuardedExecutor:
                 raise PluginError(
                     f"executor {entry.name!r} of package {entry.package} failed in {call}: "
                     f"{type(error).__name__}: {error}",
-                    remedy=f"choose another with --executor, or report it to the author of {entry.package}",
+                    remedy=f"choose another with --executor, or {remedy_for(entry.package)}",
                 ) from error
 
         with guarded("build"):

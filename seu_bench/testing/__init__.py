@@ -4,9 +4,14 @@
 - ``frozen_growth``: :class:`FrozenGrowthContract`, for strategies that never forget
 - ``modes``: whether what trains is in training mode
 - ``components``: :class:`SearcherContract`, :class:`CreatorContract`, and their tasks on tiny streams
+- ``networks``: :class:`BackboneContract`
+- ``sources``: :class:`DatasetContract`, :class:`BenchmarkContract`
+- ``outputs``: :class:`MetricContract`, :class:`LoggerContract`, :class:`CommandContract`
+- ``execution``: :class:`ExecutorContract`
 - ``trial``: :class:`Trial` and :class:`Learner`, a strategy trained and evaluated as a run does it
 - ``streams``: synthetic textures and tiny streams
 - ``checking``: contracts on installed plugins without a test file (``seu-bench check-plugin NAME``)
+- ``places``: where in a plugin's own code a check failed
 
 Example:
     A test file of a plugin, to be run with pytest::
@@ -27,14 +32,25 @@ except ImportError as error:
 
 from seu_bench.testing.components import CreatorContract, SearcherContract, creation_tasks, search_task
 from seu_bench.testing.contract import StrategyContract
+from seu_bench.testing.execution import ExecutorContract
 from seu_bench.testing.frozen_growth import FrozenGrowthContract
+from seu_bench.testing.networks import BackboneContract
+from seu_bench.testing.outputs import CommandContract, LoggerContract, MetricContract
+from seu_bench.testing.sources import BenchmarkContract, DatasetContract
 from seu_bench.testing.streams import stream_of
 from seu_bench.testing.trial import Learner, Trial
 
 __all__ = [
+    "BackboneContract",
+    "BenchmarkContract",
+    "CommandContract",
     "CreatorContract",
+    "DatasetContract",
+    "ExecutorContract",
     "FrozenGrowthContract",
     "Learner",
+    "LoggerContract",
+    "MetricContract",
     "SearcherContract",
     "StrategyContract",
     "Trial",

@@ -5,86 +5,128 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import pytest
 
-from seu_bench.config.options import did_you_mean
-from seu_bench.errors import OptionError, UnknownNameError
-from seu_bench.plugin.entries import Entry
-from seu_bench.plugin.registry import Registry
+from seu_bench import testing
+from seu_bench.errors import OptionError, SeuBenchError
+from seu_bench.plugin.subjects import Subject
+from seu_bench.testing.places import Place, chain, place_defined, place_raised, readable_traceback
 from seu_bench.utils.progress import Bar, bar, hidden
 
+Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
 
-class Subject(NamedTuple):
-    """A registered name to run a contract on."""
-
-    kind: str
-    entry: Entry[Any]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.entry.name!r} of package {self.entry.package}"
+#: Class in ``seu_bench.testing`` of each kind's contract, and the attribute that takes the registered name.
+CONTRACTS: Final[Mapping[str, tuple[str, str]]] = {
+    "strategy": ("StrategyContract", "strategy"),
+    "searcher": ("SearcherContract", "searcher"),
+    "creator": ("CreatorContract", "creator"),
+    "backbone": ("BackboneContract", "backbone"),
+    "benchmark": ("BenchmarkContract", "benchmark"),
+    "data set": ("DatasetContract", "dataset"),
+    "metric": ("MetricContract", "metric"),
+    "logger": ("LoggerContract", "logger"),
+    "executor": ("ExecutorContract", "executor"),
+    "command": ("CommandContract", "command"),
+}
 
 
 class Check(NamedTuple):
-    """Result of one test of a contract, e.g. ``tasks_of_unusual_shape[tiny_unequal-1]``, and why it did not pass."""
+    """Result of one test of a contract.
+
+    Attributes:
+        name: e.g. ``tasks_of_unusual_shape[tiny_unequal-1]``.
+        outcome: how it ended; ``skipped``: the contract does not ask this of this plugin.
+        seconds: what it took.
+        message: why it failed or was skipped.
+        raised: the deepest line of the plugin's own code in the traceback; ``None``: it raised nothing.
+        defined: where the plugin's own code begins, for a check that failed without an exception of it.
+        traceback: all of it, with causes; empty unless it failed.
+    """
 
     name: str
-    passed: bool
-    message: str
+    outcome: Outcome
+    seconds: float
+    message: str = ""
+    raised: Place | None = None
+    defined: Place | None = None
+    traceback: str = ""
 
 
-def subjects(registry: Registry, name: str) -> list[Subject]:
-    """Return every strategy, searcher and creator called ``name``, or else those of the plugin ``name``.
+class Watcher(Protocol):
+    """Is told how a contract goes on."""
+
+    def collected(self, total: int) -> None:
+        """Take note of how many checks there are."""
+
+    def started(self, name: str) -> None:
+        """Take note of the check that starts."""
+
+    def ended(self, check: Check) -> None:
+        """Take note of how one ended."""
+
+
+def check(
+    subject: Subject,
+    options: Mapping[str, Any] | None = None,
+    *,
+    pattern: str = "",
+    watcher: Watcher | None = None,
+) -> list[Check]:
+    """Run the contract of a subject in pytest.
+
+    Args:
+        subject: of a kind of :data:`CONTRACTS`.
+        options: by name; they come over the factory's own ``check_options``.
+        pattern: run only checks whose names match, as pytest's ``-k`` does; empty: all.
+        watcher: is told of each check while they run.
+
+    Returns:
+        The result of each test that ran, in order; none where the pattern matches no name.
 
     Raises:
-        UnknownNameError: there is neither.
+        OptionError: the contract could not be run with the options, or the pattern cannot be read.
     """
-    everything = [
-        Subject(kind.singular, entry)
-        for kind in (registry.strategies, registry.searchers, registry.creators)
-        for entry in kind.values()
-    ]
-    found = [subject for subject in everything if subject.entry.name == name]
-    found = found or [subject for subject in everything if subject.entry.plugin == name]
-    if not found:
-        known = sorted({word for _, entry in everything for word in (entry.name, entry.plugin)})
-        raise UnknownNameError(
-            f"no strategy, searcher, creator or plugin that offers one is called {name!r}{did_you_mean(name, known)}",
-            remedy=f"there are: {', '.join(known)}",
-        )
-    return found
-
-
-def check(subject: Subject, options: Mapping[str, Any] | None = None) -> list[Check]:
-    """Run the contract of a subject, with ``options`` by name, in pytest, and return the result of each test.
-
-    Raises:
-        OptionError: the contract could not be run with them.
-    """
-    contract = f"{subject.kind.title()}Contract"
+    contract, attribute = CONTRACTS[subject.kind]
+    chosen = {**getattr(subject.entry.factory, "check_options", {}), **(options or {})}
     output = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, bar(f"checking {subject}") as drawn:
-        file = Path(folder) / "test_subject.py"
+        # A name of its own: Python keeps modules by name, and a second subject would be taken for the first one's.
+        file = Path(folder) / f"test_{Path(folder).name}.py"
         file.write_text(
             f"from seu_bench.testing import {contract}\n"
             f"class TestSubject({contract}):\n"
-            f"    {subject.kind} = {subject.entry.name!r}\n"
-            f"    options = {dict(options or {})!r}\n"
+            f"    {attribute} = {subject.entry.name!r}\n"
+            f"    options = {chosen!r}\n"
             # Estimates may be upper bounds; only the author's own test can ask for exact ones.
             "    exact_passes = False\n",
             encoding="utf-8",
         )
         # Ignore the configuration of the working folder, and write nothing into it.
         settings = ["-c", os.devnull, "--rootdir", folder, "-p", "no:cacheprovider", "--basetemp", f"{folder}/tmp"]
-        collector = _Collector(drawn)
-        with hidden(), contextlib.redirect_stdout(output):
+        settings += ["--import-mode=importlib"]  # leaves sys.path as it is
+        settings += ["-k", pattern] if pattern else []
+        collector = _Collector(subject, Path(folder), watcher, drawn)
+        with (
+            hidden(),
+            _without("PYTEST_ADDOPTS"),
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(output),
+        ):
             status = pytest.main([*settings, str(file)], plugins=[collector])
-    if not collector.checks:
+        sys.modules.pop(file.stem, None)
+    if collector.interrupted:
+        raise KeyboardInterrupt
+    if status == pytest.ExitCode.USAGE_ERROR and pattern:
+        raise OptionError(
+            f"the pattern {pattern!r} cannot be read", where="-k", remedy="write it as for pytest: 'learns or resumes'"
+        )
+    if not collector.checks and status != pytest.ExitCode.NO_TESTS_COLLECTED:
         raise OptionError(
             f"the contract of {subject} could not be run: pytest ended with {int(status)}",
             where=output.getvalue().strip()[-500:] or None,
@@ -92,23 +134,94 @@ def check(subject: Subject, options: Mapping[str, Any] | None = None) -> list[Ch
     return collector.checks
 
 
+def names_of_checks(subject: Subject) -> list[str]:
+    """Return the names of the tests of a subject's contract, without parameters."""
+    contract = getattr(testing, CONTRACTS[subject.kind][0])
+    return [name.removeprefix("test_") for name in dir(contract) if name.startswith("test_")]
+
+
+@contextlib.contextmanager
+def _without(variable: str) -> Iterator[None]:
+    """Hide an environment variable."""
+    value = os.environ.pop(variable, None)
+    try:
+        yield
+    finally:
+        if value is not None:
+            os.environ[variable] = value
+
+
 class _Collector:
     """Plugin of pytest that collects the result of each test."""
 
-    def __init__(self, drawn: Bar) -> None:
+    def __init__(self, subject: Subject, folder: Path, watcher: Watcher | None, drawn: Bar) -> None:
         self.checks: list[Check] = []
+        self.interrupted = False
+        self._subject = subject
+        self._folder = folder
+        self._watcher = watcher
         self._bar = drawn
+        self._phases: list[Check] = []
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._bar.expect(len(session.items))
+        if self._watcher is not None:
+            self._watcher.collected(len(session.items))
+
+    def pytest_keyboard_interrupt(self) -> None:
+        self.interrupted = True
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._phases = []
+        if self._watcher is not None:
+            self._watcher.started(_name_of(nodeid))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note how setting up, the test itself, or tearing down ended."""
+        report = yield
+        found = Check(_name_of(item.nodeid), report.outcome, call.duration)
+        if call.excinfo is not None:
+            found = self._explained(found, call.excinfo.value)
+        self._phases.append(found)
+        return report
 
     def pytest_runtest_logfinish(self) -> None:
+        """A test is over: it failed, or was skipped, if a part of it was."""
+        worst = next((phase for phase in self._phases if phase.outcome == "failed"), None)
+        worst = worst or next((phase for phase in self._phases if phase.outcome == "skipped"), self._phases[0])
+        done = worst._replace(seconds=sum(phase.seconds for phase in self._phases))
+        self.checks.append(done)
         self._bar.advance()
+        if self._watcher is not None:
+            self._watcher.ended(done)
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect the result of a test that ran, or whose fixtures failed."""
-        if report.when == "call" or report.failed:
-            crash = getattr(report.longrepr, "reprcrash", None)
-            said = "" if report.passed else str(crash.message if crash is not None else report.longrepr)
-            said = re.sub(r"^(Failed|seu_bench\.errors\.\w+): ", "", said).strip()
-            self.checks.append(Check(report.nodeid.rpartition("::")[2].removeprefix("test_"), report.passed, said))
+    def _explained(self, found: Check, error: BaseException) -> Check:
+        found = found._replace(message=self._message(error))
+        if found.outcome == "skipped":
+            return found
+        modules = self._subject.modules
+        raised = place_raised(error, modules)
+        defined = place_defined(self._subject.entry.factory, modules) if raised is None else None
+        return found._replace(raised=raised, defined=defined, traceback=readable_traceback(error))
+
+    def _message(self, error: BaseException) -> str:
+        """What is wrong, and what the first error of ours says to do about it; no advice to choose another plugin."""
+        if isinstance(error, pytest.fail.Exception | pytest.skip.Exception):
+            return str(error.msg)
+        if not isinstance(error, SeuBenchError):
+            return f"{type(error).__name__}: {error}".strip().removesuffix(":")
+        lines = [error.what]
+        # Files of the runs of a check are gone by the time that somebody reads this.
+        if error.where and not Path(error.where).is_relative_to(self._folder):
+            lines.append(f"where: {error.where}")
+        first = chain(error)[-1]
+        if isinstance(first, SeuBenchError) and first.remedy:
+            lines.append(f"to do: {first.remedy}")
+        return "\n".join(lines)
+
+
+def _name_of(nodeid: str) -> str:
+    return nodeid.rpartition("::")[2].removeprefix("test_")

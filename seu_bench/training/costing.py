@@ -13,6 +13,7 @@ from seu_bench.errors import PluginError
 from seu_bench.training.components import Component
 from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, backbone_model, checked_options
 from seu_bench.training.pricing import priced, task_flops
+from seu_bench.utils.packages import remedy_for
 
 if TYPE_CHECKING:
     from seu_bench.data.planning import StreamPlan
@@ -94,7 +95,7 @@ def component_passes(component: Component, schedule: Schedule, train_images: int
     except Exception as error:
         raise PluginError(
             f"{component} failed in estimate_passes(): {type(error).__name__}: {error}",
-            remedy=f"choose another {component.kind}, or report it to the author of {component.package}",
+            remedy=f"choose another {component.kind}, or {remedy_for(component.package)}",
         ) from error
 
 

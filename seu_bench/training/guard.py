@@ -17,6 +17,7 @@ from seu_bench.errors import RunError, SeuBenchError
 from seu_bench.training.components import Component, CreationTask, SearchTask
 from seu_bench.training.costing import component_passes
 from seu_bench.training.stage import EpochReport, Result, Stage, StageProgress
+from seu_bench.utils.packages import remedy_for
 
 
 class GuardedStage(Stage[Result]):
@@ -122,8 +123,7 @@ class GuardedStage(Stage[Result]):
             raise RunError(
                 f"{self._owner} failed {self._place}: {known.what}",
                 where=known.where,
-                remedy=known.remedy
-                or f"choose another {self._owner.kind}, or report it to the author of {self._owner.package}",
+                remedy=known.remedy or f"choose another {self._owner.kind}, or {remedy_for(self._owner.package)}",
             ) from error
 
 

@@ -8,6 +8,7 @@
 - ``progress``: progress bars of long work
 - ``seeding``: seeds derived by purpose, random states
 - ``hardware``: cores and memory that are available
+- ``packages``: whether an installed package is in development here
 - ``lazy``: names of a package that are imported on first access
 """
 

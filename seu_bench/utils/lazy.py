@@ -12,6 +12,9 @@ from typing import Any
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return a module's ``__getattr__`` and ``__dir__`` (PEP 562) that import each public name on first access.
 
+    ``dir`` has the public names, the modules inside the package, imported or not, and what every module has, such as
+    ``__doc__``; so completion and ``help`` show them. A module inside is imported when it is asked for, too.
+
     A package lists each one in ``__all__`` and imports it under ``TYPE_CHECKING`` from the module that defines it. That
     import, read from the package's source, says where the name comes from.
 
@@ -27,14 +30,33 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
     modules = functools.cache(_modules)
 
     def load(name: str) -> Any:
-        if name not in public() or name not in modules(package):
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(modules(package)[name], package), name)
+        if name in public() and name in modules(package):
+            return getattr(importlib.import_module(modules(package)[name], package), name)
+        reason = ""
+        # Python itself asks for names such as __path__, and for submodules only when it imports them anyway.
+        if not name.startswith("_") and name in _submodules(package):
+            try:
+                return importlib.import_module(f"{package}.{name}")
+            except ImportError as error:  # whoever lists or completes names goes on with the next one
+                reason = f": {error}"
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{reason}")
 
     def public() -> list[str]:
         return list(sys.modules[package].__all__)
 
-    return load, public
+    def names() -> list[str]:
+        own = {name for name in vars(sys.modules[package]) if name.startswith("__")}
+        return sorted(own | {*public(), *_submodules(package)})
+
+    return load, names
+
+
+def _submodules(package: str) -> set[str]:
+    """Names of the modules and packages inside a package but for private ones; none is imported."""
+    import pkgutil
+
+    found = pkgutil.iter_modules(sys.modules[package].__path__)
+    return {module.name for module in found if not module.name.startswith("_")}
 
 
 def _modules(package: str) -> dict[str, str]:

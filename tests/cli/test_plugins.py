@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support.commands import Answer, Command, write_package
 
-from seu_bench.plugin.registry import Registry
-from seu_bench.testing.checking import subjects
-
-#: A searcher that draws outside its own randomness and keeps in no state what it drew.
+#: A searcher that draws outside its own randomness and keeps in no state what it drew, one that divides by zero, and a
+#: creator in whose contract nothing is wrong.
 CARELESS = """
 import random
 
@@ -31,29 +32,48 @@ class Careless(RandomSearch):
         return self.found
 
 
+class Dividing(RandomSearch):
+    def result(self):
+        print("noise")
+        return 1 / 0
+
+
 @hookimpl
 def register_searchers(register):
     register("careless", LazyFactory("draws where it should not", options=RandomOptions, build=Careless))
+    register("dividing", LazyFactory("divides by zero", options=RandomOptions, build="careless:Dividing"))
 """
 
 
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> Answer:
-    """Output of the command for the careless plugin, in a process of its own: pytest runs inside it."""
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Answer]:
+    """Run ``check-plugin`` where the careless plugin is installed, in a process of its own: pytest runs inside it."""
     folder = tmp_path_factory.mktemp("careless")
     write_package(folder / "site", "a-stranger", {"careless_plugin": "careless"}, {"careless": CARELESS})
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "seu_bench.cli.main", "check-plugin", "careless_plugin"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=elsewhere,
-        env=os.environ | {"PYTHONPATH": str(folder / "site")},
-    )
-    assert list(elsewhere.iterdir()) == []
-    return Answer(done.returncode, done.stdout, done.stderr)
+    # What the user has set for tests of his own, and files of them, must not matter.
+    environment = os.environ | {"PYTHONPATH": str(folder / "site"), "PYTEST_ADDOPTS": "-x --no-such-option"}
+
+    def run(*words: str) -> Answer:
+        done = subprocess.run(
+            [sys.executable, "-m", "seu_bench", "check-plugin", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=elsewhere,
+            env=environment,
+        )
+        assert list(elsewhere.iterdir()) == []
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def checked(stranger: Callable[..., Answer]) -> Answer:
+    """All checks of everything that the plugin offers."""
+    return stranger("careless_plugin")
 
 
 @pytest.mark.long
@@ -61,18 +81,77 @@ def test_says_what_failed(checked: Answer) -> None:
     """Each failed check comes with a sentence that says what is wrong and what to do; the others are ok."""
     assert (checked.status, checked.err) == (1, "")
     assert checked.out.startswith("searcher 'careless' of package a-stranger\n")
-    assert re.search(r"FAILED +depends_on_the_seed_alone\n +the stage drew from the global generators", checked.out)
-    assert re.search(r"FAILED +resumes\n +stopped after epoch 0 of 0 and resumed, it gave Genotype", checked.out)
-    assert re.search(r"ok +keeps_its_budget\n", checked.out)
-    assert "Traceback" not in checked.out
+    careless, _, dividing = checked.out.partition("searcher 'dividing' of package a-stranger\n")
+    assert re.search(r"FAILED +depends_on_the_seed_alone .*\n +the stage drew from the global generators", careless)
+    assert re.search(r"FAILED +resumes .*\n +stopped after epoch 0 of 0 and resumed, it gave Genotype", careless)
+    assert re.search(r"ok +keeps_its_budget +\d+\.\d s\n", careless)
+    assert "ok " not in dividing and "noise" not in dividing
+    assert "Traceback" not in checked.out and "error.txt" not in checked.out
+
+
+@pytest.mark.long
+def test_says_where(checked: Answer) -> None:
+    """The line of the plugin's own code that an exception came through, or where its code begins without one."""
+    line, definition = (
+        1 + CARELESS.splitlines().index(text) for text in ("        return 1 / 0", "class Careless(RandomSearch):")
+    )
+    assert re.search(rf"\n +at \S+site/careless\.py:{line}, in Dividing\.result\n +return 1 / 0\n", checked.out)
+    assert re.search(
+        rf"\n +made at \S+site/careless\.py:{definition}\n +class Careless\(RandomSearch\):\n", checked.out
+    )
+    # What is broken at one place is told once.
+    assert checked.out.count("in Dividing.result") < checked.out.count("searcher dividing: ")
+    assert re.search(r"FAILED +keeps_its_budget .*\n +as uses_the_current_task_only\n", checked.out)
 
 
 @pytest.mark.long
 def test_counts_what_holds(checked: Answer) -> None:
-    """The last line has both numbers, and they are those of the lines above."""
-    outcomes = re.findall(r"^  (ok|FAILED) ", checked.out, re.MULTILINE)
-    assert checked.out.splitlines()[-1] == f"{outcomes.count('ok')} of {len(outcomes)} checks passed"
-    assert len(outcomes) == 11
+    """The last lines have what failed, what to do, and numbers, which are those of the lines above."""
+    outcomes = re.findall(r"^  (ok|FAILED|skipped) ", checked.out, re.MULTILINE)
+    *_, advice, summary = checked.out.splitlines()
+    failed, passed = outcomes.count("FAILED"), outcomes.count("ok")
+    assert re.fullmatch(rf"{passed} passed, {failed} failed of {len(outcomes)} checks in \d.* s", summary)
+    assert len(outcomes) == 22
+    assert len(re.findall(r"^FAILED  searcher \w+: ", checked.out, re.MULTILINE)) == failed
+    # It is installed as if from an index, so that its reader need not be its author.
+    assert advice.startswith("to do: report it to the author of a-stranger with the output of: seu-bench check-plugin ")
+
+
+@pytest.mark.long
+def test_some_checks_as_json(stranger: Callable[..., Answer]) -> None:
+    """``-k`` chooses; the document has what the text has, and the traceback."""
+    answer = stranger("dividing", "-k", "seed or resumes", "--format", "json")
+    assert (answer.status, answer.err) == (1, "")
+    document = json.loads(answer.out)
+    (subject,) = document["subjects"]
+    assert (subject["kind"], subject["name"], subject["package"]) == ("searcher", "dividing", "a-stranger")
+    checks = subject["checks"]
+    assert [check["name"] for check in checks] == ["depends_on_the_seed_alone", "resumes"]
+    assert {check["outcome"] for check in checks} == {"failed"} and all(check["seconds"] >= 0 for check in checks)
+    assert (document["passed"], document["failed"], document["skipped"]) == (0, 2, 0)
+    raised = checks[0]["raised"]
+    assert (raised["function"], raised["code"]) == ("Dividing.result", "return 1 / 0")
+    assert Path(raised["file"]).read_text().splitlines()[raised["line"] - 1].strip() == raised["code"]
+    assert "ZeroDivisionError: division by zero" in checks[0]["traceback"]
+    assert "searcher 'dividing'" in checks[0]["message"] and checks[0]["defined"] is None
+
+
+@pytest.mark.long
+def test_skipped_is_not_failed(command: Command) -> None:
+    """A check that does not apply is counted apart, with its reason; the plugin is healthy."""
+    answer = command("check-plugin", "naive", "-k", "cached_features or learns")
+    assert (answer.status, answer.err) == (0, "")
+    assert re.search(r"skipped +cached_features_change_nothing .*\n +this strategy's model asks for no out", answer.out)
+    assert re.search(r"\n1 passed, 1 skipped of 2 checks in ", answer.out)
+
+
+@pytest.mark.long
+def test_the_traceback(stranger: Callable[..., Answer]) -> None:
+    """Shown whole where it is asked for, from the check to the plugin."""
+    answer = stranger("dividing", "-k", "keeps_its_budget", "--traceback")
+    assert answer.status == 1
+    assert "Traceback (most recent call last)" in answer.out and "test_keeps_its_budget" in answer.out
+    assert "_pytest" not in answer.out
 
 
 def test_unknown_name(command: Command) -> None:
@@ -83,18 +162,21 @@ def test_unknown_name(command: Command) -> None:
 
 
 def test_option_that_does_not_fit(command: Command) -> None:
-    """An assignment without a value is refused before anything runs."""
+    """An assignment without a value, and an option that nothing of the name has, are refused before anything runs."""
     answer = command("check-plugin", "random", "-o", "edges")
     assert answer.status == 2 and "is not an assignment" in answer.err
+    answer = command("check-plugin", "naive", "-o", "epoch=2")
+    assert answer.status == 2 and "'epoch' is not an option (did you mean 'epochs'?)" in answer.err
 
 
-def test_subjects_of_a_plugin() -> None:
-    """A plugin's name stands for everything that it offers; a registered name for all kinds of that name."""
-    registry = Registry()
-    assert [str(each) for each in subjects(registry, "creators")] == [
-        f"creator {name!r} of package seu-bench" for name in ("all_new", "frugal", "reuse_first")
-    ]
-    assert [each.kind for each in subjects(registry, "mdl")] == ["searcher", "creator"]
+def test_pattern_that_does_not_fit(command: Command) -> None:
+    """One that matches no check is refused with the names, one that cannot be read with how to write it."""
+    answer = command("check-plugin", "digits", "-k", "lerns")
+    assert (answer.status, answer.out) == (2, "")
+    assert "no check of 'digits' matches 'lerns'" in answer.err and "holds_what_it_describes" in answer.err
+    answer = command("check-plugin", "digits", "-k", "a and")
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err.startswith("error: the pattern 'a and' cannot be read")
 
 
 def test_list_shows_options(command: Command) -> None:

@@ -138,6 +138,7 @@ def write_package(folder: Path, package: str, points: Mapping[str, str], modules
     """Metadata of an installed package, in a folder of its own."""
     information = folder / f"{package.replace('-', '_')}-1.0.dist-info"
     information.mkdir(parents=True)
+    (information / "INSTALLER").write_text("pip\n")
     (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
     lines = [f"{name} = {value}" for name, value in points.items()]
     (information / "entry_points.txt").write_text("\n".join(["[seu_bench]", *lines, ""]))

@@ -106,12 +106,12 @@ def test_known_to_the_linter(setup: configparser.ConfigParser) -> None:
 
 
 def test_wheel(tmp_path: Path, setup: configparser.ConfigParser) -> None:
-    """A wheel holds every module, every benchmark file, the report's files, the marker of types and the entry points,
+    """A wheel holds every module, every benchmark file, the report's files, the markers of types and the entry points,
     and no more."""
     source = tmp_path / "source"
     for top in SOURCES:
         shutil.copytree(ROOT / top, source / top, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         if (ROOT / name).is_file():
             shutil.copy(ROOT / name, source / name)
     done = subprocess.run(
@@ -126,7 +126,7 @@ def test_wheel(tmp_path: Path, setup: configparser.ConfigParser) -> None:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         (points,) = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
         text = archive.read(points).decode()
-    expected = {"seu_bench/py.typed"}
+    expected = {f"{name}/py.typed" for name in packages() if "." not in name}
     for name, folder in packages().items():
         inside = name.replace(".", "/")
         expected |= {f"{inside}/{path.name}" for path in folder.glob("*.py")}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import py_compile
+import pydoc
+import rlcompleter
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -53,7 +56,10 @@ def test_names_are_imported_when_asked_for(room: Path) -> None:
     for name in ("hidden", "nowhere", "no_such_name"):
         with pytest.raises(AttributeError, match=f"module 'a_room' has no attribute '{name}'"):
             getattr(package, name)
-    assert dir(package) == ["deep", "eager", "nowhere", "one", "two"]
+    assert [name for name in dir(package) if not name.startswith("__")] == [
+        *("broken", "deep", "eager", "inner", "nowhere", "one", "shallow", "two")
+    ]
+    assert {"__doc__", "__file__", "__name__", "__path__"} <= {*dir(package)}
 
 
 def test_modules_of_a_room_are_imported_as_ever(room: Path) -> None:
@@ -62,6 +68,29 @@ def test_modules_of_a_room_are_imported_as_ever(room: Path) -> None:
     assert importlib.import_module("a_room").shallow is shallow
     with pytest.raises(ModuleNotFoundError, match="no_such_package"):
         importlib.import_module("a_room.broken")
+
+
+def test_modules_of_a_room_are_there_when_asked_for(room: Path) -> None:
+    """As attributes, without an import by whoever asks; one that is broken is none, and says why."""
+    package = importlib.import_module("a_room")
+    assert "a_room.shallow" not in sys.modules
+    assert package.shallow is importlib.import_module("a_room.shallow")
+    assert package.inner is importlib.import_module("a_room.inner")
+    with pytest.raises(
+        AttributeError, match=r"module 'a_room' has no attribute 'broken': No module named 'no_such_pac"
+    ):
+        _ = package.broken
+    assert not hasattr(package, "__main__") and not hasattr(package, "_private")
+
+
+def test_completion_and_help(room: Path) -> None:
+    """What lists a module's names and reads each of them comes through, past one that is broken or nowhere."""
+    package = importlib.import_module("a_room")
+    completer = rlcompleter.Completer({"a_room": package})
+    completed = list(itertools.takewhile(bool, (completer.complete("a_room.", at) for at in range(20))))
+    assert {*completed} >= {f"a_room.{name}" for name in ("deep", "eager", "inner", "one", "shallow", "two")}
+    text = pydoc.plain(pydoc.render_doc(package))
+    assert "A room." in text and "    one = 1\n" in text and "    shallow\n" in text
 
 
 def test_in_a_zip(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,76 @@
+"""What ``seu-bench check-plugin NAME`` checks: registered names, found without importing what they build."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from seu_bench.errors import UnknownNameError
+from seu_bench.plugin.entries import Entry
+from seu_bench.plugin.registry import Registry
+
+#: Top-level packages that are nobody's plugin.
+_NOT_OF_PLUGINS: Final = frozenset({"seu_bench", "builtins", "functools"})
+
+
+class Subject(NamedTuple):
+    """A registered name to run a contract on.
+
+    Attributes:
+        kind: in singular, e.g. ``strategy`` or ``data set``.
+        modules: top-level import names of the code behind it.
+    """
+
+    kind: str
+    entry: Entry[Any]
+    modules: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.entry.name!r} of package {self.entry.package}"
+
+
+def subjects(registry: Registry, name: str) -> list[Subject]:
+    """Return everything that is registered as ``name``, of any kind, or else all that a plugin or package ``name`` has.
+
+    Raises:
+        UnknownNameError: there is neither, it cannot be used here, or it offers nothing.
+    """
+    everything = [
+        Subject(kind.singular, entry, _modules(registry, entry))
+        for kind in registry.kinds.values()
+        for entry in kind.values()
+    ]
+    for matches in (
+        lambda entry: entry.name == name,
+        lambda entry: entry.plugin == name,
+        lambda entry: entry.package == name,
+    ):
+        if found := [subject for subject in everything if matches(subject.entry)]:
+            return found
+    plugins = {owner: registry.package(owner) for owner, _ in registry.manager.list_name_plugin()}
+    if name in {*plugins, *plugins.values()}:
+        raise UnknownNameError(
+            f"the plugin {name!r} registers nothing that can be checked",
+            remedy="register a strategy, say, by a hook; hooks that watch runs have no contract",
+        )
+    for kind in registry.kinds.values():
+        if name in kind.unavailable:
+            kind.find(name)  # says what is missing
+    from seu_bench.config.options import did_you_mean
+
+    known = sorted(
+        {word for subject in everything for word in (subject.entry.name, subject.entry.plugin, subject.entry.package)}
+    )
+    raise UnknownNameError(
+        f"nothing that is installed is called {name!r}{did_you_mean(name, known)}",
+        remedy=f"name what a plugin registers (seu-bench list), or one of the plugins: {', '.join(sorted(plugins))}",
+    )
+
+
+def _modules(registry: Registry, entry: Entry[Any]) -> frozenset[str]:
+    """Top-level names of the plugin's own module, and of whatever its factory is made of or refers to."""
+    plugin, factory = registry.manager.get_plugin(entry.plugin), entry.factory
+    names = [getattr(plugin, "__name__", type(plugin).__module__), type(factory).__module__]
+    for part in (factory, *(getattr(factory, name, None) for name in ("build", "cost", "compute"))):
+        reference = getattr(part, "reference", None) or getattr(part, "target", None)
+        names.append(reference if isinstance(reference, str) else getattr(part, "__module__", None) or "builtins")
+    return frozenset(name.partition(":")[0].partition(".")[0] for name in names) - _NOT_OF_PLUGINS

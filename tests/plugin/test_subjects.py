@@ -1,0 +1,85 @@
+"""Names that ``check-plugin`` takes, and whose code is behind them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from support.broken_components import Stranger
+
+from seu_bench import hookimpl
+from seu_bench.errors import UnknownNameError
+from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.registration import Unavailable
+from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.subjects import subjects
+
+
+class Watching:
+    """A plugin that registers nothing, and one name that cannot be used."""
+
+    @hookimpl
+    def register_loggers(self, register: object) -> None:
+        """Say what is missing."""
+        register("absent", Unavailable("its library is not installed", "install it"))  # type: ignore[operator]
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    """Registry of the installed plugins and two more."""
+    manager = load_plugins()
+    manager.register(Stranger(), name="stranger")
+    manager.register(Watching(), name="watching")
+    return Registry(manager)
+
+
+def test_names_of_any_kind(registry: Registry) -> None:
+    """A registered name stands for all kinds of that name."""
+    assert [each.kind for each in subjects(registry, "mdl")] == ["searcher", "creator"]
+    assert [str(each) for each in subjects(registry, "split_digits")] == [
+        "benchmark 'split_digits' of package seu-bench"
+    ]
+    kinds = [subjects(registry, name)[0].kind for name in ("naive", "mlp", "digits", "acc", "local", "run")]
+    assert kinds == ["strategy", "backbone", "data set", "metric", "executor", "command"]
+
+
+def test_plugins_and_packages(registry: Registry) -> None:
+    """The name of a plugin, or of a package, stands for everything that it offers."""
+    assert [str(each) for each in subjects(registry, "creators")] == [
+        f"creator {name!r} of package seu-bench" for name in ("all_new", "frugal", "reuse_first")
+    ]
+    everything = subjects(registry, "seu-bench")
+    assert {each.kind for each in everything} >= {"strategy", "searcher", "creator", "benchmark", "metric", "command"}
+    assert {each.entry.package for each in everything} == {"seu-bench"}
+    assert {each.kind for each in subjects(registry, "stranger")} == {"searcher", "creator"}
+
+
+def test_whose_code_it_is(registry: Registry) -> None:
+    """The plugin's own package and whatever its factory refers to; never core, which is everybody's."""
+    (naive,), (alexnet,) = subjects(registry, "naive"), subjects(registry, "alexnet")
+    assert (naive.modules, alexnet.modules) == ({"seu_bench_naive"}, {"seu_bench_backbones"})
+    assert {module for each in subjects(registry, "stranger") for module in each.modules} >= {"support"}
+    assert not [each for each in subjects(registry, "seu-bench") if "seu_bench" in each.modules]
+
+
+def test_names_that_cannot_be_checked(registry: Registry) -> None:
+    """Unknown ones are refused with the nearest, others with the reason."""
+    for name, said in {
+        "randon": r"'randon' \(did you mean 'random'\?\)",
+        "absent": "'absent' cannot be used: its library is not installed",
+        "watching": "'watching' registers nothing that can be checked",
+    }.items():
+        with pytest.raises(UnknownNameError, match=said) as caught:
+            subjects(registry, name)
+        assert caught.value.remedy
+
+
+def test_refusal_imports_nothing_heavy() -> None:
+    """Neither torch nor pytest, which take seconds, is needed to say that a name is unknown."""
+    code = (
+        "import sys; from seu_bench.cli.main import cli, _status_of; sys.argv = ['seu-bench', 'check-plugin', 'x_y'];"
+        "print(_status_of(cli)[0], {'torch', 'pytest', 'numpy', 'avalanche'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("2 set()\n", "")
