@@ -96,6 +96,7 @@ def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: S
     # What was changed in the benchmark is always shown: it is not what the leaderboard's heading says.
     shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(record.benchmark_overrides.items())]
     shown += [f"precision={record.precision}"] if record.precision != "float32" else []
+    shown += [f"threads={record.threads}"] if record.threads != 1 else []
     shown += [f"{record.stability_decay.get('option')} decided per task"] if record.stability_decay else []
     name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
     return f"{name} ({', '.join(shown)})" if shown else name

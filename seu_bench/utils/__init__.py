@@ -6,7 +6,7 @@
 - ``text``: text made safe for terminals and Markdown, sizes and durations
 - ``progress``: progress bars of long work
 - ``seeding``: seeds derived by purpose, random states
-- ``hardware``: cores and memory that are available
+- ``hardware``: cores and memory that are available, threads to compute with
 - ``lazy``: names of a package that are imported on first access
 """
 
