@@ -53,7 +53,7 @@ class InTurnFactory:
     options = Options
     detaches = False
 
-    def build(self, options: Options, device: str) -> Executor:
+    def build(self, options: Options, device: str, threads: int) -> Executor:
         """Return the executor."""
         return InTurn()
 

@@ -41,6 +41,7 @@ def run(
     keep_weights: bool = True,
     feature_cache: int | None = None,
     precision: Precision = "float32",
+    threads: int = 1,
     evaluation: Evaluation = "test",
     first_tasks: int | None = None,
     stability_decay: str | Mapping[str, Any] | None = None,
@@ -77,6 +78,8 @@ def run(
         keep_weights: whether a finished run keeps its model.
         feature_cache: maximum bytes for cached outputs of frozen layers; ``None``: half of what is free; 0: none.
         precision: number format of learning; accuracies are measured in float32.
+        threads: to compute with, whatever the machine has; with others it is another run. The caller's own number is
+            restored afterwards.
         evaluation: ``validation`` reads no test images and measures on withheld validation images.
         first_tasks: learn only so many tasks.
         stability_decay: decides an option of each task by FACIL's rule, e.g. ``"ewc_lambda=1e5"``.

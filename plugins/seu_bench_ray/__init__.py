@@ -23,7 +23,9 @@ class RayOptions(Options):
         min_length=1,
         description="address of a cluster: auto, HOST:PORT or ray://HOST:PORT; else a Ray of this machine's own",
     )
-    cpus: float = Field(1.0, gt=0, description="cores of each job, which are its threads; may be a fraction")
+    cpus: float | None = Field(
+        None, gt=0, description="cores reserved for each job, may be a fraction; else as many as its threads"
+    )
     gpus: Annotated[float | None, CommandLine(("--gpus",))] = Field(
         None, ge=0, description="GPUs of each job, may be a fraction such as 0.25; else 1 with --device cuda, or 0"
     )
@@ -38,7 +40,7 @@ class RayFactory:
     options: type[Options] = RayOptions
     detaches = False
 
-    def build(self, options: RayOptions, device: str) -> Executor:
+    def build(self, options: RayOptions, device: str, threads: int) -> Executor:
         """Connect to Ray, or start one.
 
         Raises:
@@ -50,7 +52,8 @@ class RayFactory:
         connection = Connection(options.address)
         try:
             gpus = float(connection.wants_gpu(device)) if options.gpus is None else options.gpus
-            return RayExecutor(connection, options.cpus, gpus, options.jobs, options.retries)
+            cpus = float(threads) if options.cpus is None else options.cpus
+            return RayExecutor(connection, cpus, gpus, options.jobs, options.retries)
         except BaseException:
             connection.close()
             raise

@@ -60,7 +60,6 @@ class RayExecutor:
         self.slots = self._room if jobs is None else min(jobs, self._room)
         self._most = self._room + _AHEAD if jobs is None else jobs
         self._retries = retries
-        self._threads = max(1, math.floor(cpus))
         mailbox: Any = ray.remote(num_cpus=0, max_restarts=0)(Mailbox)
         self._mailbox: Any = mailbox.remote()
         # Ray would begin a lost task again by itself, without notice.
@@ -125,7 +124,7 @@ class RayExecutor:
             task.attempts += 1
             task.has_begun = False
             mark = self._marks.place_in(task.job.request.results)
-            assignment = Assignment(task.job.model_dump_json(), self._versions, mark, self._threads)
+            assignment = Assignment(task.job.model_dump_json(), self._versions, mark)
             task.reference = self._task.remote(assignment, self._mailbox)
             self._running[task.job.run_id] = task
 

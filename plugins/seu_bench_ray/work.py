@@ -49,13 +49,11 @@ class Assignment:
         job: as JSON.
         versions: of the driver's packages; a worker that has others must not run the job.
         mark: a file in the results folder, by which a worker knows that its folder is the driver's.
-        threads: to compute with.
     """
 
     job: str
     versions: dict[str, str]
     mark: str
-    threads: int
 
 
 def run_assigned(assignment: Assignment, mailbox: Any) -> str:
@@ -73,17 +71,14 @@ def run_assigned(assignment: Assignment, mailbox: Any) -> str:
     if fault is not None:
         ended = Ended(run_id=job.run_id, status="failed", message=fault)
     else:
-        ended = _run(assignment, job, notify, mailbox)
+        ended = _run(job, notify, mailbox)
     ray.get(sent)  # all has arrived before the end is known
     return ended.model_dump_json()
 
 
-def _run(assignment: Assignment, job: Job, notify: Any, mailbox: Any) -> Ended:
-    import torch
-
+def _run(job: Job, notify: Any, mailbox: Any) -> Ended:
     from seu_bench.sweeps import run_job
 
-    torch.set_num_threads(assignment.threads)
     stop, over = StopRequest(), threading.Event()
     watch = threading.Thread(target=_watch, args=(mailbox, stop, over), daemon=True)
     watch.start()

@@ -21,7 +21,7 @@ class SlurmFactory:
     options: type[Options] = SlurmOptions
     detaches = True
 
-    def build(self, options: SlurmOptions, device: str) -> Executor:
+    def build(self, options: SlurmOptions, device: str, threads: int) -> Executor:
         """Look whether Slurm answers and has such a partition.
 
         Raises:
@@ -31,7 +31,7 @@ class SlurmFactory:
         from seu_bench_slurm.queue import check_partition
 
         check_partition(options.partition)
-        return SlurmExecutor(options, device)
+        return SlurmExecutor(options, device, threads)
 
 
 @hookimpl

@@ -47,12 +47,14 @@ class SlurmExecutor:
     Args:
         options: what each is given.
         device: what ``--device`` says.
+        threads: that each computes with.
     """
 
     slots: int | None = None  # nobody knows how many Slurm lets run
 
-    def __init__(self, options: SlurmOptions, device: str) -> None:
+    def __init__(self, options: SlurmOptions, device: str, threads: int) -> None:
         self._options = options
+        self._cpus = threads if options.cpus is None else options.cpus
         self._gpus = (1 if device.startswith("cuda") else 0) if options.gpus is None else options.gpus
         self._sent: dict[str, _Submitted] = {}
         self._events: deque[Event] = deque()
@@ -114,7 +116,7 @@ class SlurmExecutor:
 
     def _submit_array(self, results: Path, jobs: Sequence[Job]) -> list[Note]:
         seconds = max(1.0, 60.0 * self._options.time - self._options.spare)
-        tasks = [JobTask(job.model_dump_json(), str(new_events(job)), seconds, self._options.cpus) for job in jobs]
+        tasks = [JobTask(job.model_dump_json(), str(new_events(job)), seconds) for job in jobs]
         submitter: Any = submitit.SlurmExecutor(folder=own_jobs_folder(results))
         try:
             submitter.update_parameters(**self._parameters())
@@ -135,7 +137,7 @@ class SlurmExecutor:
             "job_name": JOB_NAME,
             "partition": options.partition,
             "time": options.time,
-            "cpus_per_task": options.cpus,
+            "cpus_per_task": self._cpus,
             "gpus_per_node": self._gpus or None,
             "mem": None if options.memory is None else f"{round(options.memory * 1024)}M",
             "account": options.account,

@@ -18,7 +18,7 @@ class SlurmOptions(Options):
     time: Annotated[int, CommandLine(("--time",), "MINUTES")] = Field(
         240, ge=1, description="minutes of a job; a run that is not finished by then is resumed in another"
     )
-    cpus: int = Field(1, ge=1, description="cores of each job, which are its threads")
+    cpus: int | None = Field(None, ge=1, description="cores of each job; else as many as its threads")
     gpus: Annotated[int | None, CommandLine(("--gpus",))] = Field(
         None, ge=0, description="GPUs of each job; else 1 with --device cuda, or 0"
     )

@@ -30,13 +30,11 @@ class JobTask:
         job: as JSON.
         events: where events go, a line of JSON each.
         seconds: until the run must have stopped and the job is queued again.
-        threads: to compute with.
     """
 
     job: str
     events: str
     seconds: float
-    threads: int
 
     def __call__(self) -> str:
         """Run the job; returns how it ended."""
@@ -47,11 +45,8 @@ class JobTask:
 
         # In place of submitit's own, which would give up the job at once. Slurm sends it before a job's time is over.
         signal.signal(WARNING, nearly_over)
-        import torch
-
         from seu_bench.sweeps import run_job
 
-        torch.set_num_threads(self.threads)
         job = Job.model_validate_json(self.job)
         self.notify(Started(run_id=job.run_id, where=socket.gethostname()))
         with stop.on_signals():  # Slurm ends jobs by SIGTERM, and kills them a little later

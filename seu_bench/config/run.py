@@ -29,6 +29,8 @@ from seu_bench.utils.text import parse_bytes
 
 #: Number format of learning: float32; float32 with cached features in bfloat16; bfloat16 by autocast.
 Precision: TypeAlias = Literal["float32", "bf16-features", "bf16"]
+#: More threads are a slip of the fingers, and more than most systems start.
+MOST_THREADS: Final = 1024
 #: Images that accuracies are measured on.
 Evaluation: TypeAlias = Literal["test", "validation"]
 
@@ -90,6 +92,13 @@ class ResultFields(Frozen):
         "float32",
         description="Number format of learning: bf16 by autocast, or only cached outputs of frozen layers in it. "
         "Accuracies are measured in float32.",
+    )
+    threads: WholeNumber = Field(
+        1,
+        ge=1,
+        le=MOST_THREADS,
+        description="Threads to compute with, whatever the machine has. With more, sums are rounded otherwise: that is "
+        "another run.",
     )
     evaluation: Evaluation = Field(
         "test",
@@ -270,6 +279,7 @@ class RunSpec(ResultFields):
         parts += [f"limit{self.limit}"] if self.limit else []
         parts += ["synthetic"] if self.synthetic else []
         parts += [self.precision] if self.precision != "float32" else []
+        parts += [f"threads{self.threads}"] if self.threads != 1 else []
         parts += [self.evaluation] if self.evaluation != "test" else []
         parts += [f"first{self.first_tasks}"] if self.first_tasks else []
         parts += ["decided"] if self.stability_decay is not None else []

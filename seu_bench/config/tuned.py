@@ -98,7 +98,7 @@ class TunedFile(Frozen):
         sampler: ``grid``, or the name of Optuna's sampler.
         seeds: on which it was tuned; no other run may have one of them.
         given: options of all trials.
-        limit, synthetic, precision: of all trials, as runs have them.
+        limit, synthetic, precision, threads: of all trials, as runs have them; threads ``None``: 1.
         options: those given, and the values chosen: what ``--tuned`` applies.
         space: what was searched, by option, as it was given.
         score: of the values chosen.
@@ -121,6 +121,7 @@ class TunedFile(Frozen):
     limit: int | None = None
     synthetic: bool = False
     precision: str = "float32"
+    threads: Annotated[int, Field(gt=1)] | None = None
     seeds: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
     score: Annotated[float, Field(ge=0, le=1)]
     options: Annotated[dict[str, Any], AfterValidator(_of_no_benchmark)]

@@ -146,7 +146,8 @@ def _target(registry: Registry, request: Request, name: str) -> _Target:
     spec = resolve(registry, configuration).spec
 
     def is_one(record: Record) -> bool:
-        return record.status == "finished" and record.run_id == spec.model_copy(update={"seed": record.seed}).run_id
+        its_id = spec.model_copy(update={"seed": record.seed}).run_id
+        return record.status == "finished" and record.threads == spec.threads and record.run_id == its_id
 
     records = [record for record in read_records(request.results) if isinstance(record, Record) and is_one(record)]
     if not records:

@@ -20,7 +20,7 @@ from seu_bench.engine.environment import describe_environment
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, StageRecord, record_digest
+from seu_bench.results.record import Record, StageRecord, record_digest, upgraded
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.results.record_parts import StabilityRecord, TuningRecord
 from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
@@ -133,7 +133,7 @@ class RunRecorder:
     def load_state_dict(self, state: object) -> None:
         """Resume from what :meth:`state_dict` returned; environments other than the present one are recorded."""
         try:
-            before = Record.model_validate(state)
+            before = upgraded(Record.model_validate(state))
         except ValueError as error:
             raise CheckpointError("a checkpoint cannot be used: it holds no record") from error
         now = self.record
@@ -141,6 +141,10 @@ class RunRecorder:
             raise ResultsError(
                 "the data sets are not those that the run began with",
                 remedy="bring them back, or start over with --restart",
+            )
+        if before.threads != now.threads:  # of a version that did not count threads among what decides a run
+            raise CheckpointError(
+                f"a checkpoint cannot be used: it was computed with {before.threads} threads, not {now.threads}"
             )
         if len(before.accuracy_matrix) != len(now.task_names):
             raise CheckpointError("a checkpoint cannot be used: its record is of another stream")

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from seu_bench.engine.checkpoint import CheckpointFolder, Position
 from seu_bench.engine.run_progress import PROGRESS_NAME
-from seu_bench.errors import ResultsError, RunError, SeuBenchError
+from seu_bench.errors import NewerRecordError, ResultsError, RunError, SeuBenchError
 from seu_bench.plugin.entries import Entry
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_path, runs_folder
 from seu_bench.results.record_index import Summary, count_evaluated, read_summaries
@@ -80,6 +80,26 @@ class RunFolder:
         for path in (self.checkpoints.folder, self.previous, self.model, self.log, self.progress):
             refuse_link(path, "remove the link")
 
+    def finished(self, threads: int, *, restart: bool = False) -> Record | None:
+        """Record of the run if it is finished and usable. A newer version's is refused, never overwritten.
+
+        Args:
+            threads: of the run; what an earlier version computed with others is refused as well.
+            restart: whether the run is made again in any case.
+        """
+        try:
+            known = read_record(self.record)
+        except NewerRecordError:
+            raise
+        except ResultsError:
+            return None  # there is none, or a corrupt one, which is made again
+        if restart or known.status != "finished" or known.run_id != self.folder.name:
+            return None
+        if (fault := other_threads(known, threads)) is not None:
+            remedy = "make it again with --restart, or give another folder with --results"
+            raise ResultsError(fault, where=str(self.record), remedy=remedy)
+        return known
+
     @property
     def is_tidy(self) -> bool:
         """Whether nothing remains of an attempt that was killed when it had finished."""
@@ -137,6 +157,19 @@ class RunFolder:
         with contextlib.suppress(OSError):
             self.progress.unlink()
         shutil.rmtree(self.previous, ignore_errors=True)
+
+
+def other_threads(record: Record, threads: int) -> str | None:
+    """Return why a run's record is not that of the run: it was computed with other threads; ``None``: it was not.
+
+    Versions that did not count threads among what decides a run gave the same run id to both.
+    """
+    if record.threads == threads:
+        return None
+    return (
+        f"an earlier version of seu-bench made this run with {record.threads} threads, and its result is that of "
+        f"another run: this one computes with {threads}"
+    )
 
 
 @dataclass(frozen=True)

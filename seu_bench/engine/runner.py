@@ -26,13 +26,14 @@ from seu_bench.engine.run_folder import RunFolder
 from seu_bench.engine.run_progress import ProgressFile
 from seu_bench.engine.saved_model.file import model_bytes
 from seu_bench.engine.stopping import StopRequest
-from seu_bench.errors import Interruption, NewerRecordError, PluginError, RequestError, ResultsError, SeuBenchError
+from seu_bench.errors import Interruption, PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, read_record, record_text
+from seu_bench.results.record import Record, record_text
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.stage import EpochReport, ProgressCallback, Stage, StageProgress
 from seu_bench.training.template import SilentLogger
+from seu_bench.utils.hardware import computing_with, usable_cores
 from seu_bench.utils.locks import RunLock
 
 
@@ -49,7 +50,8 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
 
     Raises:
         DataError: a data set is missing or corrupt; nothing is written.
-        ResultsError: the results folder cannot be written to, or another process makes this run.
+        ResultsError: the results folder cannot be written to, or another process makes this run, or an earlier version
+            made it with other threads.
         RunError: the strategy failed; the record says so.
         Interruption: the run was stopped; the record says so, and the same call resumes it.
 
@@ -57,8 +59,9 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
         ``execute(registry, resolve(registry, Request(strategy="ewc"))).record``
     """
     stop = stop or StopRequest(run.request.max_seconds)
-    folder = RunFolder(run.request.results, run.spec.run_id)
-    known = _finished(folder.record, restart=run.request.restart)
+    request, threads = run.request, run.spec.threads
+    folder = RunFolder(request.results, run.spec.run_id)
+    known = folder.finished(threads, restart=request.restart)
     if known is not None and folder.is_tidy:
         return Outcome(known, folder.record, reused=True)
     hook_caller = HookCaller(registry)
@@ -68,24 +71,14 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
         folder.refuse_links()
         with folder.hold():
             # Whoever held the lock before may have finished it.
-            if (known := _finished(folder.record, restart=run.request.restart)) is not None:
+            if (known := folder.finished(threads, restart=request.restart)) is not None:
                 folder.clean()
                 folder.clear()
                 return Outcome(known, folder.record, reused=True)
-            return _Run(registry, run, stop, folder, lock, hook_caller).make()
+            with computing_with(threads):
+                return _Run(registry, run, stop, folder, lock, hook_caller).make()
     finally:
         lock.release()
-
-
-def _finished(path: Path, *, restart: bool) -> Record | None:
-    """Record of this run if it is finished and usable; a newer version's record is refused, never overwritten."""
-    try:
-        known = read_record(path)
-    except NewerRecordError:
-        raise
-    except ResultsError:
-        return None  # there is none, or a corrupt one, which is made again
-    return known if not restart and known.status == "finished" and known.run_id == path.parent.name else None
 
 
 @dataclass
@@ -102,6 +95,8 @@ class _Run:
         request, spec = self.run.request, self.run.spec
         self.device = choose_device(request.device)
         device = torch.device(self.device)
+        if spec.threads > (cores := usable_cores()):
+            self.hook_caller.notice(f"this computes with {spec.threads} threads on {cores} cores, which is slower")
         self.stream = build_stream(spec.benchmark, self.run.load, self.run.limits, spec.seed, device, **self.run.part)
         record = initial_record(self.run, self.stream, self.device)
         hooks = self.hook_caller

@@ -154,12 +154,14 @@ class ExecutorFactory(Protocol):
     options: type[Options]
     detaches: bool
 
-    def build(self, options: Any, device: str) -> Executor:
+    def build(self, options: Any, device: str, threads: int) -> Executor:
         """Return the executor; starts no job.
 
         Args:
             options: an instance of ``options``.
             device: as given with ``--device``; every job's request says it, too.
+            threads: that each job computes with, as every job's request says, too. A job sees to it by itself; an
+                executor reserves as many cores for it, unless its options say otherwise.
 
         Raises:
             RequestError: it cannot be used here.

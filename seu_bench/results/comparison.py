@@ -159,7 +159,11 @@ def _finite(value: float | None) -> float | None:
 def _flat_settings(record: Record) -> dict[str, str]:
     """The settings of a run and its environment, each as text; without those left to the protocol."""
     document = record.model_dump(mode="json")
-    named = ("strategy", "searcher", "creator", "seed", "precision", "status", "task_order", "options", "environment")
+    del document["environment"]["threads"]  # the run's own are what decides
+    named = (
+        *("strategy", "searcher", "creator", "seed", "precision", "threads"),
+        *("status", "task_order", "options", "environment"),
+    )
     sections = {
         "searcher": record.searcher_options,
         "creator": record.creator_options,

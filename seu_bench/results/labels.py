@@ -108,6 +108,7 @@ def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: S
     overrides = named_overrides(record)
     shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(overrides.items())]
     shown += [f"precision={record.precision}"] if record.precision != "float32" else []
+    shown += [f"threads={record.threads}"] if record.threads != 1 else []
     shown += [f"{record.stability_decay.get('option')} decided per task"] if record.stability_decay else []
     name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
     return f"{name} ({', '.join(shown)})" if shown else name

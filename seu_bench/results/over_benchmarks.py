@@ -133,7 +133,7 @@ def _by_key(board: Leaderboard, chosen: Mapping[_Part, Set[str]], metric: str) -
 
 def _key(record: Record, chosen: Mapping[_Part, Set[str]], text: CanonicalTexts) -> _Key:
     """What makes a configuration, without options that protocol or tuning chose, here or on another benchmark."""
-    own: list[Any] = [record.benchmark_overrides, record.precision]
+    own: list[Any] = [record.benchmark_overrides, record.precision, record.threads]
     for part, options in _parts(record).items():
         layer = _layer(record, part)
         own.append(

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from seu_bench.config.faults import fault_lines
 from seu_bench.config.matched import Matched
-from seu_bench.config.run import Evaluation, Precision
+from seu_bench.config.run import MOST_THREADS, Evaluation, Precision
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.record_parts import (
     DecisionRecord,
@@ -127,6 +127,8 @@ class Record(ShownRecord, Versioned):
         record_sha256: of all the rest of a finished run's record (:func:`record_digest`), by which a later edit is
             seen; ``None``: the run is not finished, or the record is an older one.
         precision: what learning computed in; accuracies are measured in float32.
+        threads: torch computed with so many. Records of versions in which the machine decided that have none, and are
+            read as what their environment says (:func:`upgraded`).
         earlier_environments: where parts of the run were made before it was continued somewhere else.
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
         reference: what the run is a reference of, which is never ranked; ``None`` for learners and in older records,
@@ -153,6 +155,7 @@ class Record(ShownRecord, Versioned):
     limit: Integer | None = None
     synthetic: bool = False
     precision: Precision = "float32"
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 1
     evaluation: Evaluation = "test"
     first_tasks: Integer | None = None
     tuned: TuningRecord | None = None
@@ -276,12 +279,24 @@ def parse_record(text: str, where: str) -> Record:
             remedy="update seu-bench, or choose another folder with --results",
         )
     if isinstance(found, Record):
-        return found
+        return upgraded(found)
     raise ResultsError(
         "this is not a complete record: " + "; ".join(faults[:5]),
         where=where,
         remedy="remove the run's folder and run it again",
     )
+
+
+def upgraded(record: Record) -> Record:
+    """Bring a record that was read up to date: one of a version in which the machine decided the number of threads.
+
+    On an accelerator threads decide nothing of a result; there the record stays as it is.
+    """
+    environment = record.environment
+    if "threads" in record.model_fields_set or not environment.device.startswith("cpu"):
+        return record
+    threads = environment.threads or 1
+    return record.model_copy(update={"threads": threads}) if 1 < threads <= MOST_THREADS else record
 
 
 def unreadable(file: Path | str, error: OSError | ValueError) -> ResultsError:

@@ -140,7 +140,7 @@ class GuardedExecutor:
                 ) from error
 
         with guarded("build"):
-            executor: Executor = entry.factory.build(options, spec.device)
+            executor: Executor = entry.factory.build(options, spec.device, spec.threads)
         with guarded("slots"):
             self.slots = executor.slots
         self.submit = guarded("submit")(executor.submit)

@@ -45,7 +45,7 @@ _PRELOADED: Final = (
 )
 #: Seconds that jobs have to stop when the driver leaves; they need two and the time of writing a checkpoint.
 _PATIENCE: Final = 10.0
-#: Read by the libraries that compute, when they are imported.
+#: Read when they are imported by libraries beside torch, such as NumPy's; torch is told by the run itself.
 _THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _GPUS: Final = "CUDA_VISIBLE_DEVICES"
 #: Exit status that multiprocessing reports where the fork server, which knew it, is gone.
@@ -53,10 +53,9 @@ _UNKNOWN: Final = 255
 
 
 class LocalOptions(Options):
-    """Jobs at once, and the resources of each."""
+    """Jobs at once."""
 
     jobs: int | None = Field(None, ge=1, description="jobs at once; else cores over threads, or one for each GPU")
-    threads: int | None = Field(None, ge=1, description="of each job; else 1, or with GPUs the cores shared out")
 
 
 class LocalFactory:
@@ -66,19 +65,16 @@ class LocalFactory:
     options: type[Options] = LocalOptions
     detaches = False
 
-    def build(self, options: LocalOptions, device: str) -> Executor:
+    def build(self, options: LocalOptions, device: str, threads: int) -> Executor:
         """Count cores and GPUs."""
         import torch
 
         from seu_bench.engine.environment import choose_device
 
-        cores = usable_cores()
         chosen = choose_device(device)
         gpus = visible_gpus(os.environ, torch.cuda.device_count()) if chosen == "cuda" else []
-        by_default = max(1, cores // (options.threads or 1)) if chosen == "cpu" else max(1, len(gpus))
-        jobs = options.jobs or by_default
-        threads = options.threads or (1 if chosen == "cpu" else max(1, cores // jobs))
-        return LocalExecutor(jobs, threads, gpus)
+        by_default = usable_cores() // threads if chosen == "cpu" else len(gpus)
+        return LocalExecutor(options.jobs or max(1, by_default), gpus)
 
 
 @hookimpl
@@ -114,11 +110,10 @@ def with_share(job: Job, slots: int) -> Job:
 
 
 class LocalExecutor:
-    """So many jobs at once in processes of so many threads; CUDA devices, if any, are given to the slots in turn."""
+    """So many jobs at once, each in a process; CUDA devices, if any, are given to the slots in turn."""
 
-    def __init__(self, jobs: int, threads: int, gpus: Sequence[str] = (), method: str = METHOD) -> None:
+    def __init__(self, jobs: int, gpus: Sequence[str] = (), method: str = METHOD) -> None:
         self.slots = jobs
-        self._threads = threads
         self._gpus = tuple(gpus)
         self._context: Any = multiprocessing.get_context(method)
         self._inherited: dict[str, str] = {}
@@ -182,10 +177,11 @@ class LocalExecutor:
         while self._free and self._waiting:
             job, slot = self._waiting.popleft(), min(self._free)
             gpu = self._gpus[slot % len(self._gpus)] if self._gpus else ""
-            environment = {**os.environ, **dict.fromkeys(_THREADS, str(self._threads)), **({_GPUS: gpu} if gpu else {})}
+            threads = dict.fromkeys(_THREADS, str(job.request.threads))
+            environment = {**os.environ, **threads, **({_GPUS: gpu} if gpu else {})}
             try:
                 with _seen_by_children(environment | self._inherited):
-                    worker = _Worker(job.run_id, slot, self._context, environment, self._threads)
+                    worker = _Worker(job.run_id, slot, self._context, environment)
             except (OSError, EOFError) as error:
                 message = f"no process could be started: {error}"
                 self._events.append(Ended(run_id=job.run_id, status="failed", message=message))
@@ -199,7 +195,7 @@ class LocalExecutor:
 class _Worker:
     """Process of a job; ``is_gone``: ended and its events received. OSError or EOFError if it cannot start."""
 
-    def __init__(self, run_id: str, slot: int, context: Any, environment: Mapping[str, str], threads: int) -> None:
+    def __init__(self, run_id: str, slot: int, context: Any, environment: Mapping[str, str]) -> None:
         self.run_id = run_id
         self.slot = slot
         self.is_gone = False
@@ -209,9 +205,7 @@ class _Worker:
             self.connection, theirs = context.Pipe()
             undo.callback(self.connection.close)
             with theirs:
-                self._process = context.Process(
-                    target=run_in_child, args=(theirs, self._output.name, environment, threads)
-                )
+                self._process = context.Process(target=run_in_child, args=(theirs, self._output.name, environment))
                 self._process.start()
             self._resources = undo.pop_all()
 

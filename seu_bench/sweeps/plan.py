@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from seu_bench.config.options import did_you_mean, format_option
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
@@ -15,7 +15,7 @@ from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.loggers import choose_loggers
 from seu_bench.engine.matching import matched_request
 from seu_bench.engine.resolve import ResolvedRun, resolve
-from seu_bench.engine.run_folder import find_state
+from seu_bench.engine.run_folder import find_state, other_threads
 from seu_bench.engine.tuning import TunedFiles
 from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError
 from seu_bench.plugin.executors import Job
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 #: ``new``: there is no record, or one that cannot be read and is replaced.
 JobState: TypeAlias = Literal["finished", "interrupted", "failed", "running", "new"]
 
+#: What to do where a finished record is not that of its job.
+_AGAIN: Final = "--retry-failed, or run --restart, makes it again"
 #: Components, by their names in requests.
 _KINDS = ("searcher", "creator")
 
@@ -78,6 +80,11 @@ class PlannedJob:
         spec = self.configuration.run.spec
         return f"{spec.benchmark.name} {spec.protocol_name}: {self.configuration.label}, seed {self.seed}"
 
+    @property
+    def is_replacing(self) -> bool:
+        """Whether a finished run lies in its place that is not this one."""
+        return self.state == "failed" and self.record is not None and self.record.status == "finished"
+
 
 @dataclass(frozen=True)
 class SweepPlan:
@@ -97,7 +104,8 @@ class SweepPlan:
     def to_job(self, job: PlannedJob) -> Job:
         """Return a job as an executor is given it: its paths are absolute."""
         request = job.configuration.request
-        return Job(run_id=job.run_id, request=request.model_copy(update=absolute_paths(request) | {"seed": job.seed}))
+        own = {"seed": job.seed, "restart": job.is_replacing}
+        return Job(run_id=job.run_id, request=request.model_copy(update=absolute_paths(request) | own))
 
 
 def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
@@ -145,6 +153,10 @@ def _planned(results: Path, run_id: str, configuration: Configuration, seed: int
         return PlannedJob(run_id, configuration, seed, "new")
     if found.record is not None and found.record.run_id != run_id:
         return PlannedJob(run_id, configuration, seed, "new", "there is a record of another run in its folder")
+    if found.state == "finished" and found.record is not None:
+        fault = other_threads(found.record, configuration.run.spec.threads)
+        if fault is not None:
+            return PlannedJob(run_id, configuration, seed, "failed", f"{fault}; {_AGAIN}", found.record)
     detail = f"by {found.holder}" if found.holder is not None else found.detail or ""
     state: JobState = "running" if found.holder is not None and found.state != "finished" else found.state
     return PlannedJob(run_id, configuration, seed, state, detail, found.record)

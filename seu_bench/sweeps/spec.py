@@ -54,7 +54,7 @@ class SweepSpec(ResultFields, ExecutionFields):
     values, so that a list as one value is a list in a list.
 
     Example:
-        ``SweepSpec(strategy="ewc,naive", seeds="0-4", options={"epochs": [4, 8], "executor.threads": 2})``
+        ``SweepSpec(strategy="ewc,naive", seeds="0-4", options={"epochs": [4, 8], "executor.jobs": 2})``
     """
 
     strategy: _Names = Field(("seu",), min_length=1, description="Strategies that learn.")
@@ -100,6 +100,8 @@ class SweepSpec(ResultFields, ExecutionFields):
 
     @model_validator(mode="after")
     def _no_slip(self) -> SweepSpec:
+        if (fault := threads_fault(self.executor, self.options)) is not None:
+            raise ValueError(fault)
         if self.jobs is not None and f"{EXECUTOR}jobs" in self.options:
             raise ValueError("jobs is given twice, by itself and as an option executor.jobs")
         jobs = len(self.seeds)
@@ -119,6 +121,16 @@ class SweepSpec(ResultFields, ExecutionFields):
         """Options of the executor, without the prefix."""
         own = {key.removeprefix(EXECUTOR): value for key, (value, *_) in self.options.items() if key not in self.axes}
         return own if self.jobs is None else own | {"jobs": self.jobs}
+
+
+def threads_fault(executor: str, options: Mapping[str, Any]) -> str | None:
+    """Return why an option of the executor ``local`` is refused that there was once; ``None``: it was not given."""
+    if executor != "local" or f"{EXECUTOR}threads" not in options:
+        return None
+    return (
+        f"'{EXECUTOR}threads' is no option any more: the threads of a run decide its result; give --threads N, or "
+        "threads = N in a file"
+    )
 
 
 def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:

@@ -103,7 +103,7 @@ class Reporter:
         self._notify(Progressed(run_id=self._run_id, remaining=self._forecast.left, **where, **passes))
 
 
-def run_in_child(connection: Connection, output: str, environment: Mapping[str, str], threads: int) -> None:
+def run_in_child(connection: Connection, output: str, environment: Mapping[str, str]) -> None:
     """Run the job that comes through a connection: target of the processes of the executor ``local``.
 
     Each further message asks the run to stop, the second one at once, and so does the end of the connection, when the
@@ -121,9 +121,6 @@ def run_in_child(connection: Connection, output: str, environment: Mapping[str, 
     os.environ.clear()
     os.environ |= {**environment, **({REVISION: revision} if revision else {})}
     job: Job = connection.recv()
-    import torch  # imported by the fork server, or now
-
-    torch.set_num_threads(threads)
 
     def notify(event: Event) -> None:
         with contextlib.suppress(OSError):  # without a driver nobody listens; the end of the connection stops the run

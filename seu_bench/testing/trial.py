@@ -28,6 +28,7 @@ from seu_bench.testing.streams import TinyStreams
 from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
 from seu_bench.training.interfaces import Cost
 from seu_bench.training.template import SilentLogger
+from seu_bench.utils.hardware import computing_with
 
 
 def installed(plugins: Sequence[object] = ()) -> Registry:
@@ -196,10 +197,8 @@ class Contract:
 
     @pytest.fixture(autouse=True)
     def _one_thread(self) -> Iterator[None]:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        yield
-        torch.set_num_threads(threads)
+        with computing_with(1):
+            yield
 
 
 def require(holds: bool, otherwise: str) -> None:

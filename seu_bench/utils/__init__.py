@@ -7,7 +7,7 @@
 - ``notebook``: small HTML tables for notebooks
 - ``progress``: progress bars of long work
 - ``seeding``: seeds derived by purpose, random states
-- ``hardware``: cores and memory that are available
+- ``hardware``: cores and memory that are available, threads to compute with
 - ``packages``: whether an installed package is in development here
 - ``lazy``: names of a package that are imported on first access
 """

@@ -1,10 +1,12 @@
-"""Cores and memory that this process may use."""
+"""Cores and memory that this process may use, and threads that it computes with."""
 
 from __future__ import annotations
 
 import errno
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +31,25 @@ def usable_cores(share: Path = _CONTAINER / "cpu.max") -> int:
         return bound if quota == "max" else max(1, min(bound, math.ceil(int(quota) / int(period))))
     except (OSError, ValueError, ZeroDivisionError):
         return bound
+
+
+@contextmanager
+def computing_with(threads: int) -> Iterator[None]:
+    """Have torch compute with so many threads for the length of a ``with`` block.
+
+    How sums are shared out decides how they are rounded, and by default that would be the number of cores.
+
+    Args:
+        threads: at least 1; there may be fewer cores.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 #: What libraries say where there is not enough of something, without a type of its own.

@@ -36,7 +36,7 @@ class Flagged:
     options = FlaggedOptions
     detaches = False
 
-    def build(self, options, device):
+    def build(self, options, device, threads):
         raise RequestError(f"{options.queue}, {options.device}, {device}")
 
 

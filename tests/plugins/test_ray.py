@@ -93,7 +93,7 @@ def test_workers_that_differ(tmp_path: Path) -> None:
     (job,) = tiny_jobs(tmp_path, "0")
     mark = tmp_path / "mark"
     mark.touch()
-    assignment = Assignment(job.model_dump_json(), installed_versions(), str(mark), 1)
+    assignment = Assignment(job.model_dump_json(), installed_versions(), str(mark))
     assert find_fault(assignment, job) is None
     other = replace(assignment, versions=assignment.versions | {"torch": "0.0"})
     assert "has other versions than the sweep's own process: torch" in str(find_fault(other, job))

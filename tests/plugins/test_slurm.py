@@ -145,7 +145,7 @@ def test_jobs_that_are_lost_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (job,) = tiny_jobs(tmp_path / "results", "0")
     (tmp_path / "seed0").touch()
     monkeypatch.setattr("seu_bench_slurm.executor._LATE", 1.0)  # no file system is slow here
-    executor = SlurmExecutor(SlurmOptions(retries=1, time=5), "cpu")
+    executor = SlurmExecutor(SlurmOptions(retries=1, time=5), "cpu", 1)
     executor.submit([job])
     told = []
 

@@ -104,9 +104,9 @@ def tiny_plan(results: Path, seeds: str, **asked: Any) -> SweepPlan:
     return plan_sweep(Registry(), spec)
 
 
-def tiny_jobs(results: Path, seeds: str) -> list[Job]:
+def tiny_jobs(results: Path, seeds: str, **asked: Any) -> list[Job]:
     """Its pending jobs, as an executor is given them."""
-    plan = tiny_plan(results, seeds)
+    plan = tiny_plan(results, seeds, **asked)
     return [plan.to_job(job) for job in plan.pending]
 
 

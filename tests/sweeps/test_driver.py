@@ -41,7 +41,7 @@ class Scripted:
         self.told = list(told)
         self.called: list[str] = []
 
-    def build(self, options: Any, device: str) -> Scripted:
+    def build(self, options: Any, device: str, threads: int) -> Scripted:
         return self
 
     def submit(self, jobs: Sequence[Job]) -> None:

@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.usefixtures("gate"), pytest.mark.long]
 
 def test_processes(tmp_path: Path) -> None:
     """One for each job, two at once, with its threads and its GPU; one that is killed takes no other with it."""
-    (long,) = tiny_jobs(tmp_path, "0")
-    short = tiny_jobs(tmp_path, "1-2")
-    executor = LocalExecutor(jobs=2, threads=3, gpus=["5", "7"])
+    (long,) = tiny_jobs(tmp_path, "0", threads=3)
+    short = tiny_jobs(tmp_path, "1-2", threads=3)
+    executor = LocalExecutor(jobs=2, gpus=["5", "7"])
     executor.submit([long, *short])
     told: list[Event] = []
     endings: dict[str, Ended] = {}
@@ -58,7 +58,7 @@ def test_processes(tmp_path: Path) -> None:
     last = [event for event in told if isinstance(event, Progressed) and event.run_id == short[0].run_id][-1]
     assert (last.task, last.tasks, last.stage, last.passed - last.planned) == (4, 5, "evaluation", 0)
     # The next sweep goes on with the one that was killed.
-    assert [job.run_id for job in tiny_jobs(tmp_path, "0-2")] == [long.run_id]
+    assert [job.run_id for job in tiny_jobs(tmp_path, "0-2", threads=3)] == [long.run_id]
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_gpus(named: str, count: int, gpus: list[str]) -> None:
 def test_places() -> None:
     """Cores divided by threads, at least one; or as many as were asked for."""
 
-    def slots(**options: int) -> int | None:
-        return LocalFactory().build(LocalOptions(**options), "cpu").slots
+    def slots(threads: int = 1, **options: int) -> int | None:
+        return LocalFactory().build(LocalOptions(**options), "cpu", threads).slots
 
     assert slots() == usable_cores()
-    assert (slots(threads=usable_cores()), slots(threads=10**6), slots(jobs=7, threads=10**6)) == (1, 1, 7)
+    assert (slots(usable_cores()), slots(10**6), slots(10**6, jobs=7)) == (1, 1, 7)
 
 
 def test_memory_is_shared_out(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from seu_bench.sweeps.local import LocalExecutor
 begun, module, *jobs = sys.argv[1:]
 with open(begun, "a") as file:
     file.write("once")
-executor = LocalExecutor(jobs=1, threads=1)
+executor = LocalExecutor(jobs=1)
 executor.submit([Job.model_validate_json(job) for job in jobs])
 pending = len(jobs)
 while pending:
@@ -70,7 +70,7 @@ def endings(executor: LocalExecutor, jobs: list[Job]) -> list[tuple[str, str]]:
 def test_process_that_exits(tmp_path: Path) -> None:
     """Lost, with its status and the last line that it printed; the next one is made as if nothing was."""
     last, next_one = *tiny_jobs(tmp_path, "99"), *tiny_jobs(tmp_path, "1")
-    assert endings(LocalExecutor(jobs=1, threads=1), [last, next_one]) == [
+    assert endings(LocalExecutor(jobs=1), [last, next_one]) == [
         ("lost", "its process ended with status 3 without a word: last words"),
         ("finished", ""),
     ]
@@ -79,8 +79,8 @@ def test_process_that_exits(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_spawned(tmp_path: Path) -> None:
     """Where processes cannot be forked, each imports everything by itself; the rest is the same."""
-    (job,) = tiny_jobs(tmp_path, "1")
-    assert endings(LocalExecutor(jobs=1, threads=2, gpus=["4"], method="spawn"), [job]) == [("finished", "")]
+    (job,) = tiny_jobs(tmp_path, "1", threads=2)
+    assert endings(LocalExecutor(jobs=1, gpus=["4"], method="spawn"), [job]) == [("finished", "")]
     record = read_record(tmp_path / "runs" / job.run_id)
     assert (record.metrics["threads"], record.environment.threads, record.metrics["gpu"]) == (2, 2, 4)
 
@@ -90,7 +90,7 @@ def test_spawned(tmp_path: Path) -> None:
 def test_server_that_is_killed(gate: Path, tmp_path: Path) -> None:
     """Nobody waits for ever: what it has begun finishes, and the next job has a new server."""
     jobs = tiny_jobs(tmp_path, "0-1")
-    executor = LocalExecutor(jobs=1, threads=1)
+    executor = LocalExecutor(jobs=1)
     try:
         executor.submit(jobs)
         server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]

@@ -123,7 +123,7 @@ def test_defaults() -> None:
         ({"seeds": 3.0}, "seeds"),
         ({"seeds": []}, "seeds"),
         ({"options": {"k": []}}, "'k' has no value"),
-        ({"options": {"executor.threads": [1, 2]}}, "a sweep has one executor"),
+        ({"options": {"executor.cpus": [1, 2]}}, "a sweep has one executor"),
         ({"jobs": 2, "options": {"executor.jobs": 3}}, "jobs is given twice"),
         ({"seeds": "0-99999", "options": {"k": [1, 2]}}, "200,000 jobs"),
     ],

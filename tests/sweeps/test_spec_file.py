@@ -26,6 +26,7 @@ def test_file(tmp_path: Path) -> None:
         limit = 8
         synthetic = true
         precision = "bf16"
+        threads = 2
         executor = "local"
         jobs = 2
         device = "cpu"
@@ -48,7 +49,7 @@ def test_file(tmp_path: Path) -> None:
         epochs = [1, 2]
         widths = [[1, 2], [3]]
         searcher.alpha = 0.5
-        executor.threads = 3
+        executor.cpus = 3
         """
     )
     spec = make_spec({}, file)
@@ -59,10 +60,11 @@ def test_file(tmp_path: Path) -> None:
         "searcher": ("mdl", "darts"),
         "creator": ("frugal",),
         "protocol": "quick",
-        "options": {"epochs": (1, 2), "widths": ([1, 2], [3]), "searcher.alpha": (0.5,), "executor.threads": (3,)},
+        "options": {"epochs": (1, 2), "widths": ([1, 2], [3]), "searcher.alpha": (0.5,), "executor.cpus": (3,)},
         "limit": 8,
         "synthetic": True,
         "precision": "bf16",
+        "threads": 2,
         "executor": "local",
         "jobs": 2,
         "device": "cpu",
@@ -90,7 +92,7 @@ def test_file(tmp_path: Path) -> None:
         "tuned": ("chosen", str(tmp_path / "own/tuned.toml")),
     }
     assert set(spec.axes) == {"epochs", "widths", "searcher.alpha"}
-    assert spec.executor_options == {"jobs": 2, "threads": 3}
+    assert spec.executor_options == {"jobs": 2, "cpus": 3}
 
 
 def test_options_replace_those_of_the_file(tmp_path: Path) -> None:

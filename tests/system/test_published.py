@@ -14,7 +14,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are 
 import seu_bench
 from scripts import checkpoint_cost, engines
 from seu_bench.engine.checkpoint_manager import SHARE
-from seu_bench.results.record_files import pack_records
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.saved_model.verify import request_of
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record
+from seu_bench.results.record_files import pack_records, packed_records
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "results" / "published"
@@ -29,6 +33,22 @@ def test_sets_are_complete(tmp_path: Path, folder: str) -> None:
     assert seu_bench.load_records(PUBLISHED / folder).attrs["unreadable"] == []
     shutil.copy(PUBLISHED / folder / "records.jsonl", tmp_path)
     assert pack_records(tmp_path).read_bytes() == (PUBLISHED / folder / "records.jsonl").read_bytes()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("folder", SETS)
+def test_run_ids_stay(folder: str) -> None:
+    """What was published is what a run would find: of each configuration the record of its first seed."""
+    registry, seen = Registry(), set()
+    for record in packed_records(PUBLISHED / folder):
+        assert isinstance(record, Record)
+        configuration = (record.benchmark, record.protocol, record.strategy, record.searcher, record.creator)
+        if configuration in seen or record.benchmark not in registry.benchmarks:
+            continue
+        seen.add(configuration)
+        spec = resolve(registry, request_of(record)).spec
+        if spec.benchmark.version == record.benchmark_version:
+            assert (spec.run_id, record.threads) == (record.run_id, 1)
 
 
 def test_reliability_comes_from_what_was_measured() -> None:

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import torch
 
-from seu_bench.config.run import Request, ResultFields
+from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.environment import choose_device
 from seu_bench.engine.recorder import stream_fields
-from seu_bench.engine.resolve import resolve
+from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.run_folder import MODEL_NAME
 from seu_bench.engine.saved_model import file as saved
 from seu_bench.engine.saved_model.model import LearnedModel, build_model, learned_tasks
@@ -27,6 +27,7 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_digest
 from seu_bench.results.record_files import find_run
 from seu_bench.results.record_metrics import METRICS, measured_rows
+from seu_bench.utils.hardware import computing_with
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import read_file
 
@@ -84,7 +85,7 @@ def verify(
         benchmark: the TOML file, for a run of a benchmark that is not registered.
 
     Returns:
-        The result of each check.
+        The result of each check. It computes with the run's own number of threads.
 
     Raises:
         ResultsError: there is no such run, or it saved no weights.
@@ -101,17 +102,19 @@ def verify(
             remedy="give the file that the run was made with: --benchmark FILE.toml",
         )
     resolved = resolve(registry, request_of(record, benchmark, data_root))
-    chosen = torch.device(choose_device(device))
+    with computing_with(record.threads):
+        return _verified(registry, folder, record, content, resolved, torch.device(choose_device(device)))
+
+
+def _verified(
+    registry: Registry, folder: Path, record: Record, content: bytes, resolved: ResolvedRun, chosen: torch.device
+) -> Verification:
     spec = resolved.spec
     stream = build_stream(spec.benchmark, resolved.load, resolved.limits, spec.seed, chosen, **resolved.part)
-    path, run_id, made = folder / MODEL_NAME, resolved.spec.run_id, stream_fields(stream.plan)
-    faults = [
-        f"the record's settings give run {run_id}, not {record.run_id}",
-        "the record's settings or the benchmark were changed since, or it was made with a file (--benchmark)",
-    ]
+    path, made = folder / MODEL_NAME, stream_fields(stream.plan)
     checks = [
         _record(folder),
-        _check("run id", faults if run_id != record.run_id else [], "what the record asks for has its run id"),
+        _run_id(record, spec),
         _same("weights", "SHA-256", hashlib.sha256(content).hexdigest(), record.weights_sha256, f"{path}: "),
     ]
     file, model = None, None
@@ -184,6 +187,18 @@ def _same(name: str, what: str, found: str, recorded: str | None, where: str = "
     return _check(name, faults, f"{what} {found}")
 
 
+def _run_id(record: Record, spec: RunSpec) -> Check:
+    """The run id, by what the record asks for."""
+    if spec.run_id == record.run_id:
+        return Check("run id", True, ("what the record asks for has its run id",))
+    if spec.model_copy(update={"threads": 1}).run_id == record.run_id:
+        told = f"it does not say that the run computed with {record.threads} threads: an earlier version made it"
+        return Check("run id", None, (told, "here this run id means one thread (--restart makes that run)"))
+    told = f"the record's settings give run {spec.run_id}, not {record.run_id}"
+    why = "the record's settings or the benchmark were changed since, or it was made with a file (--benchmark)"
+    return Check("run id", False, (told, why))
+
+
 def _record(folder: Path) -> Check:
     """The record as a whole, by the digest that it was given when the run was finished."""
     path = folder / RECORD_NAME
@@ -215,10 +230,7 @@ def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_siz
             differ = abs(correct - recorded * len(images))
             faults.append(f"{place}: recorded {recorded}, found {found} ({differ:.4g} of {len(images)} images)")
     if faults:
-        made_on = record.environment
-        faults.append(
-            f"the run was made on {made_on.device} with {made_on.threads} threads; others may round differently"
-        )
+        faults.append(f"the run was made on {record.environment.device}; another one may round differently")
     return _check("accuracy", faults, f"the last row on {images_in_all:,} test images of {len(tasks)} tasks")
 
 

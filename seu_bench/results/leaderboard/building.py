@@ -230,4 +230,4 @@ def _choice(record: Record) -> list[Any]:
     names = [record.strategy, record.searcher, record.creator]
     options = [getattr(record, part) for part in CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
-    return [names, options, protocol_settings(record), record.precision, record.stability_decay]
+    return [names, options, protocol_settings(record), record.precision, record.threads, record.stability_decay]

@@ -85,7 +85,9 @@ def beside_ours(place: Place, configurations: Sequence[Configuration]) -> dict[s
     comparable = [
         each
         for each in configurations
-        if not each.example.benchmark_overrides and each.example.precision == "float32" and each.tasks == _TASKS[place]
+        if not each.example.benchmark_overrides
+        and (each.example.precision, each.example.threads) == ("float32", 1)
+        and each.tasks == _TASKS[place]
     ]
     tables: dict[str, list[Beside]] = {}
     for source, strategy, numbers in _numbers(place[0]):

@@ -44,6 +44,7 @@ def definition(spec: TuneSpec, run: ResolvedRun) -> dict[str, Any]:
         "limit": spec.limit,
         "synthetic": spec.synthetic,
         "precision": spec.precision,
+        "threads": spec.threads if spec.threads > 1 else None,  # so that the SHA-256 of older files stays
         "seeds": tuple(dict.fromkeys(spec.seeds)),
         "space": {key: str(part) for key, part in spec.space.items()},
     }

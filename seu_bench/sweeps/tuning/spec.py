@@ -15,7 +15,7 @@ from seu_bench.config.stability import StabilityDecay
 from seu_bench.config.toml_file import validated
 from seu_bench.config.tuned import TRIALS_FOLDER, TUNED_FOLDER
 from seu_bench.plugin.registry import Registry
-from seu_bench.sweeps.spec import EXECUTOR, Seeds, SweepSpec
+from seu_bench.sweeps.spec import EXECUTOR, Seeds, SweepSpec, threads_fault
 from seu_bench.sweeps.tuning.space import Choices, Dimension, parse_dimension
 
 #: The page that describes tuning.
@@ -94,6 +94,8 @@ class TuneSpec(ResultFields, ExecutionFields):
 
     @model_validator(mode="after")
     def _of_one_piece(self) -> TuneSpec:
+        if (fault := threads_fault(self.executor, self.options)) is not None:
+            raise ValueError(fault)
         if twice := self.space.keys() & self.options.keys():
             raise ValueError(f"{min(twice)!r} is given as an option and is to be tuned")
         if wrong := [key for key in self.space if key.startswith(("benchmark.", EXECUTOR))]:
