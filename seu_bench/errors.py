@@ -2,7 +2,8 @@
 
 ::
 
-    SeuBenchError                 what happened, where, what to do; the command line prints it and exits with 2
+    SeuBenchError                 what happened, where, what to do; the command line prints it and exits with 2,
+    │                             after a RunError with 3 (:class:`ExitStatus`)
     ├── RequestError              the request is invalid
     │   ├── UnknownNameError      no strategy, benchmark, ... of that name
     │   ├── OptionError           an unknown option or an invalid value
@@ -27,12 +28,15 @@ Example::
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
+from typing import ClassVar
 
 __all__ = [
     "CheckpointError",
     "DataCorruptError",
     "DataError",
     "DataMissingError",
+    "ExitStatus",
     "Interruption",
     "NewerRecordError",
     "OptionError",
@@ -47,6 +51,28 @@ __all__ = [
 ]
 
 
+class ExitStatus(IntEnum):
+    """Exit statuses of the command ``seu-bench``; anything else is a defect, with a traceback.
+
+    Attributes:
+        DONE: everything that was asked for, or it had been done before.
+        NOT_MET: the command worked, and its answer is no: a check failed, or jobs of a sweep are not finished.
+        REFUSED: the request cannot be met; of a run, nothing was learned.
+        FAILED: a run failed while it learned, because its loss became NaN, say, or the strategy raised.
+        OUT_OF_TIME: a run came to its time limit: EX_TEMPFAIL of sysexits.h, "try again later".
+        HUNG_UP, INTERRUPTED, TERMINATED: 128 and the number of SIGHUP, SIGINT or SIGTERM, as shells have them.
+    """
+
+    DONE = 0
+    NOT_MET = 1
+    REFUSED = 2
+    FAILED = 3
+    OUT_OF_TIME = 75
+    HUNG_UP = 129
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
 class SeuBenchError(Exception):
     """Base of all errors.
 
@@ -55,6 +81,9 @@ class SeuBenchError(Exception):
         where: the file, option or name concerned.
         remedy: what the reader can do about it.
     """
+
+    #: Of the command that ends with this error.
+    exit_status: ClassVar[ExitStatus] = ExitStatus.REFUSED
 
     def __init__(self, what: str, *, where: str | None = None, remedy: str | None = None) -> None:
         self.what = what
@@ -127,6 +156,8 @@ class CheckpointError(ResultsError):
 
 class RunError(SeuBenchError):
     """A run failed."""
+
+    exit_status = ExitStatus.FAILED
 
 
 class Interruption(KeyboardInterrupt):

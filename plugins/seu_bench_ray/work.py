@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from seu_bench.engine.stopping import StopRequest
-from seu_bench.errors import Interruption
+from seu_bench.errors import ExitStatus, Interruption
 from seu_bench.plugin.executors import Ended, Event, Job, Started
 
 #: Seconds between two questions whether to stop.
@@ -100,7 +100,7 @@ def _watch(mailbox: Any, stop: StopRequest, over: threading.Event) -> None:
         except RayError:
             stops = True  # the driver is gone
         if stops:
-            stop.ask(Interruption("stopped with its sweep", 143))
+            stop.ask(Interruption("stopped with its sweep", ExitStatus.TERMINATED))
             return
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from seu_bench.engine.stopping import OUT_OF_TIME, StopRequest
-from seu_bench.errors import Interruption
+from seu_bench.engine.stopping import StopRequest
+from seu_bench.errors import ExitStatus, Interruption
 from seu_bench.plugin.executors import Event, Job, Noticed, Started
 
 #: What submitit has Slurm send before a job's time is over.
@@ -41,7 +41,7 @@ class JobTask:
         stop = StopRequest(self.seconds)
 
         def nearly_over(_number: int, _frame: FrameType | None) -> None:
-            stop.ask(Interruption("the time of its job is nearly over", OUT_OF_TIME))
+            stop.ask(Interruption("the time of its job is nearly over", ExitStatus.OUT_OF_TIME))
 
         # In place of submitit's own, which would give up the job at once. Slurm sends it before a job's time is over.
         signal.signal(WARNING, nearly_over)
@@ -52,7 +52,7 @@ class JobTask:
         with stop.on_signals():  # Slurm ends jobs by SIGTERM, and kills them a little later
             ended = run_job(job, self.notify, stop)
         due = stop.due()
-        if ended.status == "interrupted" and due is not None and due.exit_code == OUT_OF_TIME:
+        if ended.status == "interrupted" and due is not None and due.exit_code == ExitStatus.OUT_OF_TIME:
             self._queue_again(job)
         self.notify(ended)
         return ended.status

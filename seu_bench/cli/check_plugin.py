@@ -139,7 +139,7 @@ def _details(check: Check, *, whole: bool) -> Iterator[str]:
 
 
 def _counted(checks: Iterable[Check]) -> dict[str, int]:
-    outcomes = [check.outcome for check in checks]
+    outcomes: list[str] = [check.outcome for check in checks]
     return {outcome: outcomes.count(outcome) for outcome in _WORDS}
 
 

@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 from seu_bench._version import __version__
 from seu_bench.cli.completion.shells import VARIABLE, answer
 from seu_bench.cli.output.verbosity import verbosity_options
-from seu_bench.errors import Interruption, PluginError, SeuBenchError
+from seu_bench.errors import ExitStatus, Interruption, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.manager import broken, installed_points, load_plugins, only_ours
 from seu_bench.plugin.registration import LazyCommand
@@ -30,11 +30,8 @@ if TYPE_CHECKING:
     from seu_bench.plugin.entries import Entry
     from seu_bench.plugin.registration import CommandFactory, Register
 
-#: Exit status of a request that cannot be met, and of a run that the user interrupted.
-REFUSED = 2
-INTERRUPTED = 130
-#: Of a command whose reader went away, as with ``| head``; click's.
-CLOSED = 1
+#: Exit status of a command whose reader went away, as with ``| head``; click's.
+CLOSED: Final = 1
 #: The package that core is part of; its plugins bring no commands.
 _PACKAGE: Final = "seu-bench"
 
@@ -163,11 +160,14 @@ def cli() -> None:
     """Benchmark lifelong learning by accuracy, forgetting and model size.
 
     To start: seu-bench run --strategy seu --benchmark split_digits
+
+    Exit status: 0 done; 1 a check failed, or jobs are not finished; 2 refused; 3 the run failed; 75 stopped by
+    --max-seconds; 129, 130, 143 interrupted by a signal.
     """
 
 
 def main() -> None:
-    """Entry point of the command ``seu-bench``: errors become one message and exit status 2."""
+    """Entry point of the command ``seu-bench``: errors become one message and an :class:`ExitStatus`."""
     if instruction := os.environ.get(VARIABLE):
         sys.exit(answer(cli, instruction))
     status, message = _status_of(cli)
@@ -186,23 +186,23 @@ def _status_of(command: click.Command) -> tuple[int, str]:
         if sys.stdout is not None:
             sys.stdout.flush()  # or Python would do so after us, and end in a traceback where it cannot
     except SeuBenchError as error:
-        return REFUSED, f"error: {error}"
+        return error.exit_status, f"error: {error}"
     except click.ClickException as error:
         with contextlib.suppress(OSError, ValueError):
             error.show()
-        return REFUSED, ""
+        return ExitStatus.REFUSED, ""
     except BrokenPipeError:
         _discard_output()
         return CLOSED, ""
     except OSError as error:
         _discard_output()
-        return REFUSED, _os_error(error)
+        return ExitStatus.REFUSED, _os_error(error)
     except (click.Abort, KeyboardInterrupt) as stopped:
         # click wraps every KeyboardInterrupt.
         cause = stopped.__cause__ if isinstance(stopped, click.Abort) else stopped
         if isinstance(cause, Interruption):
             return cause.exit_code, f"{cause.reason}; run the same command again to resume"
-        return INTERRUPTED, "interrupted"
+        return ExitStatus.INTERRUPTED, "interrupted"
     except (MemoryError, RuntimeError, ValueError) as error:
         if (lacking := shortage(error)) is None:
             raise
@@ -211,8 +211,8 @@ def _status_of(command: click.Command) -> tuple[int, str]:
             f"the machine has not enough {lacking} for this: {first}",
             remedy=SHORTAGE_REMEDIES[lacking],
         )
-        return REFUSED, f"error: {told}"
-    return (status if isinstance(status, int) else 0), ""
+        return ExitStatus.REFUSED, f"error: {told}"
+    return (status if isinstance(status, int) else ExitStatus.DONE), ""
 
 
 def _os_error(error: OSError) -> str:

@@ -11,13 +11,10 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
-from seu_bench.errors import Interruption
+from seu_bench.errors import ExitStatus, Interruption
 
 #: Seconds from a signal until a run is stopped at any point; leaves time to write its record within five.
 GRACE: Final = 2.0
-
-#: Exit status of a run that came to its time limit: EX_TEMPFAIL, "try again later".
-OUT_OF_TIME: Final = 75
 
 #: SIGHUP comes when a terminal is closed, or a connection to it.
 _SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -52,7 +49,7 @@ class StopRequest:
         """
         limit = self.max_seconds
         if self._asked is None and limit is not None and self.seconds + ahead > limit:
-            return Interruption(f"stopped by its time limit of {limit:g} seconds", OUT_OF_TIME)
+            return Interruption(f"stopped by its time limit of {limit:g} seconds", ExitStatus.OUT_OF_TIME)
         return self._asked
 
     def settle(self) -> None:

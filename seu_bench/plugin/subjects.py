@@ -39,12 +39,8 @@ def subjects(registry: Registry, name: str) -> list[Subject]:
         for kind in registry.kinds.values()
         for entry in kind.values()
     ]
-    for matches in (
-        lambda entry: entry.name == name,
-        lambda entry: entry.plugin == name,
-        lambda entry: entry.package == name,
-    ):
-        if found := [subject for subject in everything if matches(subject.entry)]:
+    for attribute in ("name", "plugin", "package"):
+        if found := [subject for subject in everything if getattr(subject.entry, attribute) == name]:
             return found
     plugins = {owner: registry.package(owner) for owner, _ in registry.manager.list_name_plugin()}
     if name in {*plugins, *plugins.values()}:

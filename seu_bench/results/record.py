@@ -21,6 +21,7 @@ from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.record_parts import (
     DecisionRecord,
     Document,
+    Environment,
     FileName,
     Integer,
     Measurement,
@@ -76,16 +77,6 @@ class StageRecord(Document):
     chance_share: Annotated[float, Field(ge=0, le=1)] | None = None
     losses: tuple[Measurement | None, ...] = ()
     accuracies: tuple[Measurement | None, ...] = ()
-
-
-class Environment(Document):
-    """Device, versions and platform of a run."""
-
-    versions: dict[str, str] = Field(default_factory=dict)
-    device: str = "cpu"
-    git_revision: str | None = None
-    platform: str = ""
-    threads: Integer | None = None
 
 
 class Versioned(Document):

@@ -21,9 +21,9 @@ from typing import Any, Final
 from seu_bench._version import __version__
 from seu_bench.config.matched import Matched
 from seu_bench.errors import ResultsError
-from seu_bench.results.record import RECORD_NAME, Environment, Record, runs_folder
+from seu_bench.results.record import RECORD_NAME, Record, runs_folder
 from seu_bench.results.record_files import packed_records, record_in
-from seu_bench.results.record_parts import DecisionRecord, TuningRecord
+from seu_bench.results.record_parts import DecisionRecord, Environment, TuningRecord
 from seu_bench.utils.files import PART
 from seu_bench.utils.reading import list_folder, open_file
 

@@ -40,6 +40,16 @@ class ShownRecord:
         return "\n".join((matrix_table(what, self.task_names, self.accuracy_matrix, notes), values_table(self.metrics)))
 
 
+class Environment(Document):
+    """Device, versions and platform of a run."""
+
+    versions: dict[str, str] = Field(default_factory=dict)
+    device: str = "cpu"
+    git_revision: str | None = None
+    platform: str = ""
+    threads: Integer | None = None
+
+
 class StabilityRecord(Document):
     """Stability of SGD on a quadratic penalty.
 

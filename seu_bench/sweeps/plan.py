@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from seu_bench.config.options import did_you_mean, format_option
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 #: ``new``: there is no record, or one that cannot be read and is replaced.
 JobState: TypeAlias = Literal["finished", "interrupted", "failed", "running", "new"]
 
-#: What to do where a finished record is not that of its job.
-_AGAIN: Final = "--retry-failed, or run --restart, makes it again"
 #: Components, by their names in requests.
 _KINDS = ("searcher", "creator")
 
@@ -154,9 +152,9 @@ def _planned(results: Path, run_id: str, configuration: Configuration, seed: int
     if found.record is not None and found.record.run_id != run_id:
         return PlannedJob(run_id, configuration, seed, "new", "there is a record of another run in its folder")
     if found.state == "finished" and found.record is not None:
-        fault = other_threads(found.record, configuration.run.spec.threads)
-        if fault is not None:
-            return PlannedJob(run_id, configuration, seed, "failed", f"{fault}; {_AGAIN}", found.record)
+        if (fault := other_threads(found.record, configuration.run.spec.threads)) is not None:
+            again = "--retry-failed, or run --restart, makes it again"
+            return PlannedJob(run_id, configuration, seed, "failed", f"{fault}; {again}", found.record)
     detail = f"by {found.holder}" if found.holder is not None else found.detail or ""
     state: JobState = "running" if found.holder is not None and found.state != "finished" else found.state
     return PlannedJob(run_id, configuration, seed, state, detail, found.record)

@@ -80,7 +80,7 @@ class ExecutorContract(Contract):
         if factory.detaches:
             pytest.skip("its jobs outlive this process, and may run where this test's folder is not: try it by a sweep")
         try:
-            executor = factory.build(options, "cpu")
+            executor = factory.build(options, "cpu", 1)
         except RequestError as error:
             pytest.skip(f"it cannot be had here: {error.what}")
         with contextlib.closing(executor):

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from support.commands import Answer, Command, write_package
 
+from seu_bench.plugin.registry import Registry
+
 #: A searcher that draws outside its own randomness and keeps in no state what it drew, one that divides by zero, and a
 #: creator in whose contract nothing is wrong.
 CARELESS = """

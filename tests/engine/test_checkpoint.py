@@ -14,8 +14,8 @@ import torch
 
 from seu_bench.engine.checkpoint import CheckpointFolder, Position, read_checkpoint, read_header, write_checkpoint
 from seu_bench.engine.checkpoint_manager import SHARE, CheckpointManager
-from seu_bench.engine.stopping import OUT_OF_TIME, StopRequest
-from seu_bench.errors import CheckpointError, Interruption
+from seu_bench.engine.stopping import StopRequest
+from seu_bench.errors import CheckpointError, ExitStatus, Interruption
 
 HERE = Position(task=1, stage="training", epoch=2, epochs=5)
 STATE: Mapping[str, Any] = {"weights": {"w": torch.arange(6.0).reshape(2, 3)}, "epoch": 3, "loss": float("inf")}
@@ -218,7 +218,7 @@ def test_time_limit_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     clock.now += 1.5
     with pytest.raises(Interruption, match=r"time limit of 10\.5 seconds") as stopped:
         kept.maybe_save(HERE)
-    assert (stopped.value.exit_code, kept.written) == (OUT_OF_TIME, 1)
+    assert (stopped.value.exit_code, kept.written) == (ExitStatus.OUT_OF_TIME, 1)
 
 
 def test_where_it_cannot_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from seu_bench.engine.stopping import OUT_OF_TIME, StopRequest
-from seu_bench.errors import Interruption
+from seu_bench.engine.stopping import StopRequest
+from seu_bench.errors import ExitStatus, Interruption
 
 
 @pytest.fixture(autouse=True)
@@ -103,5 +103,8 @@ def test_time_limit() -> None:
     stop = StopRequest(max_seconds=1000.0)
     assert stop.due(ahead=900.0) is None
     due = stop.due(ahead=1001.0)
-    assert due is not None and (due.exit_code, due.reason) == (OUT_OF_TIME, "stopped by its time limit of 1000 seconds")
+    assert due is not None and (due.exit_code, due.reason) == (
+        ExitStatus.OUT_OF_TIME,
+        "stopped by its time limit of 1000 seconds",
+    )
     assert StopRequest().due(ahead=1e12) is None

@@ -15,8 +15,9 @@ from seu_bench.cli.compare import comparison_tables
 from seu_bench.errors import RequestError
 from seu_bench.metrics import forgetting
 from seu_bench.results.comparison import MEASURES, compare
-from seu_bench.results.record import Environment, Record, StageRecord
+from seu_bench.results.record import Record, StageRecord
 from seu_bench.results.record_files import read_records
+from seu_bench.results.record_parts import Environment
 
 RECORDS = Path(__file__).resolve().parents[1] / "support" / "sample_records"
 

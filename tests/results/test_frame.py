@@ -10,8 +10,9 @@ import pytest
 from support.records import a_record
 
 from seu_bench.results.frame import load_records
-from seu_bench.results.record import Environment, read_record, record_path, write_record
+from seu_bench.results.record import read_record, record_path, write_record
 from seu_bench.results.record_metrics import compute_metrics
+from seu_bench.results.record_parts import Environment
 
 
 def frame_of(results: Path, *fields: dict[str, Any]) -> pandas.DataFrame:

@@ -8,7 +8,8 @@ import pytest
 from support.sweeping import plan, record_of
 
 from seu_bench.plugin.executors import Progressed
-from seu_bench.results.record import Environment, StageRecord, write_record
+from seu_bench.results.record import StageRecord, write_record
+from seu_bench.results.record_parts import Environment
 from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
 
 

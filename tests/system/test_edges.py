@@ -19,7 +19,7 @@ from support.edge_cases import CASES, TESTS, TRIES, Case, make_images, resumed
 Ask: TypeAlias = Callable[[Case, Path], dict[str, Any]]
 
 #: What a command may end with: done, differences found or nobody reading, refused, out of time.
-STATUSES = {0, 1, 2, 75}
+STATUSES = {0, 1, 2, 3, 75}
 
 
 @pytest.fixture(scope="module")
