@@ -151,10 +151,10 @@ def _planned(results: Path, run_id: str, configuration: Configuration, seed: int
         return PlannedJob(run_id, configuration, seed, "new")
     if found.record is not None and found.record.run_id != run_id:
         return PlannedJob(run_id, configuration, seed, "new", "there is a record of another run in its folder")
-    if found.state == "finished" and found.record is not None:
-        if (fault := other_threads(found.record, configuration.run.spec.threads)) is not None:
-            again = "--retry-failed, or run --restart, makes it again"
-            return PlannedJob(run_id, configuration, seed, "failed", f"{fault}; {again}", found.record)
+    finished = found.record if found.state == "finished" else None
+    if finished is not None and (fault := other_threads(finished, configuration.run.spec.threads)) is not None:
+        again = "--retry-failed, or run --restart, makes it again"
+        return PlannedJob(run_id, configuration, seed, "failed", f"{fault}; {again}", finished)
     detail = f"by {found.holder}" if found.holder is not None else found.detail or ""
     state: JobState = "running" if found.holder is not None and found.state != "finished" else found.state
     return PlannedJob(run_id, configuration, seed, state, detail, found.record)
