@@ -43,11 +43,22 @@ def test_starts_quickly(arguments: list[str]) -> None:
 def test_package_is_light() -> None:
     """``import seu_bench`` in a notebook takes no time either, and brings what it offers when it is asked for."""
     code = (
-        "import sys, seu_bench; print(sorted(seu_bench.__all__), [m for m in sys.modules if m in "
+        "import sys, seu_bench; dir(seu_bench); print(sorted(seu_bench.__all__), [m for m in sys.modules if m in "
         f"{(*HEAVY, 'pydantic', 'click')}])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"{sorted(seu_bench.__all__)} []"
+
+
+def test_as_a_module() -> None:
+    """``python -m seu_bench`` is the same command, by its own name, with the same exit status."""
+    for words, status in (["--version"], 0), (["rum"], 2):
+        done = subprocess.run([sys.executable, "-m", "seu_bench", *words], capture_output=True, text=True, check=False)
+        assert done.returncode == status
+        assert (done.stdout, done.stderr.partition("\n")[0]) in [
+            (f"seu-bench, version {__version__}\n", ""),
+            ("", "Usage: seu-bench [OPTIONS] COMMAND [ARGS]..."),
+        ]
 
 
 def test_version(command: Command) -> None:
