@@ -79,7 +79,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def in_place(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Environment:
     """Seu-bench and the examples' packages, installed in place."""
     folder = tmp_path_factory.mktemp("in-place")
-    examples = [folder / name for name in ("my_seu_plugin", "seu_bench_random_walk_searcher")]
+    examples = [
+        folder / name for name in ("my_seu_plugin", "seu_bench_random_walk_searcher", "seu_bench_derpp_strategy")
+    ]
     for example in examples:
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
         shutil.copytree(ROOT / "examples" / example.name, example, ignore=ignored)
@@ -162,7 +164,7 @@ def test_nothing_else_is_on_the_path(in_place: Environment) -> None:
     assert in_place("-c", code).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("name", ["mine", "random_walk"])
+@pytest.mark.parametrize("name", ["mine", "random_walk", "derpp"])
 def test_examples_hold_to_the_contract(in_place: Environment, name: str) -> None:
     """Everything that the examples' packages register passes its checks."""
     done = in_place("-m", "seu_bench", "check-plugin", name)

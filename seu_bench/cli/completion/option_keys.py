@@ -84,9 +84,9 @@ def _component_values(context: click.Context, beginning: str) -> Iterator[tuple[
     key, sign, _ = beginning.partition("=")
     # click leaves arguments unparsed where the last word is an option that waits for its value.
     name = str(context.params.get("name") or next(iter(context.args), ""))
-    for kind in (registry.strategies, registry.searchers, registry.creators):
-        entry = kind.get(name)
-        for option in _described(entry.factory.options, "") if entry is not None else ():
+    for kind in registry.kinds.values():
+        options = getattr(kind[name].factory, "options", None) if name in kind else None
+        for option in _described(options, "") if options is not None else ():
             if not sign:
                 yield f"{option['name']}=", option["help"]
             elif option["name"] == key:

@@ -119,8 +119,7 @@ def _names_of_kind(context: click.Context, _beginning: str) -> Iterator[tuple[st
 def _checked(_context: click.Context, _beginning: str) -> Iterator[tuple[str, str]]:
     from seu_bench.plugin.registry import Registry
 
-    registry = Registry()
-    for kind in (registry.strategies, registry.searchers, registry.creators):
+    for kind in Registry().kinds.values():
         for entry in kind.values():
             yield entry.name, f"{kind.singular}: {entry.summary}"
 
