@@ -24,18 +24,24 @@ from rich.console import Console
 from rich.text import Text
 from selenium import webdriver
 
-from seu_bench.results import Record, read_records, write_report
+from seu_bench.results import Layout, Record, read_records, write_report
 from seu_bench.results.record import write_record
+from seu_bench.results.report import Limits, write_figures
 
 #: Columns of the terminal; width and height of the browser's window.
 COLUMNS: Final = 104
 WINDOW: Final = (1480, 1240)
-STRATEGIES: Final = ("seu", "naive", "ewc", "ltg", "pnn", "linear", "independent", "joint", "cumulative")
+#: The paper's strategies, of Avalanche's the most accurate ones of both kinds (penalties, replay), and the references.
+STRATEGIES: Final = (
+    "seu", "naive", "ewc", "ltg", "pnn", "lwf", "si", "replay", "er_ace", "linear", "independent", "joint"
+)  # fmt: skip
 
 
 def is_shown(record: Record, benchmark: str) -> bool:
     """Whether the pictures, which have room for few rows, show a record."""
-    return record.benchmark == benchmark and record.strategy in STRATEGIES and record.searcher in (None, "mdl")
+    is_control = (record.searcher, record.creator) == ("random", "all_new")
+    chosen = is_control or record.searcher in (None, "mdl")
+    return record.benchmark == benchmark and record.strategy in STRATEGIES and chosen
 
 
 def in_a_terminal(command: Sequence[str], folder: Path) -> str:
@@ -92,7 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="a folder of published records")
     parser.add_argument("output", type=Path, help="where the pictures go")
-    parser.add_argument("--benchmark", default="split_fashion", help="which of its benchmarks (%(default)s)")
+    parser.add_argument("--benchmark", default="split_cifar100", help="which of its benchmarks (%(default)s)")
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -112,6 +118,8 @@ def main() -> None:
         terminal = Path(folder) / "terminal.svg"
         terminal.write_text(terminal_page(shown), encoding="utf-8")
         page = write_report(results, benchmark=given.benchmark).page
+        front = given.output / "accuracy_memory.png"
+        write_figures(results, front, ["accuracy-memory"], limits=Limits(configurations=16), layout=Layout.of("7in"))
         with browser(*WINDOW) as driver:
             driver.get(page.as_uri())
             driver.save_screenshot(str(given.output / "report.png"))
