@@ -52,13 +52,15 @@ __all__ = [
 
 
 class ExitStatus(IntEnum):
-    """Exit statuses of the command ``seu-bench``; anything else is a defect, with a traceback.
+    """Exit statuses of the command ``seu-bench``.
 
     Attributes:
         DONE: everything that was asked for, or it had been done before.
-        NOT_MET: the command worked, and its answer is no: a check failed, or jobs of a sweep are not finished.
+        NOT_MET: the command worked, and its answer is no: a check failed, or jobs of a sweep are not finished; or
+            nobody read to the end what it printed.
         REFUSED: the request cannot be met; of a run, nothing was learned.
         FAILED: a run failed while it learned, because its loss became NaN, say, or the strategy raised.
+        DEFECT: an error that nobody foresaw, with a traceback: EX_SOFTWARE. Python's own 1 would mean NOT_MET.
         OUT_OF_TIME: a run came to its time limit: EX_TEMPFAIL of sysexits.h, "try again later".
         HUNG_UP, INTERRUPTED, TERMINATED: 128 and the number of SIGHUP, SIGINT or SIGTERM, as shells have them.
     """
@@ -67,6 +69,7 @@ class ExitStatus(IntEnum):
     NOT_MET = 1
     REFUSED = 2
     FAILED = 3
+    DEFECT = 70
     OUT_OF_TIME = 75
     HUNG_UP = 129
     INTERRUPTED = 130

@@ -13,7 +13,7 @@ from seu_bench.cli.completion import values
 from seu_bench.cli.completion.option_keys import component_option_keys
 from seu_bench.cli.options import format_option, print_as
 from seu_bench.config.options import PREFIXES, did_you_mean, parse_assignments
-from seu_bench.errors import OptionError, RequestError
+from seu_bench.errors import ExitStatus, OptionError, RequestError
 from seu_bench.plugin.registry import Registry
 from seu_bench.plugin.subjects import Subject, subjects
 from seu_bench.utils.packages import source_folder
@@ -70,7 +70,7 @@ def check_plugin(name: str, assignments: tuple[str, ...], pattern: str, whole: b
         )
     print_as(form, _document(results), _summary(name, results))
     if any(check.outcome == "failed" for check in checks):
-        raise SystemExit(1)
+        raise SystemExit(ExitStatus.NOT_MET)
 
 
 class _Display:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import traceback
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from seu_bench.plugin.entries import Entry
     from seu_bench.plugin.registration import CommandFactory, Register
 
-#: Exit status of a command whose reader went away, as with ``| head``; click's.
-CLOSED: Final = 1
 #: The package that core is part of; its plugins bring no commands.
 _PACKAGE: Final = "seu-bench"
 
@@ -161,8 +160,8 @@ def cli() -> None:
 
     To start: seu-bench run --strategy seu --benchmark split_digits
 
-    Exit status: 0 done; 1 a check failed, or jobs are not finished; 2 refused; 3 the run failed; 75 stopped by
-    --max-seconds; 129, 130, 143 interrupted by a signal.
+    Exit status: 0 done; 1 a check failed, or jobs are not finished; 2 refused; 3 the run failed; 70 a defect of
+    seu-bench; 75 stopped by --max-seconds; 129, 130, 143 interrupted by a signal.
     """
 
 
@@ -170,7 +169,11 @@ def main() -> None:
     """Entry point of the command ``seu-bench``: errors become one message and an :class:`ExitStatus`."""
     if instruction := os.environ.get(VARIABLE):
         sys.exit(answer(cli, instruction))
-    status, message = _status_of(cli)
+    try:
+        status, message = _status_of(cli)
+    except Exception:
+        told = "this is a defect of seu-bench or of a plugin; please report it with these lines"
+        status, message = ExitStatus.DEFECT, f"{traceback.format_exc()}\n{told}"
     if message:
         # Where nobody can read it any more, the exit status says it all the same.
         with contextlib.suppress(OSError, ValueError):
@@ -193,7 +196,7 @@ def _status_of(command: click.Command) -> tuple[int, str]:
         return ExitStatus.REFUSED, ""
     except BrokenPipeError:
         _discard_output()
-        return CLOSED, ""
+        return ExitStatus.NOT_MET, ""  # as with | head; click's
     except OSError as error:
         _discard_output()
         return ExitStatus.REFUSED, _os_error(error)

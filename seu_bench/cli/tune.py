@@ -17,7 +17,7 @@ from seu_bench.cli.options import fields_command
 from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.cli.sweep import SweepCommand, executor_options
 from seu_bench.config.options import format_option, parse_assignments
-from seu_bench.errors import OptionError
+from seu_bench.errors import ExitStatus, OptionError
 from seu_bench.plugin.registry import Registry
 from seu_bench.sweeps.tuning.space import at_an_end
 from seu_bench.sweeps.tuning.spec import DECIDED, TuneSpec, make_tune_spec
@@ -134,11 +134,11 @@ def _space(dimensions: tuple[str, ...]) -> dict[str, str]:
 
 def _exit_code(result: TuneResult) -> int:
     if result.file is not None:
-        return 0
+        return ExitStatus.DONE
     last = result.sweeps[-1]
     if last.interruption is not None:
         click.echo(f"{last.interruption.reason}; the same command resumes the tuning", err=True)
-    return last.exit_code or 1
+    return last.exit_code or ExitStatus.NOT_MET
 
 
 def tune_lines(spec: TuneSpec, result: TuneResult) -> Iterator[Table | Text]:

@@ -11,6 +11,7 @@ from seu_bench.cli.completion import values
 from seu_bench.cli.options import format_option, print_as, request_command
 from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import literal, new_table
+from seu_bench.errors import ExitStatus
 from seu_bench.plugin.registry import Registry
 
 #: What the checks can tell.
@@ -52,4 +53,4 @@ def verify(run: str, results: Path, data_root: Path | None, device: str, benchma
     table = new_table(found.record.run_id, ("=check", "=", "found"), rows)
     print_as(form, found.document(), [verdict] if is_quiet() else [table, verdict, _SCOPE])
     if failed:
-        raise SystemExit(1)
+        raise SystemExit(ExitStatus.NOT_MET)

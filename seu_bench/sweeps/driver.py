@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from seu_bench.config.options import build_options
 from seu_bench.engine.stopping import StopRequest
-from seu_bench.errors import Interruption, PluginError, ResultsError, SeuBenchError
+from seu_bench.errors import ExitStatus, Interruption, PluginError, ResultsError, SeuBenchError
 from seu_bench.plugin.executors import Ended, Event, Executor, Noticed, Progressed, Started
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
@@ -101,7 +101,7 @@ class SweepResult:
         """Exit status: 0 where all jobs are finished, 1 where not; of a sweep that was interrupted, the signal's."""
         if self.interruption is not None:
             return self.interruption.exit_code
-        return 0 if len(self.select("finished")) == len(self.jobs) else 1
+        return ExitStatus.DONE if len(self.select("finished")) == len(self.jobs) else ExitStatus.NOT_MET
 
 
 class Remaining(NamedTuple):

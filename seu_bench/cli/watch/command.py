@@ -17,7 +17,7 @@ from seu_bench.cli.watch.frame import Frame, count_words
 from seu_bench.cli.watch.page import watch_page
 from seu_bench.cli.watch.terminal import Keys, Left, leaving
 from seu_bench.cli.watch.view import View, Watcher
-from seu_bench.errors import OptionError, ResultsError
+from seu_bench.errors import ExitStatus, OptionError, ResultsError
 from seu_bench.utils.files import check_output, is_standard_output, write_atomic
 
 #: Of the page, in the results folder, where none is named.
@@ -101,7 +101,7 @@ def watch(
             watching.in_lines(until_done=until_done)
     view = watching.finish()
     if until_done and view is not None and (view.stopped_count or not view.is_done):
-        raise SystemExit(1)
+        raise SystemExit(ExitStatus.NOT_MET)
 
 
 class _PageFile:
