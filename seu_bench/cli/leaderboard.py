@@ -144,6 +144,8 @@ def leaderboard(
     if columns is not None:
         boards = [views.with_columns(board, columns, metrics) for board in boards]
     if form != "table":
+        if not boards and form != "json":  # an empty file would say nothing
+            _say_none(made, benchmark, unranked=unranked, aside=True)
         click.echo(_text(boards, form, usual=columns is None), nl=False)
         return
     if not is_quiet():
@@ -162,13 +164,15 @@ def _print_tables(boards: Sequence[Leaderboard], most: int | None, *, usual: boo
         console.print(leaderboard_table(board, most, usual=usual))
 
 
-def _say_none(made: LeaderboardBuild, benchmark: str | None, *, unranked: bool) -> None:
-    """Say that nothing is ranked, why, and how to see it all the same."""
-    click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""))
+def _say_none(made: LeaderboardBuild, benchmark: str | None, *, unranked: bool, aside: bool = False) -> None:
+    """Say that nothing is ranked, why, and how to see it all the same; ``aside``: on standard error."""
+    click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""), err=aside)
     for line in made.excluded(benchmark, unranked=unranked):
-        click.echo(f"  {line}")
+        click.echo(f"  {line}", err=aside)
     if not unranked and (others := finished_unranked(made.records, benchmark)):
-        click.echo(f"seu-bench leaderboard --unranked shows {count(others, 'finished run')} of these, not ranked")
+        click.echo(
+            f"seu-bench leaderboard --unranked shows {count(others, 'finished run')} of these, not ranked", err=aside
+        )
 
 
 def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:

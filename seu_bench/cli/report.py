@@ -91,6 +91,7 @@ def _font(value: str) -> tuple[str, ...]:
     type=_width,
     default=None,
     metavar="WIDTH",
+    shell_complete=values.widths,
     help="Width of figures for a paper, such as 3.25in, 8.25cm or 234pt, or its template's: icml, neurips, ieee, ...",
 )
 @click.option(
@@ -99,6 +100,7 @@ def _font(value: str) -> tuple[str, ...]:
     type=_font,
     default="sans",
     metavar="FONT",
+    shell_complete=values.fonts,
     help="Font of figures: sans, serif (Times), cmr (Computer Modern), or an installed TrueType font [default: sans].",
 )
 @click.option("--allow-empty", is_flag=True, help="Replace a report that is there by one without any group.")

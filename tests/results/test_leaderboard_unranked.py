@@ -99,6 +99,9 @@ class TestCommand:
         answer = command("leaderboard", "--results", tmp_path)
         assert "no record can be ranked" in answer.out
         assert "seu-bench leaderboard --unranked shows 1 finished run of these, not ranked" in answer.out
+        for form in ("latex", "md", "csv"):  # an empty file would say nothing
+            nothing = command("leaderboard", "--results", tmp_path, "--format", form)
+            assert (nothing.out, nothing.err) == ("", answer.out)
         shown = command("leaderboard", "--results", tmp_path, "--unranked")
         assert "NOT RANKED" in shown.out and "--unranked shows" not in shown.out
         assert not list(tmp_path.glob("leaderboards/*"))

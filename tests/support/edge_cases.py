@@ -63,6 +63,7 @@ COMMANDS: Final = [
     "cost",
     "data",
     "list",
+    "completion",
 ]
 OPTIONS: Final = [
     "--results",
@@ -79,6 +80,10 @@ OPTIONS: Final = [
     "--format",
     "--budget",
     "--pareto",
+    "--columns",
+    "--unranked",
+    "-q",
+    "-v",
     "--sort",
     "--ranks",
     "--rows",

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from seu_bench.cli.completion import values
 from seu_bench.cli.options import output_path, request_command
 from seu_bench.cli.tables import wide_console
 from seu_bench.cli.watch.frame import Frame, count_words
@@ -59,8 +60,24 @@ def _names(_context: click.Context, _option: click.Parameter, values: tuple[str,
     is_flag=True,
     help="End when nothing is running or pending any more, with exit status 1 if a run failed or was interrupted.",
 )
-@click.option("--benchmark", "benchmarks", multiple=True, callback=_names, metavar="A,B", help="Only these benchmarks.")
-@click.option("--strategy", "strategies", multiple=True, callback=_names, metavar="A,B", help="Only these strategies.")
+@click.option(
+    "--benchmark",
+    "benchmarks",
+    multiple=True,
+    callback=_names,
+    metavar="A,B",
+    shell_complete=values.names_of("benchmarks", listed=True),
+    help="Only these benchmarks.",
+)
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    callback=_names,
+    metavar="A,B",
+    shell_complete=values.names_of("strategies", listed=True),
+    help="Only these strategies.",
+)
 @click.option(
     "--rows",
     type=click.IntRange(min=0),
