@@ -71,7 +71,8 @@ def accuracy_against_size(
             if each in references:
                 axes.plot([x], [y], **hollow(each))
                 continue
-            look = each.style.plotted() | {"linestyle": "none", "markersize": marker_size(1.4)}
+            look = each.style.plotted() | {"linestyle": "none"}
+            look["markersize"] *= 1.4
             handles += axes.plot([x], [y], label=each.named(layout), **look)
         handles += reference_lines(axes, references, layout)
         for known in published:
