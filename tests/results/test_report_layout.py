@@ -161,7 +161,7 @@ class TestFonts:
         assert b"/FontFile2" in rendered.pdf and b"/Type3" not in rendered.pdf
 
     @pytest.mark.parametrize("name", FONTS)
-    def test_fonts_of_matplotlib(self, name: str) -> None:
+    def test_fonts_of_matplotlib(self, name: str, caplog: pytest.LogCaptureFixture) -> None:
         """Without a warning, in PDF and SVG; whoever has not the font takes another of its kind."""
         figure = render(
             "x", average_curve([configuration(published("naive", 0), label="er_ace")]), Layout.of("icml", name)

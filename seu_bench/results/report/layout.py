@@ -212,13 +212,15 @@ def settings(layout: Layout = PAGE) -> Iterator[None]:
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         # Which reads tick labels as formulas; those of these figures have no minus sign of its own.
         warnings.filterwarnings("ignore", message="cmr10 font should ideally be used with mathtext")
-        with _quiet(logging.getLogger("fontTools")):  # says that a font is old
+        # That a font is old, or has no bold letters, which its usual ones replace.
+        with _quiet("fontTools"), _quiet("matplotlib.font_manager"):
             yield
 
 
 @contextlib.contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
+def _quiet(library: str) -> Iterator[None]:
     """Let a library report errors only."""
+    logger = logging.getLogger(library)
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
