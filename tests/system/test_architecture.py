@@ -109,7 +109,7 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 
 def test_few_modules_in_a_folder() -> None:
     """``ls`` shows an architecture."""
-    beside = list((ROOT / CORE).glob("*.py"))
+    beside = {path.name for path in (ROOT / CORE).glob("*.py")} - {"__main__.py"}  # that one is Python's, of two lines
     folders = {module.path.parent for module in MODULES.values()} - {ROOT / CORE}
     assert len(beside) <= 8
     assert len([folder for folder in folders if folder.parent == ROOT / CORE]) <= 11

@@ -25,8 +25,7 @@ def load(path: Path) -> dict[str, object]:
 def test_citation_is_of_this_version_and_paper() -> None:
     """The file, the README's entries and the package name one version and one paper."""
     citation, readme = load(ROOT / "CITATION.cff"), (ROOT / "README.md").read_text(encoding="utf-8")
-    assert citation["version"] == __version__ and f"version = {{{__version__}}}" in readme
-    assert re.search(r"title\s*= \{(seu-bench[^}]*)\}", readme)[1] == citation["title"]  # type: ignore[index]
+    assert citation["version"] == __version__ and "](CITATION.cff)" in readme
     (paper,) = citation["references"]  # type: ignore[misc,attr-defined]
     assert f"title   = {{{paper['title']}}}" in readme
     assert {author["family-names"] for author in paper["authors"]} == {"Wang", "Hu", "Zhang"}
