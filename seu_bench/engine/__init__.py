@@ -8,9 +8,11 @@
 - ``run_folder``: a run's folder; the states of the runs of a results folder
 - ``run_progress``: how far a run is, on disk for whoever watches
 - ``stopping``: signals and time limits as requests to stop
-- ``loggers``: watching hooks called; loggers, switched off when they fail
+- ``hooks``: watching hooks called
+- ``option_sources``: where each option of a run comes from
 - ``environment``: devices, versions and the git revision
 - ``forecast``: seconds left of a run
+- ``logging``: loggers, switched off when they fail
 - ``saved_model``: models of finished runs saved, loaded, verified and exported
 """
 

@@ -17,9 +17,9 @@ import pytest
 from support.commands import Command
 from support.logged import EPOCHS, Keeping, Log, due, logged_run
 
-from seu_bench.engine.log_record import log_record, logged_values
-from seu_bench.engine.logger_process import LoggerProcess, LoggerProcessError
-from seu_bench.engine.loggers import choose_loggers
+from seu_bench.engine.logging.log_record import log_record, logged_values
+from seu_bench.engine.logging.logger_process import LoggerProcess, LoggerProcessError
+from seu_bench.engine.logging.loggers import choose_loggers
 from seu_bench.errors import OptionError, PluginError, RequestError
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
 from seu_bench.plugin.manager import load_plugins
@@ -61,7 +61,7 @@ def dead_server() -> Iterator[str]:
 @needs_mlflow
 def test_run_does_not_wait(tiny: Path, tmp_path: Path, dead_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record is what it is without the logger; one notice says what was not sent, and how it can be."""
-    monkeypatch.setattr("seu_bench.engine.logger_process.END_WITHIN", (0.5, 0.1))
+    monkeypatch.setattr("seu_bench.engine.logging.logger_process.END_WITHIN", (0.5, 0.1))
     expected, _ = logged_run(tmp_path / "without")
     record, witness = logged_run(tmp_path / "with", ["mlflow"], log_options={"mlflow.tracking_uri": dead_server})
     assert without_times(record) == without_times(expected)
@@ -102,7 +102,7 @@ def test_silence_is_given_up(tmp_path: Path, dead_server: str) -> None:
 @needs_mlflow
 def test_more_than_the_queue_holds(tmp_path: Path, dead_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The queue is bounded: what a dead server is owed does not fill the memory."""
-    monkeypatch.setattr("seu_bench.engine.logger_process.WAITING", 3)
+    monkeypatch.setattr("seu_bench.engine.logging.logger_process.WAITING", 3)
     logger = LoggerProcess("mlflow", {"tracking_uri": dead_server}, tmp_path)
     with pytest.raises(LoggerProcessError, match="3 messages wait to be sent"):
         for step in range(10):

@@ -17,7 +17,7 @@ from support.commands import Command, Install
 from support.logged import EPOCHS, Keeping, Witness, draw, due, logged_run
 
 import seu_bench
-from seu_bench.engine.loggers import describe_run, epoch_values, final_values, row_values
+from seu_bench.engine.logging.loggers import describe_run, epoch_values, final_values, row_values
 from seu_bench.errors import Interruption, OptionError, RunError, UnknownNameError
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_metrics import without_times

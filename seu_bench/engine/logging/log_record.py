@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seu_bench.engine.logged_values import describe_run, epoch_values, final_values, row_values
-from seu_bench.engine.logger_process import OnceLogger
-from seu_bench.engine.loggers import LOGS_NAME, choose_loggers
+from seu_bench.engine.logging.logged_values import describe_run, epoch_values, final_values, row_values
+from seu_bench.engine.logging.logger_process import OnceLogger
+from seu_bench.engine.logging.loggers import LOGS_NAME, choose_loggers
 from seu_bench.errors import PluginError, RequestError, SeuBenchError
 from seu_bench.plugin.loggers import LoggedValues
 from seu_bench.results.metric import Metric

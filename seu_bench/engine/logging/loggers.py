@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from seu_bench.config.options import Options, build_options, did_you_mean
 from seu_bench.config.run import Request
 from seu_bench.engine.hooks import HookCaller
-from seu_bench.engine.logged_values import describe_run, epoch_values, final_values, row_values
-from seu_bench.engine.logger_process import LoggerProcess, LoggerProcessError, OnceLogger
+from seu_bench.engine.logging.logged_values import describe_run, epoch_values, final_values, row_values
+from seu_bench.engine.logging.logger_process import LoggerProcess, LoggerProcessError, OnceLogger
 from seu_bench.errors import OptionError, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.loggers import LoggerFactory, RunLogger
