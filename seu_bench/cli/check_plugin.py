@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from seu_bench.errors import ExitStatus, OptionError, RequestError
 from seu_bench.plugin.registry import Registry
 from seu_bench.plugin.subjects import Subject, subjects
 from seu_bench.utils.packages import source_folder
+from seu_bench.utils.progress import hidden
 from seu_bench.utils.text import format_seconds, printable_lines
 
 if TYPE_CHECKING:
@@ -59,7 +61,9 @@ def check_plugin(name: str, assignments: tuple[str, ...], pattern: str, whole: b
     results: list[tuple[Subject, list[Check]]] = []
     for subject, own in zip(found, options, strict=True):
         watcher = _Display(subject, whole=whole) if form == "text" else None
-        results.append((subject, check(subject, own, pattern=pattern, watcher=watcher)))
+        # A bar would be drawn over the lines.
+        with hidden() if watcher is not None and watcher.is_terminal else contextlib.nullcontext():
+            results.append((subject, check(subject, own, pattern=pattern, watcher=watcher)))
     checks = [check for _, done in results for check in done]
     if not checks:
         names = dict.fromkeys(each for subject in found for each in names_of_checks(subject))
@@ -79,7 +83,7 @@ class _Display:
     def __init__(self, subject: Subject, *, whole: bool) -> None:
         self._subject, self._whole = subject, whole
         self._out = sys.stdout  # pytest's own output goes elsewhere while it runs
-        self._is_terminal = self._out.isatty()
+        self.is_terminal = self._out.isatty()
         self._total = self._count = 0
         self._told: dict[tuple[str, ...], str] = {}
 
@@ -92,14 +96,15 @@ class _Display:
         if self._count == 0:
             self._echo(click.style(str(self._subject), bold=True))
         self._count += 1
-        if self._is_terminal:
+        if self.is_terminal:
             self._echo(f"  {'...':<7}  {name} ({self._count} of {self._total})", end="")
 
     def ended(self, check: Check) -> None:
         """Print how it ended, and what is to be known of a failure."""
-        word = click.style(f"{_WORDS[check.outcome]:<7}", fg="red" if check.outcome == "failed" else None)
+        word = f"{_WORDS[check.outcome]:<7}"
+        word = click.style(word, fg="red") if check.outcome == "failed" else word
         # A carriage return, and "erase to the end of the line".
-        begin = "\r\x1b[K" if self._is_terminal else ""
+        begin = "\r\x1b[K" if self.is_terminal else ""
         self._echo(f"{begin}  {word}  {check.name}  {check.seconds:.1f} s")
         details = tuple(_details(check, whole=self._whole))
         # What is broken at one place fails many checks.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -145,6 +147,43 @@ def test_skipped_is_not_failed(command: Command) -> None:
     assert (answer.status, answer.err) == (0, "")
     assert re.search(r"skipped +cached_features_change_nothing .*\n +this strategy's model asks for no out", answer.out)
     assert re.search(r"\n1 passed, 1 skipped of 2 checks in ", answer.out)
+
+
+@pytest.mark.long
+def test_on_a_terminal() -> None:
+    """What runs is shown, and its result is written over it; nothing else is drawn between the lines."""
+    leader, follower = os.openpty()
+    command = [sys.executable, "-m", "seu_bench", "check-plugin", "digits", "-k", "describes_itself or missing"]
+    with subprocess.Popen(command, stdout=follower, stderr=follower, stdin=subprocess.DEVNULL) as process:
+        os.close(follower)
+        shown = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+            while part := os.read(leader, 4096):
+                shown += part
+    os.close(leader)
+    assert process.returncode == 0
+    _, head, first, second, *_ = shown.decode().split("\r\n")
+    assert "data set 'digits' of package seu-bench" in head
+    assert re.fullmatch(r" +\.\.\. +describes_itself \(1 of 2\)\r\x1b\[K +ok +describes_itself +\d+\.\d s", first)
+    assert re.match(r" +\.\.\. +says_that_it_is_missing \(2 of 2\)\r\x1b\[K +skipped", second)
+
+
+@pytest.mark.long
+def test_interrupted() -> None:
+    """Ctrl-C ends the command, not the check that runs; no summary pretends that all were done."""
+    code = (
+        "import signal, runpy, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv = sys.argv[1:];"
+    )
+    code += "runpy.run_module('seu_bench', run_name='__main__')"
+    command = [sys.executable, "-c", code, "seu-bench", "check-plugin", "ewc"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        process.send_signal(signal.SIGINT)
+        rest, said = process.stdout.read(), process.stderr.read()
+    assert lines[0] == "strategy 'ewc' of package seu-bench\n" and "learns" in lines[1]
+    assert (process.returncode, said.strip()) == (130, "interrupted")
+    assert "checks in" not in rest
 
 
 @pytest.mark.long
