@@ -176,7 +176,7 @@ def test_paths_for_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     benchmark = registry().benchmarks["split_digits"].factory.path
     (tmp_path / "own.toml").write_text(benchmark.read_text())
-    asked = {"benchmark": "own.toml", "strategy": "naive", "data_root": "data"}
+    asked = {"benchmark": "own.toml", "strategy": "naive", "data_root": "data", "protocol": "smoke"}
     logged = {"log": "tensorboard", "log_options": {"tensorboard.folder": "events"}}
     found = plan_sweep(registry(), make_spec(asked | logged))
     made = found.to_job(found.jobs[0])
