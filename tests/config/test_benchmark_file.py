@@ -17,7 +17,7 @@ from seu_bench.data.sources import DigitsSource
 from seu_bench.errors import SpecError
 from seu_bench_benchmarks.datasets import DATASETS
 
-FOLDER = Path(seu_bench_benchmarks.__file__).parent
+FOLDER = Path(seu_bench_benchmarks.__file__).resolve().parent
 NAMES = ["mixture", "pmnist", "split_cifar10", "split_cifar100", "split_digits", "split_fashion"]
 #: In no paper of SEU.
 OURS = {"split_digits", "split_fashion"}

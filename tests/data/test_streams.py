@@ -29,7 +29,7 @@ setup_module, teardown_module = one_thread, all_threads
 
 
 def shipped(name: str) -> BenchmarkSpec:
-    return BenchmarkFile(Path(seu_bench_benchmarks.__file__).parent / f"{name}.toml").load()
+    return BenchmarkFile(Path(seu_bench_benchmarks.__file__).resolve().parent / f"{name}.toml").load()
 
 
 def distinct(data: RawDataset) -> RawDataset:

@@ -128,7 +128,7 @@ def test_failing_strategy(command: Command, tiny: Path, tmp_path: Path, fault: s
     """The record says why and keeps what was measured; the traceback lies beside it and not on the console."""
     asked = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
     answer = command("run", *asked, "-o", f"fault={fault}")
-    assert answer.status == 2
+    assert answer.status == 3
     assert answer.out == ""
     assert "Traceback" not in answer.err
     assert answer.err.count(f"error: {said}\n  where: ") == 1

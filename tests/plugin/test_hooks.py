@@ -24,7 +24,7 @@ from seu_bench.results.record import Record
 from seu_bench.training.interfaces import Cost
 from seu_bench.training.stage import StageProgress
 
-DOCUMENT = Path(seu_bench.__file__).parent.parent / "docs" / "reference" / "hooks.md"
+DOCUMENT = Path(seu_bench.__file__).resolve().parent.parent / "docs" / "reference" / "hooks.md"
 
 #: Every hook that is specified, by name.
 HOOKS: dict[str, Callable[..., None]] = {

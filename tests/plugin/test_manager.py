@@ -21,7 +21,7 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.metric import MetricFunction
 from seu_bench.training.interfaces import StrategyFactory
 
-CORE = Path(seu_bench.__file__).parent
+CORE = Path(seu_bench.__file__).resolve().parent
 PLUGINS = CORE.parent / "plugins"
 IMPORTS = "from seu_bench import hookimpl\n"
 

@@ -18,7 +18,7 @@ from seu_bench.results.record_parts import Environment
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan, plan_sweep
 from seu_bench.sweeps.spec import make_spec
 
-ROOT = Path(seu_bench.__file__).parent.parent
+ROOT = Path(seu_bench.__file__).resolve().parent.parent
 
 #: Metrics that say what a job's process was given; and a gate: in the folder ``GATE`` a file ``seed0`` keeps the run
 #: of that seed from going on after its first task. A run of seed 99 ends its process there.

@@ -110,7 +110,7 @@ def test_script_in_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     """
     checkout = tmp_path / "checkout"
     shutil.copytree(
-        Path(seu_bench.__file__).parent, checkout / "seu_bench", ignore=shutil.ignore_patterns("__pycache__")
+        Path(seu_bench.__file__).resolve().parent, checkout / "seu_bench", ignore=shutil.ignore_patterns("__pycache__")
     )
     git = ("git", "-C", str(checkout), "-c", "user.name=A", "-c", "user.email=a@example.org")
     for arguments in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "as imported")):

@@ -138,5 +138,7 @@ def test_documented() -> None:
     """The guide has every key of a file."""
     import seu_bench
 
-    text = (Path(seu_bench.__file__).parent.parent / "docs" / "reference" / "sweeps.md").read_text(encoding="utf-8")
+    text = (Path(seu_bench.__file__).resolve().parent.parent / "docs" / "reference" / "sweeps.md").read_text(
+        encoding="utf-8"
+    )
     assert [key for key in SweepSpec.model_fields if f"`{key}`" not in text] == []

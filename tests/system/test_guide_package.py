@@ -11,7 +11,7 @@ import pytest
 
 import seu_bench
 
-EXAMPLE = Path(seu_bench.__file__).parent.parent / "examples" / "my_seu_plugin"
+EXAMPLE = Path(seu_bench.__file__).resolve().parent.parent / "examples" / "my_seu_plugin"
 
 
 @pytest.mark.long

@@ -15,7 +15,7 @@ from seu_bench.config.tuned import TunedFile
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import SeuBenchError
 
-OURS = Path(seu_bench_benchmarks.__file__).parent
+OURS = Path(seu_bench_benchmarks.__file__).resolve().parent
 
 
 def faults(folder: Path) -> Iterator[str]:
