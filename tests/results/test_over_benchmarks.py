@@ -12,8 +12,8 @@ from support.commands import Command
 
 from seu_bench.results.over_benchmarks import BenchmarkComparison, compare_over_benchmarks
 from seu_bench.results.report import Limits, write_report
-from seu_bench.results.report.canvas import settings
 from seu_bench.results.report.draw_ranks import MOST_DRAWN, critical_difference
+from seu_bench.results.report.layout import settings
 
 #: Mean accuracies on each benchmark: a is always the best of four, the others change places.
 TABLE = {
@@ -157,7 +157,7 @@ class TestReport:
         texts = {text.get_text() for text in axes.texts}
         assert {"a  1.00", "b  2.38", "2.62  c", "4.00  d"} <= texts
         assert any("critical difference" in text for text in texts)
-        (bar,) = [line for line in axes.get_lines() if line.get_linewidth() > 3]
+        (bar,) = [line for line in axes.get_lines() if line.get_linewidth() >= 3]
         # Four ranks on a scale from 0 to 1; the bar reaches a little over both ends.
         assert list(bar.get_xdata()) == pytest.approx([0 - 0.008, (2.625 - 1) / 3 + 0.008])
         assert "d: average rank 4.00, significant" in picture.alt
@@ -186,9 +186,9 @@ class TestReport:
         for figures in (1, 0):
             written = write_report(results, limits=Limits(figures=figures))
             page = written.page.read_text(encoding="utf-8")
-            assert "Over several benchmarks" in page and "Not on all of them" not in page
+            assert "over several benchmarks" in page and "Not on all of them" not in page
             assert "<td>a</td><td>1.00</td><td>-</td><td>the best</td>" in page
             names = {path.name for path in written.figures}
             assert names == (
-                {f"over-benchmarks-quick-average-ranks.{end}" for end in ("png", "svg")} if figures else set()
+                {f"over-benchmarks-quick-average-ranks.{end}" for end in ("pdf", "png", "svg")} if figures else set()
             )

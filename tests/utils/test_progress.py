@@ -28,8 +28,9 @@ from seu_bench.engine.run_folder import list_runs
 from seu_bench.engine.saved_model.export import export_onnx
 from seu_bench.engine.saved_model.verify import verify
 from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.subjects import subjects
 from seu_bench.results.report import Limits, write_report
-from seu_bench.testing.checking import check, subjects
+from seu_bench.testing.checking import check
 from seu_bench.utils import progress as bars
 
 #: What hides and shows a terminal's cursor.
