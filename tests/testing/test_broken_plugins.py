@@ -313,7 +313,7 @@ def register_searchers(register):
 
 
 def test_command_line(command: Command, install: Install, tmp_path: Path) -> None:
-    """Exit status 2, one message and no traceback; plugin and package are those that are installed."""
+    """Exit status 3, one message and no traceback; plugin and package are those that are installed."""
     install("a-stranger", {"misled": "misleading_plugin"}, {"misleading_plugin": INSTALLED})
     options = [word for value in ("epochs=1", "cells=3", "channels=2") for word in ("-o", value)]
     asked = ("--benchmark", "split_digits", "--protocol", "smoke", "--limit", 8, "--results", tmp_path, *options)
@@ -322,7 +322,7 @@ def test_command_line(command: Command, install: Install, tmp_path: Path) -> Non
         "searcher 'misleading' (plugin 'misled' of package a-stranger) failed in stage 'search' of task 1: "
         "its result cannot be used: it is no Genotype but dict"
     )
-    assert (answer.status, answer.out) == (2, "")
+    assert (answer.status, answer.out) == (3, "")
     assert "Traceback" not in answer.err
     assert answer.err.count(f"error: {said}\n  where: ") == 1
     assert "  to do: choose another searcher, or report it to the author of a-stranger" in answer.err
