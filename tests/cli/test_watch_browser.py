@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.browsing import MARKS, browser
+from support.browsing import screen as sized
 from support.locks import locked
 from support.sweeping import within
 from support.watched import EVIL, put_plan, put_run
@@ -20,34 +20,13 @@ from seu_bench.cli.watch.view import Watcher
 from seu_bench.results.record import record_path
 from seu_bench.utils.files import write_atomic
 
-BROWSER = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
-DRIVER = shutil.which("chromedriver")
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        BROWSER is None or DRIVER is None,
-        reason="no chromium and chromedriver on the path (Debian: apt-get install chromium chromium-driver)",
-    ),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(BROWSER)
-    # Its sandbox needs more than a container or root has; the page is our own.
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER), log_output=os.devnull))
-    try:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with browser(tmp_path_factory.mktemp("downloads")) as found:
         yield found
-    finally:
-        found.quit()
 
 
 @pytest.fixture
@@ -77,10 +56,7 @@ def write(results: Path) -> Callable[[float | None], Path]:
 
 
 def screen(driver: Any, width: int, scheme: str = "light", *, scripts: bool = True) -> None:
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    sized(driver, width, scheme)
     driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
 
 
