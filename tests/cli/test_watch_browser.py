@@ -20,7 +20,7 @@ from seu_bench.cli.watch.view import Watcher
 from seu_bench.results.record import record_path
 from seu_bench.utils.files import write_atomic
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

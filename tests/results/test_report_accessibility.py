@@ -14,7 +14,7 @@ from support.report_records import HOSTILE, STRATEGIES, published, put, put_all,
 
 from seu_bench.results.report import Limits, write_report
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.long]
 
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
@@ -91,9 +91,9 @@ def violations(driver: Any, axe: str) -> list[str]:
     ("width", "scheme"),
     [
         (1400, "light"),
-        pytest.param(390, "dark", marks=pytest.mark.long),
-        pytest.param(390, "light", marks=pytest.mark.long),
-        pytest.param(1400, "dark", marks=pytest.mark.long),
+        (390, "dark"),
+        (390, "light"),
+        (1400, "dark"),
     ],
 )
 def test_no_violation(driver: Any, page: Path, axe: str, width: int, scheme: str) -> None:

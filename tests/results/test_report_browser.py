@@ -15,7 +15,7 @@ from support.report_records import HOSTILE, published, put, put_all, with_curves
 
 from seu_bench.results.report import Limits, write_report
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.results.leaderboard.latex import to_latex
 from seu_bench.results.report import Limits, ReportFiles, write_report
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -134,6 +134,7 @@ def test_benchmarks_that_do_not_fit() -> None:
         seu_bench.make_strategy("ewc", tasks((64,), (64,)))
 
 
+@pytest.mark.long
 def test_example(capsys: pytest.CaptureFixture[str]) -> None:
     """It runs, learns what is easy to tell apart, and needs no more than three imports of ours."""
     spec = importlib.util.spec_from_file_location("plain_avalanche", EXAMPLE)
