@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from uuid import uuid4
 
-from seu_bench.utils.files import write_atomic
+from seu_bench.utils.files import make_folder, write_atomic
 
 
 class Marks:
@@ -23,7 +23,7 @@ class Marks:
             ResultsError: it cannot be written there.
         """
         if results not in self._placed:
-            results.mkdir(parents=True, exist_ok=True)
+            make_folder(results)
             self._placed[results] = results / self._name
             write_atomic(self._placed[results], "")
         return str(self._placed[results])

@@ -13,7 +13,7 @@ from typing import Final
 from seu_bench.errors import ResultsError
 from seu_bench.plugin import Event, Job, event_from_json
 from seu_bench.utils import printable, write_atomic
-from seu_bench.utils.files import cannot_write
+from seu_bench.utils.files import cannot_write, make_folder
 
 #: The folder in a results folder.
 FOLDER: Final = "slurm"
@@ -62,7 +62,7 @@ def own_jobs_folder(results: Path) -> Path:
 def new_events(job: Job) -> Path:
     """Make a file for the events of one Slurm job; no other one has it."""
     folder = job.request.results / FOLDER / "events"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     return folder / f"{job.run_id}-{time.time_ns()}.jsonl"
 
 

@@ -201,7 +201,8 @@ def refuse_link(path: Path, remedy: str) -> None:
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it, while others may be removing empty ones."""
     for _ in range(20):
-        with contextlib.suppress(FileNotFoundError):
+        # Path.mkdir says "exists" also of a folder that was there, and was removed before it asked whether it is one.
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
             folder.mkdir(parents=True, exist_ok=True)
             return
     folder.mkdir(parents=True, exist_ok=True)

@@ -187,6 +187,28 @@ class TestGone:
                 (tmp_path / "go").unlink()
                 process.wait()
 
+    def test_folder_removed_between_the_two_looks_of_mkdir(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """``Path.mkdir`` finds the folder there, and a moment later, when it asks whether it is one, no more."""
+        make, calls = os.mkdir, 0
+
+        def mkdir(path: Path, mode: int = 0o777) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise FileExistsError(17, "File exists", str(path))
+            make(path, mode)
+
+        monkeypatch.setattr(os, "mkdir", mkdir)
+        make_folder(tmp_path / "a")
+        assert (tmp_path / "a").is_dir() and calls == 2
+
+    def test_file_in_place_of_a_folder_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "a").touch()
+        with pytest.raises(FileExistsError):
+            make_folder(tmp_path / "a")
+
 
 class TestStrange:
     def test_disk_that_cannot_flush(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
