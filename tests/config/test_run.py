@@ -78,6 +78,7 @@ def test_bf16_learns_and_is_measured_in_float32(tmp_path: Path, strategy: str) -
     assert checks and all(check.passed for check in checks), checks
 
 
+@pytest.mark.long
 def test_kept_in_half(tmp_path: Path) -> None:
     """Only what is kept is in bfloat16: half of the bytes, and weights close to the exact ones' after a short run."""
     plain, weights = made(tmp_path, "pnn")

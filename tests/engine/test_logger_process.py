@@ -134,6 +134,7 @@ def test_process_does_what_the_logger_does(tiny: Path, tmp_path: Path) -> None:
     assert run.info.status == "FINISHED"
 
 
+@pytest.mark.long
 @needs_mlflow
 def test_error_of_the_process(tmp_path: Path) -> None:
     """What the logger says is told, with the call that failed."""

@@ -161,7 +161,7 @@ def test_failed_run_is_run_again(tiny: Path, tmp_path: Path) -> None:
     assert document["status"] == "failed"
     # The strategy is mended: the same request trains now.
     source = tiny / "tiny_plugin.py"
-    source.write_text(source.read_text().replace("raise ZeroDivisionError", "pass; ZeroDivisionError"))
+    source.write_text(source.read_text().replace("raise ZeroDivisionError", "pass  # mended: ZeroDivisionError"))
     del sys.modules["tiny_plugin"]
     record = make(tmp_path, options={"fault": "raise"}).record
     assert (record.run_id, record.status, record.error) == (failing, "finished", None)

@@ -128,6 +128,7 @@ def test_finished_run_keeps_its_model(seu: Path, naive: Path) -> None:
     assert metadata((naive / MODEL_NAME).read_bytes())["architecture"] == {}
 
 
+@pytest.mark.long
 def test_equal_runs_leave_equal_bytes(command: Command, seu: Path, tmp_path: Path) -> None:
     """The same run in another folder: the same file, bit by bit."""
     again = folder_of(command, tmp_path, "seu")

@@ -125,7 +125,11 @@ def test_goes_on_between_tasks(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "backbone"),
-    [("lwf", "resnet18"), ("rwalk", "resnet18"), ("gdumb", "resnet18"), ("cwr", "resnet18"), ("lwf", "alexnet")],
+    [
+        *(pytest.param(name, "resnet18", marks=pytest.mark.long) for name in ("rwalk", "gdumb", "cwr")),
+        ("lwf", "resnet18"),
+        ("lwf", "alexnet"),
+    ],
 )
 def test_goes_on_with_normalisation_and_dropout(name: str, backbone: str) -> None:
     """Copies of the model have its buffers, and are in its mode."""

@@ -66,6 +66,7 @@ def test_local_store(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
+@pytest.mark.long
 def test_server_that_is_not_there(
     tiny: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

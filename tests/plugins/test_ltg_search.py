@@ -317,12 +317,14 @@ def choices_found(fault: str = "none", position: Position = "pre", colour: int =
     return [str(decision.choice) for decision in stage.run()]
 
 
+@pytest.mark.long
 def test_useless_features_are_replaced() -> None:
     """A linear layer without a usable unit gets a new one; with the same unit alive it is reused."""
     assert choices_found("none")[3] == "reuse 0"
     assert choices_found("dead")[3] == "new"
 
 
+@pytest.mark.long
 @positions
 def test_a_blind_unit_is_adapted(position: Position) -> None:
     """Of a colour that the old unit does not see an adapter is enough, and smaller than a new unit; of the one that it

@@ -247,7 +247,13 @@ def test_space_reaches_the_units() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [pytest.param({}, marks=pytest.mark.long), {"genotype": "mdenas_mixture"}, {"stem": "shared"}], ids=str
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.long),
+        {"genotype": "mdenas_mixture"},
+        pytest.param({"stem": "shared"}, marks=pytest.mark.long),
+    ],
+    ids=str,
 )
 def test_earlier_tasks_keep_their_bits(options: dict[str, Any]) -> None:
     """Learning two more tasks leaves the first one's logits, units and head as they were, bit by bit."""

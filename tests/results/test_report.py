@@ -171,6 +171,7 @@ class TestPage:
         assert "the run is failed, not finished (failed)" in text
         assert "figures are excluded: a report has at most 12 figures" in text
 
+    @pytest.mark.long
     def test_same_bytes_again(self, results: Path, written: ReportFiles, tmp_path: Path) -> None:
         again = write_report(results, tmp_path / "again.html", limits=SOME)
         assert again.page.read_bytes() == written.page.read_bytes()
@@ -178,6 +179,7 @@ class TestPage:
 
 
 class TestStrangers:
+    @pytest.mark.long
     def test_names_are_text(self, tmp_path: Path) -> None:
         """Wherever a record can say something, markup of it stays text."""
         record = published("seu", 0)

@@ -302,6 +302,7 @@ def test_svg() -> None:
         assert "http" not in without_names and "@import" not in svg and "<image" not in svg
 
 
+@pytest.mark.long
 def test_same_bytes_again() -> None:
     """With markers, hatches and clips, which have names of their own in a file."""
     record = with_curves(published("seu", 0), training=2)

@@ -46,6 +46,7 @@ class TestFolder:
         answer = command("report", "--results", results, "--output", f"{tmp_path}/x/", "--figures", 1)
         assert "figures: 1 in" in answer.out and "figures are not drawn: --figures" in answer.out
 
+    @pytest.mark.long
     def test_same_bytes_again(self, results: Path, tmp_path: Path) -> None:
         """Also where the order of sets is another."""
         code = (

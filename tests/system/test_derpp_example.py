@@ -40,6 +40,7 @@ def run(environment: Environment, results: Path, *options: str) -> Record:
     return read_record(folder)
 
 
+@pytest.mark.long
 def test_is_listed_with_its_options(environment: Environment) -> None:
     """Name, package and options are shown there; here nobody knows it."""
     listed = json.loads(command(environment, "list", "strategies", "--format", "json"))

@@ -58,6 +58,7 @@ def test_tau(scores: list[float | None], accuracies: list[float], tau: float) ->
     assert tau or p == 1
 
 
+@pytest.mark.long
 def test_measures_and_keeps_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two genotypes on made-up images: a part for each benchmark and seed, the same again from the same seed; a second
     call measures nothing."""

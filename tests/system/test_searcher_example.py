@@ -22,6 +22,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(EXAMPLE, tmp_path_factory.mktemp("random-walk"))
 
 
+@pytest.mark.long
 def test_is_listed_with_its_options(environment: Environment) -> None:
     """Name, package and options are shown there; here nobody knows it."""
     done = environment("-m", "seu_bench.cli.main", "list", "searchers", "--format", "json")

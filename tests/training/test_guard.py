@@ -134,7 +134,9 @@ def ending(stage: Any) -> dict[str, Tensor]:
     return left
 
 
-both = pytest.mark.parametrize("make", [search, creation], ids=["search", "creation"])
+both = pytest.mark.parametrize(
+    "make", [pytest.param(search, id="search", marks=pytest.mark.long), pytest.param(creation, id="creation")]
+)
 
 
 @both

@@ -106,7 +106,7 @@ every_stage = pytest.mark.parametrize("make", STAGES.values(), ids=STAGES)
 
 
 @every_stage
-@pytest.mark.parametrize("epochs", [0, 2])
+@pytest.mark.parametrize("epochs", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_resumes_bit_by_bit(make: Callable[..., Stage[Any]], epochs: int) -> None:
     """A new stage that loads the state after k epochs ends as the uninterrupted one does."""
     whole = make()
@@ -287,7 +287,7 @@ def test_passes_of_searcher_and_creator(epochs: int | None) -> None:
         assert stage.image_passes == train + evaluate
 
 
-@pytest.mark.parametrize("restore", ["best_valid", "last"])
+@pytest.mark.parametrize("restore", ["best_valid", pytest.param("last", marks=pytest.mark.long)])
 @pytest.mark.parametrize("strategy", ["seu", "naive"])
 def test_passes_of_a_whole_run(strategy: str, restore: str) -> None:
     """The strategy's cost is what its stages pass forward, stage by stage."""

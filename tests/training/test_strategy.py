@@ -31,6 +31,8 @@ from seu_bench.training.template import SilentLogger
 setup_module, teardown_module = one_thread, all_threads
 
 both = pytest.mark.parametrize("name", ["seu", "naive"])
+#: For what the contract of every strategy asks, too.
+both_at_length = pytest.mark.parametrize("name", [pytest.param("seu", marks=pytest.mark.long), "naive"])
 
 #: Enough to learn the textures: what each strategy needs.
 LEARNING: dict[str, dict[str, Any]] = {
@@ -50,7 +52,7 @@ def stream(**more: Any) -> TaskStream:
     return class_stream([[0, 1], [2, 3, 4]], **{"images": 16, **more})
 
 
-@both
+@both_at_length
 def test_learns(name: str) -> None:
     """Each task is learned well above chance from a plain Avalanche script."""
     source = class_stream([[0, 1], [2, 3]], images=32)
@@ -63,7 +65,7 @@ def test_learns(name: str) -> None:
         assert accuracy_of(strategy.model, source, task) >= 20 / 24
 
 
-@both
+@both_at_length
 def test_depends_on_the_seed_alone(name: str) -> None:
     """The same seed gives the same bits whatever was drawn before; another seed gives others."""
     found = []
@@ -119,7 +121,7 @@ def test_validation_images_select(name: str) -> None:
     assert not same(kept["last", "usual"], kept["best_valid", "usual"])
 
 
-@both
+@both_at_length
 def test_an_experience_as_evaluation_stream(name: str) -> None:
     """As in Avalanche, a single experience may stand where a stream may, and selects the same weights."""
     found = []
@@ -160,7 +162,7 @@ def test_never_touches_earlier_tasks(name: str) -> None:
 # --- streams of unusual shapes ------------------------------------------------------------------------------------
 
 
-@both
+@both_at_length
 @pytest.mark.parametrize(
     ("groups", "counts"),
     [
@@ -182,7 +184,7 @@ def test_unusual_streams(name: str, groups: Sequence[Sequence[int]], counts: lis
         assert logits.shape == (4 * len(group), len(group)) and bool(torch.isfinite(logits).all())
 
 
-@both
+@both_at_length
 def test_three_channels_and_odd_sizes(name: str) -> None:
     """Colour images whose size is no multiple of four."""
     source = class_stream([[0, 1], [2, 3]], images=12, channels=3, size=11)
@@ -221,6 +223,7 @@ def test_seu_forgets_exactly_nothing(preset: str) -> None:
         assert {rows[later][task] for later in range(task, 3)} == {accuracy_of(strategy.model, source, task)}
 
 
+@pytest.mark.long
 def test_evaluation_changes_nothing() -> None:
     """Evaluating neither changes the model nor draws random numbers."""
     source = stream()

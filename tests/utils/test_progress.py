@@ -160,6 +160,7 @@ def test_decoding(tmp_path: Path) -> None:
     assert "reading images of pets" in drawn and "0/4" in drawn and "0/2" in drawn
 
 
+@pytest.mark.long
 def test_runs_exporting_and_verifying(tiny: Path, tmp_path: Path, command: Command) -> None:
     """Reading of a run that exists."""
     folder = folder_of_run(command, "--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
