@@ -85,6 +85,10 @@ class MultiHeadModel(MultiTaskModule):
     feature_cache: FeatureCache | None = None
     compiled: CompiledUnits | None = None
 
+    #: Bits of binary masks that tell tasks apart, one for each weight or unit that a mask takes or leaves. Real numbers
+    #: that are learned, such as embeddings, are parameters and count there.
+    mask_bits: int = 0
+
     def __init__(self, classes: Sequence[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.classes_per_task = tuple(classes)

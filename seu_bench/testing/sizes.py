@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,10 +23,12 @@ def check_sizes(learner: Learner, task: int) -> None:
     held = sum(tensor.numel() for tensor in state if isinstance(tensor, torch.nn.Parameter))
     require(total == held, f"task {task}: {total} parameters were counted, and the model's state holds {held}")
     require(active <= total, f"task {task}: {active} active parameters of {total} in all")
-    ranges = [
+    ranges: list[tuple[str, Mapping[int, int] | Sequence[int], int, Mapping[int, int] | Sequence[int]]] = [
         ("parameters", cost.params_total_min, total, cost.params_total),
         ("macs", cost.macs_min, sizes.macs[-1], cost.macs),
     ]
+    forecast = cost.mask_bits[task] if cost.mask_bits else 0
+    ranges.append(("bits of masks", {task: forecast}, sizes.mask_bits[-1], {task: forecast}))
     if memory is not None:
         _check_memory(learner, task, memory)
         if cost.memory_bytes:
