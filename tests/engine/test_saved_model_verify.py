@@ -30,6 +30,7 @@ CHECKS = [
     "tasks",
     "accuracy",
     "params_total",
+    "mask_bits",
     "params_active",
     "macs",
     "metrics",
@@ -115,7 +116,7 @@ def test_table(command: Command, folders: RunFolders, results: Path, copy: Path)
     changed(copy, macs=(1, *read_record(copy).macs[1:]))
     answer = command("verify", name[:-2], "--results", copy.parent.parent)
     assert answer.status == 1
-    assert "\n3 of 12 checks failed: record, sealed copy, macs\n" in answer.out
+    assert "\n3 of 13 checks failed: record, sealed copy, macs\n" in answer.out
     assert answer.out.count("FAILED") == 3
 
 
@@ -150,6 +151,7 @@ def test_damaged_weights(command: Command, copy: Path, content: bytes) -> None:
         "sealed copy",
         "accuracy",
         "params_total",
+        "mask_bits",
         "params_active",
         "macs",
     }
@@ -198,17 +200,17 @@ def test_changed_accuracy(command: Command, copy: Path, row: int, task: int) -> 
         assert "metrics" in found
 
 
-@pytest.mark.parametrize("name", ["params_total", "params_active", "macs"])
+@pytest.mark.parametrize("name", ["params_total", "mask_bits", "params_active", "macs"])
 @pytest.mark.parametrize("place", [0, 2, 4])
 def test_changed_size(command: Command, copy: Path, name: str, place: int) -> None:
-    """One digit of any of them; the parameters of all but the last task can be compared with the sealed copy only."""
+    """One digit of any of them; parameters and masks of all but the last task can be compared with the sealed copy only."""
     sizes = list(getattr(read_record(copy), name))
     was = sizes[place]
     sizes[place] = was + 10
     changed(copy, **{name: tuple(sizes)})
     found = failed(command, copy)
     assert found["sealed copy"] == f"{name}[{place}]: recorded {was + 10}, sealed {was}"
-    assert (name in found) == (name != "params_total" or place == 4)
+    assert (name in found) == (name not in ("params_total", "mask_bits") or place == 4)
     if name in found:
         assert found[name] == f"{name}[{place}]: recorded {was + 10}, found {was}"
     assert ("metrics" in found) == (place == 4)

@@ -38,7 +38,7 @@ _LONGEST_HEADER: Final = 100_000_000
 _UNANNOUNCED: Final = 2**26
 
 #: Sizes of the model in a record, and all fields of the record that the file has a copy of.
-SIZES: Final = ("params_total", "params_active", "macs")
+SIZES: Final = ("params_total", "mask_bits", "params_active", "macs")
 SEALED: Final = {"accuracy_matrix", *SIZES, "genotypes", "paths", "choices", "unit_tasks"}
 
 #: What to do where record and weights do not belong together.
