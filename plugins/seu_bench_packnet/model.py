@@ -31,7 +31,8 @@ class PackedModel(MultiHeadModel):
         classes: outputs of each task's head.
 
     Attributes:
-        names: of the weights, as parameters of the backbone.
+        names: of the layers' weights, as parameters of the backbone.
+        count: number of weights.
         masks: packed, ``[tasks learned, bytes]``: which weights each task keeps, all layers one after another.
         learning: the task that is being learned, which computes with all weights as they are; ``None``: none is.
         shared_frozen: whether what is no weight belongs to the first task for good.
