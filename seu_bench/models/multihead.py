@@ -130,6 +130,14 @@ class MultiHeadModel(MultiTaskModule):
         """The part of it that is trained when ``task`` is learned; all of it by default."""
         return self.task_module(task)
 
+    def alone(self, task: int) -> MultiHeadModel:
+        """The model to export ``task`` from; itself by default.
+
+        A model that computes a task with a part of its weights returns a copy that has no others, so that neither they
+        nor masks are in the file.
+        """
+        return self
+
     def run_unit(self, unit: nn.Module, *inputs: Tensor) -> Tensor:
         """Compute ``unit(*inputs)``, compiled where the run asked for it."""
         output: Tensor = unit(*inputs) if self.compiled is None else self.compiled(unit, *inputs)

@@ -214,10 +214,10 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
             self.epoch_meter.add(self.loss, self.mb_output, self.mb_y)
         super()._after_training_iteration(**kwargs)
 
-    def begin_training(self, module: nn.Module) -> None:
+    def begin_training(self, module: nn.Module, schedule: Schedule) -> None:
         """A fresh optimiser over what trains in ``module``."""
         self._clipped = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        self.optimizer = make_sgd(self._clipped, self.schedule)
+        self.optimizer = make_sgd(self._clipped, schedule)
 
 
 class TrainingStage(Stage[None]):
@@ -226,37 +226,37 @@ class TrainingStage(Stage[None]):
     Args:
         strategy: that learns.
         task: to learn.
+        name, schedule: of the stage, whose seed hangs on its name; ``None``: the strategy's schedule.
     """
 
     compiles_units = True
 
-    def __init__(self, strategy: StagedStrategy, task: TaskData) -> None:
-        seed = strategy.seed_for("training", task.index)
-        super().__init__("training", task.index, strategy.schedule.epochs, seed, strategy.device)
+    def __init__(
+        self, strategy: StagedStrategy, task: TaskData, name: str = "training", schedule: Schedule | None = None
+    ) -> None:
+        self.schedule = strategy.schedule if schedule is None else schedule
+        super().__init__(name, task.index, self.schedule.epochs, strategy.seed_for(name, task.index), strategy.device)
         self.strategy = strategy
         self.data = task
         self.module = strategy.trained_module(task)
         self.best = BestWeights(self.module)
-        moving = {*self.module.parameters()}
-        names = {name for name, parameter in strategy.model.named_parameters() if parameter in moving}
-        curvature = strategy.penalty_curvature(names)
-        self.stability = (
-            None if curvature is None else Stability.of(strategy.schedule, curvature, strategy.penalty_strength)
-        )
+        moving, named = {*self.module.parameters()}, strategy.model.named_parameters()
+        curvature = strategy.penalty_curvature({name for name, parameter in named if parameter in moving})
+        if curvature is not None:
+            self.stability = Stability.of(self.schedule, curvature, strategy.penalty_strength)
         self.batch_flops: dict[Hashable, tuple[int, int]] = {}  # as RepeatedBatches knows them
-        strategy.begin_training(self.module)
+        strategy.begin_training(self.module, self.schedule)
 
     def run_epoch(self) -> EpochReport:
         """One epoch of training and one pass over the validation images."""
         strategy = self.strategy
         if strategy.lr_schedule == "cosine":
-            set_rate(strategy.optimizer, cosine_rate(strategy.schedule, self.epoch))
+            set_rate(strategy.optimizer, cosine_rate(self.schedule, self.epoch))
         strategy.training_mode()
         report = self.train_epoch()
-        if strategy.restore == "best_valid":
-            loss = strategy.validation_loss(self.data, self.passed)
-            if loss is not None:
-                self.best.offer(loss)
+        loss = strategy.validation_loss(self.data, self.passed) if strategy.restore == "best_valid" else None
+        if loss is not None:
+            self.best.offer(loss)
         return report
 
     def train_epoch(self) -> EpochReport:

@@ -205,9 +205,11 @@ def test_from_scratch_begins_anew() -> None:
         seen: list[bool] = []
         begin = strategy.begin_training
 
-        def watched(module: nn.Module, begin: Any = begin, initial: Any = initial, seen: Any = seen) -> None:
+        def watched(
+            module: nn.Module, *more: Any, begin: Any = begin, initial: Any = initial, seen: Any = seen
+        ) -> None:
             seen.append(same(weights(module), initial))
-            begin(module)
+            begin(module, *more)
 
         strategy.begin_training = watched
         train(strategy, source)

@@ -31,7 +31,7 @@ class TaskNetwork(nn.Module):
 
     def __init__(self, model: LearnedModel, task: int) -> None:
         super().__init__()
-        self.network = model.network
+        self.network = model.network.alone(task)
         self.task = task
 
     def forward(self, images: Tensor) -> Tensor:
