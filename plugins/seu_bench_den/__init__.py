@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class DenOptions(BackboneOptions, SelectingOptions):
     """Options of dynamically expandable networks; a schedule is that of each of a task's stages."""
 
-    tuning_grid: ClassVar[TuningGrid] = {"learning_rate": (0.0003, 0.001, 0.003), "split_limit": (10, 100_000)}
+    tuning_grid: ClassVar[TuningGrid] = {"drift": (0.1, 0.5, 2.5), "learning_rate": (0.0003, 0.001, 0.003)}
 
     backbone: str = Field("mlp", description="network of linear layers to grow from: mlp, or den_mlp of the paper")
     optimizer: Literal["adam", "sgd"] = Field("adam", description="what trains; sgd has the schedule's momentum")
