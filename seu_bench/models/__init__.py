@@ -9,7 +9,7 @@
 - ``kernels``: gradients that are fast on a CPU
 - ``feature_cache``, ``feature_store``: outputs of frozen layers, cached for a task's images
 - ``chain``: a backbone as a chain of layers
-- ``growing``: layers that grow by units, with weights in blocks by task
+- ``growing``, ``growing_layer``: networks whose layers grow by units, with weights in blocks by task
 - ``masks``: binary masks of one bit
 - ``frozen``: freezing
 - ``sizes``: parameters, bytes and multiply-accumulates
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from .chain import ChainLayer, chain_of, run_chain
     from .flops import FlopCounter, RepeatedBatches, counted_as
     from .frozen import freeze, is_frozen
-    from .growing import GrowingLayer, GrowingNetwork
+    from .growing import GrowingNetwork
+    from .growing_layer import GrowingLayer
     from .layers import ChannelsLastConv2d, Dropout, channels_last, dropout
     from .masks import pack_bits, packed_bytes, unpack_bits
     from .modes import modes_kept

@@ -8,7 +8,7 @@ block can be frozen by itself, and what a task computes does not change by a bit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -18,78 +18,8 @@ from torch import Tensor, nn
 
 from seu_bench.models.chain import ChainLayer, run_chain
 from seu_bench.models.frozen import freeze
+from seu_bench.models.growing_layer import GrowingLayer
 from seu_bench.models.multihead import MultiHeadModel, not_learned
-
-
-class GrowingLayer(nn.Module):
-    """A layer whose inputs and units were added in steps.
-
-    Step k has the weights of the units that it added, from all inputs that there were then (``own``), and those from
-    the inputs that it added to the units of earlier steps (``across``). A block without elements does not exist.
-
-    Args:
-        layer: of the chain that it grows like; its size and its weights do not matter.
-    """
-
-    def __init__(self, layer: ChainLayer) -> None:
-        super().__init__()
-        self.layer = layer
-        #: Inputs and units that each step added.
-        self.added: list[tuple[int, int]] = []
-        self.own = nn.ParameterDict()
-        self.across = nn.ParameterDict()
-        self.biases = nn.ParameterDict()
-
-    def size(self, step: int) -> tuple[int, int]:
-        """Inputs and units as of a step; -1: before the first."""
-        taken = self.added[: step + 1]
-        return sum(inputs for inputs, _ in taken), sum(units for _, units in taken)
-
-    def grow(self, inputs: int, units: int) -> None:
-        """Add a step, its weights as torch draws them for a layer with all inputs that there are then.
-
-        Args:
-            inputs: units that the layer before, or the image, has more now.
-            units: to add.
-        """
-        step = len(self.added)
-        read, computed = self.size(step - 1)
-        self.added.append((inputs, units))
-        name = str(step)
-        if units and read + inputs:
-            made = self.layer.like(read + inputs, units)
-            self.own[name] = nn.Parameter(made.weight.detach())
-            if made.bias is not None:
-                self.biases[name] = nn.Parameter(made.bias.detach())
-        if inputs and computed:
-            made = self.layer.like(read + inputs, computed)
-            self.across[name] = nn.Parameter(made.weight.detach()[:, read * self.layer.spread :].clone())
-
-    def weight(self, step: int) -> Tensor:
-        """The weights as of a step, ``[units, inputs, k, k]`` or ``[units, inputs * spread]``."""
-        found: Tensor | None = None
-        for name in map(str, range(step + 1)):
-            if found is not None and name in self.across:
-                found = torch.cat([found, self.across[name]], dim=1)
-            if name in self.own:
-                found = self.own[name] if found is None else torch.cat([found, self.own[name]])
-        if found is None:
-            raise ValueError("a layer without units has no weights")
-        return found
-
-    def bias(self, step: int) -> Tensor | None:
-        """The biases ``[units]`` as of a step; ``None``: there are none."""
-        parts = [self.biases[name] for name in map(str, range(step + 1)) if name in self.biases]
-        return torch.cat(parts) if len(parts) > 1 else next(iter(parts), None)
-
-    def forward(self, x: Tensor, step: int) -> Tensor:
-        """The units as of a step, before their activation; ``x`` has the inputs as of the same step."""
-        return self.layer.compute(x, self.weight(step), self.bias(step))
-
-    def blocks(self, steps: Sequence[int]) -> Iterator[nn.Parameter]:
-        """The parameters that some steps added."""
-        for name in map(str, steps):
-            yield from (part[name] for part in (self.own, self.across, self.biases) if name in part)
 
 
 class GrowingNetwork(MultiHeadModel):
@@ -114,6 +44,13 @@ class GrowingNetwork(MultiHeadModel):
         if not isinstance(layer, GrowingLayer):
             raise TypeError("the network consists of growing layers")
         return layer
+
+    def head(self, task: int) -> nn.Linear:
+        """The head of a task."""
+        head = self.heads[task]
+        if not isinstance(head, nn.Linear):
+            raise TypeError("the heads are linear layers")
+        return head
 
     def added(self, task: int) -> tuple[int, ...]:
         """Units that a task added to each layer."""
@@ -145,6 +82,58 @@ class GrowingNetwork(MultiHeadModel):
         self.heads.append(nn.Linear(self.widths(task)[-1], self.classes_per_task[task]))
         if device is not None:
             self.to(device)
+
+    def widen(self, units: Sequence[int]) -> None:
+        """Add to the units of the newest task, behind those that it has, by torch's global generator.
+
+        Args:
+            units: for each layer, how many to add.
+
+        Raises:
+            ValueError: there is no task yet, or the numbers do not fit.
+        """
+        task = len(self.heads) - 1
+        if task < 0 or len(units) != len(self.layers) or min(units) < 0:
+            raise ValueError(f"task {task} cannot add units {tuple(units)} to {len(self.layers)} layers")
+        inputs = 0
+        for index, count in enumerate(units):
+            self.layer(index).widen(inputs, count)
+            inputs = count
+        if inputs:
+            old = self.head(task)
+            made = nn.Linear(old.in_features + inputs, old.out_features).to(old.weight.device)
+            with torch.no_grad():
+                made.weight[:, :-inputs] = old.weight
+                made.bias.copy_(old.bias)
+            self.heads[task] = made
+
+    def keep(self, units: Sequence[Tensor]) -> None:
+        """Remove units of the newest task, with all weights that read them.
+
+        Args:
+            units: for each layer, which of the units that the task added stay, bool.
+
+        Raises:
+            ValueError: there is no task yet, the numbers do not fit, or a layer would be without units.
+        """
+        task = len(self.heads) - 1
+        if task < 0 or tuple(len(stay) for stay in units) != self.added(task):
+            raise ValueError(f"task {task} did not add {[len(stay) for stay in units]} units")
+        if task == 0 and not all(bool(stay.any()) for stay in units):
+            raise ValueError("each layer of the first task needs some units")
+        image = self.layer(0).added[task][0]
+        inputs = torch.ones(image, dtype=torch.bool, device=units[0].device)
+        for index, stay in enumerate(units):
+            self.layer(index).keep(inputs, stay)
+            inputs = stay
+        if not bool(inputs.all()):
+            old = self.head(task)
+            columns = torch.cat([inputs.new_ones(old.in_features - len(inputs)), inputs])
+            made = nn.Linear(int(columns.sum()), old.out_features).to(old.weight.device)
+            with torch.no_grad():
+                made.weight.copy_(old.weight[:, columns])
+                made.bias.copy_(old.bias)
+            self.heads[task] = made
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes_per_task[task]]``, by the units that there were when the task was learned.

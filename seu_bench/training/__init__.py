@@ -7,7 +7,8 @@
 :mod:`.epochless`      a stage without epochs
 :mod:`.template`       Avalanche's template on whole batches, without its idle callbacks
 :mod:`.phases`         the phases of a task, their resuming, precision and compilation
-:mod:`.strategy`       base class of strategies, and the stage that trains a task's path
+:mod:`.strategy`       base class of strategies
+:mod:`.task_training`  the stage that trains a task's path
 :mod:`.loops`          an epoch, an evaluation, optimiser, learning rates, best weights
 :mod:`.clipping`       how often gradients are clipped
 :mod:`.stability`      whether SGD can follow a penalty
@@ -75,7 +76,8 @@ if TYPE_CHECKING:
     from .sampling import SampledStage, genotype_network, proxy_network
     from .stage import EpochReport, ProgressCallback, Stage, StageProgress
     from .state import fitting
-    from .strategy import StagedStrategy, TrainingStage
+    from .strategy import StagedStrategy
+    from .task_training import TrainingStage
     from .template import SilentLogger
 
 __all__ = [

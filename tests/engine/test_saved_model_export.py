@@ -33,7 +33,7 @@ OPTIONS = {
     "pnn": ("-o", "width=0.03"),
     "independent": ("-o", "width=0.03"),
 }
-STRATEGIES = ("naive", "ewc", "independent", "linear", "packnet", "pnn", "ltg", "seu")
+STRATEGIES = ("naive", "ewc", "independent", "linear", "packnet", "pnn", "ltg", "den", "seu")
 
 
 @pytest.fixture(scope="module")

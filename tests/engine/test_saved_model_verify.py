@@ -38,7 +38,7 @@ CHECKS = [
 
 #: Our own strategies and, of Avalanche's, those that touch weights, freeze layers, distil, or learn everything at once.
 STRATEGIES = [
-    *("naive", "ewc", "independent", "linear", "packnet", "pnn", "ltg", "seu"),
+    *("naive", "ewc", "independent", "linear", "packnet", "pnn", "ltg", "den", "seu"),
     *("lwf", "cwr", "rwalk", "gdumb", "joint"),
 ]
 #: What ``make test`` makes runs of; ``make test-long`` takes the others.
@@ -206,7 +206,7 @@ def test_changed_accuracy(command: Command, copy: Path, row: int, task: int) -> 
 @pytest.mark.parametrize("name", ["params_total", "mask_bits", "params_active", "macs"])
 @pytest.mark.parametrize("place", [0, 2, 4])
 def test_changed_size(command: Command, copy: Path, name: str, place: int) -> None:
-    """One digit of any of them; parameters and masks of all but the last task can be compared with the sealed copy only."""
+    """One digit of any of them; all but the last task's parameters and masks are in the sealed copy only."""
     sizes = list(getattr(read_record(copy), name))
     was = sizes[place]
     sizes[place] = was + 10

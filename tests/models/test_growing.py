@@ -125,3 +125,83 @@ def test_what_does_not_fit_is_refused() -> None:
         network.grow(units)
     with pytest.raises(ValueError, match="task 3 cannot add"):
         network.grow((1, 1))
+
+
+# --- the newest step, while its task is learned -------------------------------------------------------------------
+
+
+def copied(network: GrowingNetwork) -> dict[str, torch.Tensor]:
+    return {key: value.clone() for key, value in network.state_dict().items()}
+
+
+@each
+def test_widened_and_narrowed_back(name: str) -> None:
+    """Units that are added to the newest task and removed again leave the weights as they were, and earlier bits."""
+    network, x = grown(name, 2)
+    network.eval()
+    before, weights = [network(x, task) for task in (0, 1)], copied(network)
+    added = network.added(1)
+    more = tuple(range(2, 2 + len(added)))
+    network.widen(more)
+    assert network.added(1) == tuple(one + other for one, other in zip(added, more, strict=True))
+    assert torch.equal(network(x, 0), before[0])
+    for key, value in weights.items():
+        if not key.endswith(".1") and "heads.1" not in key:
+            assert torch.equal(network.state_dict()[key], value)
+    network.keep([torch.arange(one + other) < one for one, other in zip(added, more, strict=True)])
+    assert copied(network).keys() == weights.keys()
+    assert all(torch.equal(network.state_dict()[key], value) for key, value in weights.items())
+    assert torch.equal(network(x, 1), before[1])
+
+
+@each
+def test_units_that_compute_nothing_can_go(name: str) -> None:
+    """Removing units without weights changes no logit; sizes are those of a network that never had them."""
+    network, x = grown(name, 2)
+    network.eval()
+    network.widen([2] * len(network.layers))
+    stay = []
+    with torch.no_grad():
+        for index, count in enumerate(network.added(1)):
+            layer = network.layer(index)
+            layer.own["1"][-2] = 0.0
+            layer.biases["1"][-2] = 0.0
+            stay.append(torch.arange(count) != count - 2)
+    before = network(x, 1)
+    network.keep(stay)
+    assert torch.allclose(network(x, 1), before, atol=1e-6)
+    again = GrowingNetwork(network.chain, CLASSES)
+    again.load_architecture(network.architecture())
+    again.load_state_dict(network.state_dict())
+    assert torch.equal(again.eval()(x, 1), network(x, 1))
+
+
+@each
+def test_parts_are_the_blocks(name: str) -> None:
+    """What is assembled and assigned again is what it was; each block is met once, by a view of its shape."""
+    network, _ = grown(name)
+    weights = copied(network)
+    for index in range(len(network.layers)):
+        layer = network.layer(index)
+        weight, bias = layer.weight(2), layer.bias(2)
+        met = list(layer.parts(2, weight, bias))
+        assert {id(parameter) for parameter, _ in met} == {id(parameter) for parameter in layer.parameters()}
+        assert sum(part.numel() for _, part in met) == weight.numel() + (0 if bias is None else bias.numel())
+        assert all(torch.equal(parameter, part) for parameter, part in met)
+        layer.assign(2, weight.detach() + 1, None if bias is None else bias.detach() + 1)
+    assert all(torch.equal(value, weights[key] + 1) for key, value in network.state_dict().items() if "layers" in key)
+
+
+def test_what_does_not_fit_the_newest_is_refused() -> None:
+    network, _ = grown("mlp", 0)
+    with pytest.raises(ValueError, match="cannot add units"):
+        network.widen((1, 1))
+    with pytest.raises(ValueError, match="did not add"):
+        network.keep((torch.ones(1, dtype=torch.bool),))
+    network.grow(MLP[0])
+    with pytest.raises(ValueError, match="cannot add units"):
+        network.widen((1, -1))
+    with pytest.raises(ValueError, match="did not add"):
+        network.keep((torch.ones(5, dtype=torch.bool), torch.ones(3, dtype=torch.bool)))
+    with pytest.raises(ValueError, match="needs some units"):
+        network.keep((torch.ones(5, dtype=torch.bool), torch.zeros(4, dtype=torch.bool)))
