@@ -31,8 +31,9 @@ OPTIONS = {
     "naive": ("-o", "backbone=mlp"),
     "pnn": ("-o", "width=0.03"),
     "independent": ("-o", "width=0.03"),
+    "hat": ("-o", "width=0.03"),
 }
-STRATEGIES = ("naive", "ewc", "independent", "linear", "pnn", "ltg", "seu")
+STRATEGIES = ("naive", "ewc", "hat", "independent", "linear", "pnn", "ltg", "seu")
 
 
 @pytest.fixture(scope="module")
