@@ -22,8 +22,8 @@ class HatOptions(PlateauOptions, BackboneOptions):
     """Options of hard attention to the task."""
 
     tuning_grid: ClassVar[TuningGrid] = {
-        "hat_lambda": (0.1, 0.75, 2.5),
-        "learning_rate": (0.02, 0.05, 0.15),
+        "hat_lambda": (0.05, 0.25, 0.75),
+        "learning_rate": (0.025, 0.05, 0.1, 0.2),
     }
 
     hat_lambda: NonNegativeFloat = Field(0.75, description="weight of the penalty on units that no earlier task uses")
@@ -31,11 +31,13 @@ class HatOptions(PlateauOptions, BackboneOptions):
         400.0, description="largest factor of the embeddings within the gates, and the one of evaluation"
     )
     learning_rate: PositiveFloat | None = Field(0.05, description="learning rate of the first epoch")
-    momentum: Annotated[float, Field(ge=0, lt=1)] | None = Field(0.0, description="momentum of SGD")
     weight_decay: NonNegativeFloat | None = Field(
         0.0, description="weight decay of SGD; only 0 leaves alone what earlier tasks use"
     )
     clip_norm: PositiveFloat | None = Field(10_000.0, description="largest norm of the gradient")
+    min_learning_rate: NonNegativeFloat | None = Field(
+        1e-4, description="where the cosine schedule ends; with lr_schedule=plateau training ends below it"
+    )
 
 
 @hookimpl

@@ -16,8 +16,9 @@ from seu_bench_hat.strategy import Hat
 setup_module, teardown_module = one_thread, all_threads
 
 #: Learns the textures; 6 batches an epoch.
-QUICK: dict[str, Any] = {"backbone": "mlp", "width": 0.1, "epochs": 10, "batch_size": 8, "learning_rate": 0.2}
-ALEXNET: dict[str, Any] = {"backbone": "alexnet", "width": 0.1, "dropout": 0.0, "batch_size": 8, "learning_rate": 0.2}
+PLAIN: dict[str, Any] = {"epochs": 10, "batch_size": 8, "learning_rate": 0.2, "momentum": 0.0}
+QUICK: dict[str, Any] = {"backbone": "mlp", "width": 0.1, **PLAIN}
+ALEXNET: dict[str, Any] = {"backbone": "alexnet", "width": 0.1, "dropout": 0.0, **PLAIN}
 
 
 def stream(tasks: int = 3) -> TaskStream:
@@ -169,7 +170,7 @@ def test_forgets_next_to_nothing() -> None:
 def test_naive_forgets_on_the_same_stream() -> None:
     """So that the test above can fail: without gates and masks the logits of the first task move by their own size."""
     source, scenario = stream(), stream().avalanche()
-    strategy: Any = build(source, "naive", **QUICK, momentum=0.0, weight_decay=0.0)
+    strategy: Any = build(source, "naive", **QUICK, weight_decay=0.0)
     strategy.train(scenario.train_stream[0], eval_streams=[scenario.streams["valid"]])
     before = logits_of(strategy.model, source, 0)
     for experience in scenario.train_stream[1:]:
