@@ -9,6 +9,7 @@
 :mod:`.phases`         the phases of a task, their resuming, precision and compilation
 :mod:`.strategy`       base class of strategies
 :mod:`.task_training`  the stage that trains a task's path
+:mod:`.plateau`        a training whose rate follows the validation loss
 :mod:`.loops`          an epoch, an evaluation, optimiser, learning rates, best weights
 :mod:`.clipping`       how often gradients are clipped
 :mod:`.stability`      whether SGD can follow a penalty

@@ -22,6 +22,7 @@ from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.training.interfaces import StrategyContext, checked_options
 from seu_bench.training.loops import EpochMeter, clip_gradients, evaluate, make_sgd
 from seu_bench.training.phases import Phase, PhasedStrategy, TaskData
+from seu_bench.training.plateau import PlateauStage
 from seu_bench.training.stage import ProgressCallback
 from seu_bench.training.task_training import TrainingStage
 from seu_bench.training.template import SilentLogger
@@ -29,14 +30,13 @@ from seu_bench.utils.seeding import derive_seed
 
 
 class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-arg]
-    """Base class of strategies. A subclass overrides :meth:`phases` or :meth:`penalty`, and lists state of its own in
-    :attr:`state_attributes`.
+    """Base of strategies: override :meth:`phases` or :meth:`penalty`, list own state in :attr:`state_attributes`.
 
     Args:
         model: network with one head per task.
         schedule: epochs, batch size and learning rate of the training stage.
         seed: seed of everything random.
-        lr_schedule: ``cosine`` (per task, to ``min_learning_rate``) or ``constant``.
+        lr_schedule: ``cosine`` (per task, to ``min_learning_rate``), ``constant``, or ``plateau``.
         restore: whether the weights of the best validation loss are restored, or those of the last epoch remain.
         device: device to train on.
         eval_mb_size: images per batch in evaluation.
@@ -46,14 +46,13 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         evaluator: Avalanche's; silent by default.
         avalanche: further arguments of the next class, for strategies that have one of Avalanche's among their bases.
 
-    Example:
-        ::
+    Example::
 
-            class Anchored(StagedStrategy):
-                state_attributes = ("anchor",)
+        class Anchored(StagedStrategy):
+            state_attributes = ("anchor",)
 
-                def phases(self, task: TaskData) -> Sequence[Phase]:
-                    return [Phase(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
+            def phases(self, task: TaskData) -> Sequence[Phase]:
+                return [Phase(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
     """
 
     #: Whether it is trained once on the whole stream: a reference, and no lifelong learner.
@@ -68,7 +67,7 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         model: MultiHeadModel,
         schedule: Schedule,
         seed: int = 0,
-        lr_schedule: Literal["cosine", "constant"] = "cosine",
+        lr_schedule: Literal["cosine", "constant", "plateau"] = "cosine",
         restore: Literal["best_valid", "last"] = "best_valid",
         device: str | torch.device = "cpu",
         eval_mb_size: int = 512,
@@ -184,7 +183,7 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
 
     def training_stage(self, task: TaskData) -> TrainingStage:
         """Create the stage that trains the task's path, with Avalanche's callbacks around every batch."""
-        return TrainingStage(self, task)
+        return PlateauStage(self, task) if self.lr_schedule == "plateau" else TrainingStage(self, task)
 
     def seed_for(self, purpose: str, task: int) -> int:
         """Return the seed of one purpose in one task, e.g. ``seed_for("search", 3)``."""

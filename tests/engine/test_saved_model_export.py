@@ -32,8 +32,9 @@ OPTIONS = {
     "packnet": ("-o", "width=0.03"),
     "pnn": ("-o", "width=0.03"),
     "independent": ("-o", "width=0.03"),
+    "hat": ("-o", "width=0.03"),
 }
-STRATEGIES = ("naive", "ewc", "independent", "linear", "packnet", "pnn", "ltg", "den", "seu")
+STRATEGIES = ("naive", "ewc", "hat", "independent", "linear", "packnet", "pnn", "ltg", "den", "seu")
 
 
 @pytest.fixture(scope="module")

@@ -159,6 +159,23 @@ def test_never_touches_earlier_tasks(name: str) -> None:
     assert same(found[0], found[1])
 
 
+@pytest.mark.parametrize(("batch_size", "batches"), [(5, 5), (23, 1), (100, 1)])
+def test_batches_of_an_epoch_are_numbered(batch_size: int, batches: int) -> None:
+    """24 images: a strategy knows which batch of how many it trains on; one image left over is no batch."""
+    source = class_stream([[0, 1]], images=16)
+    strategy, found = build(source, "naive", epochs=2, batch_size=batch_size), []
+    forward = strategy.forward
+
+    def watched() -> torch.Tensor:
+        found.append((strategy.batch_number, strategy.batches_per_epoch))
+        logits: torch.Tensor = forward()
+        return logits
+
+    strategy.forward = watched
+    learn(source, strategy)
+    assert found == 2 * [(number, batches) for number in range(batches)]
+
+
 # --- streams of unusual shapes ------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,10 @@ from seu_bench.utils.progress import bar
 
 #: Whose warnings and log lines are the exporter's own: deprecations inside it and notes on its optimisations, about
 #: which nobody who exports a model can do anything.
-_CHATTY: Final = ("torch.onnx", "torch.export", "torch._export", "torch.fx", "onnxscript", "onnx_ir")
+_CHATTY: Final = (
+    *("torch.onnx", "torch.export", "torch._export", "torch.fx", "onnxscript", "onnx_ir"),
+    "onnx.reference",  # folds constants, and computes a steep sigmoid by an infinity that it then leaves
+)
 
 
 class TaskNetwork(nn.Module):
