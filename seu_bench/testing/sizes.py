@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seu_bench.engine.checkpoint_manager import is_resumable
 from seu_bench.testing.trial import Learner, from_file, require
-from seu_bench.training.memory import LABEL_BYTES
+from seu_bench.training.monitoring.memory import LABEL_BYTES
 from seu_bench.training.phases import PhasedStrategy
 
 

@@ -104,7 +104,7 @@ class PhasedStrategy(LeanTemplate):
         By default the model and what :meth:`get_extra_state` returns, each of its keys a kind. A strategy overrides it
         where that is not all, such as a teacher that its state leaves out because it equals the model between two
         tasks; or where the state stands for something else, such as places of images for the images. What it may
-        return is told at :func:`~seu_bench.training.memory.bytes_by_kind`; nothing: it is not known.
+        return is told at :func:`~seu_bench.training.monitoring.memory.bytes_by_kind`; nothing: it is not known.
         """
         if not self.resumable:
             return {}

@@ -4,17 +4,14 @@ Serra et al., ICML 2018)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.errors import RequestError
 from seu_bench.training.loops import set_rate
 from seu_bench.training.phases import TaskData
 from seu_bench.training.stage import EpochReport
-from seu_bench.training.task_training import TrainingStage
-
-if TYPE_CHECKING:
-    from seu_bench.training.strategy import StagedStrategy
+from seu_bench.training.task_training import Trained, TrainingStage
 
 #: Epochs in a row without a new lowest validation loss, after which the rate is divided.
 PATIENCE: Final = 5
@@ -50,7 +47,7 @@ class PlateauStage(TrainingStage):
         RequestError: there are no validation images to follow.
     """
 
-    def __init__(self, strategy: StagedStrategy, task: TaskData) -> None:
+    def __init__(self, strategy: Trained, task: TaskData) -> None:
         super().__init__(strategy, task)
         if task.valid is None or not len(task.valid) or strategy.restore != "best_valid":
             raise RequestError(

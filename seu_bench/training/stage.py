@@ -19,9 +19,9 @@ import torch
 from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError
 from seu_bench.models.flops import FlopCounter
-from seu_bench.training.chance import chance_share, guessing_probability
-from seu_bench.training.clipping import ClippedSteps
-from seu_bench.training.stability import Stability
+from seu_bench.training.monitoring.chance import chance_share, guessing_probability
+from seu_bench.training.monitoring.clipping import ClippedSteps
+from seu_bench.training.monitoring.stability import Stability
 from seu_bench.utils.seeding import RandomState
 
 Result = TypeVar("Result")

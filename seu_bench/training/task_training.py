@@ -2,18 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Collection, Hashable, Mapping
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import nn
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.models.flops import RepeatedBatches
+from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.training.loops import BestWeights, EpochMeter, cosine_rate, set_rate
+from seu_bench.training.monitoring.stability import Stability
 from seu_bench.training.phases import TaskData
-from seu_bench.training.stability import Stability
 from seu_bench.training.stage import EpochReport, Stage
 
-if TYPE_CHECKING:
-    from seu_bench.training.strategy import StagedStrategy
+
+class Trained(Protocol):
+    """What the stage needs of a strategy, whose methods :class:`~seu_bench.training.StagedStrategy` describes."""
+
+    schedule: Schedule
+    lr_schedule: Literal["cosine", "constant", "plateau"]
+    restore: Literal["best_valid", "last"]
+    optimizer: torch.optim.Optimizer
+    epoch_meter: EpochMeter | None
+    penalty_strength: str
+
+    @property
+    def model(self) -> MultiHeadModel:
+        """That learns."""
+
+    @property
+    def device(self) -> torch.device:
+        """On which it computes."""
+
+    def seed_for(self, purpose: str, task: int) -> int:
+        """The seed of the stage."""
+
+    def trained_module(self, task: TaskData) -> nn.Module:
+        """What trains."""
+
+    def penalty_curvature(self, trained: Collection[str]) -> float | None:
+        """By which unstable settings are noticed."""
+
+    def begin_training(self, module: nn.Module, schedule: Schedule) -> None:
+        """Called when the stage is made."""
+
+    def training_mode(self) -> None:
+        """Called before each epoch."""
+
+    def train_one_epoch(self) -> None:
+        """Train on all batches, with Avalanche's callbacks."""
+
+    def validation_loss(self, task: TaskData, on_batch: Callable[[int], None]) -> float | None:
+        """By which weights are selected."""
 
 
 class TrainingStage(Stage[Any]):
@@ -31,7 +72,7 @@ class TrainingStage(Stage[Any]):
 
     def __init__(
         self,
-        strategy: StagedStrategy,
+        strategy: Trained,
         task: TaskData,
         name: str = "training",
         schedule: Schedule | None = None,

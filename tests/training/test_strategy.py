@@ -25,7 +25,7 @@ from support.tiny import (
 )
 
 from seu_bench.data.streams import TaskStream
-from seu_bench.training.evaluators import AccuracyMatrix
+from seu_bench.training.monitoring.evaluators import AccuracyMatrix
 from seu_bench.training.template import SilentLogger
 
 setup_module, teardown_module = one_thread, all_threads

@@ -45,6 +45,12 @@ SEALED: Final = {"accuracy_matrix", *SIZES, "genotypes", "paths", "choices", "un
 MAKE_AGAIN: Final = "run it again with --restart, or put the file back as it was"
 
 
+def known_fields(record: Record) -> tuple[list[str], set[str]]:
+    """Sizes that a record has, and fields that its file has a copy of: earlier versions knew no masks."""
+    older = set() if record.mask_bits else {"mask_bits"}
+    return [name for name in SIZES if name not in older], SEALED - older
+
+
 class Seal(BaseModel):
     """The metadata of a file.
 

@@ -118,14 +118,13 @@ def _verified(
         _same("weights", "SHA-256", hashlib.sha256(content).hexdigest(), record.weights_sha256, f"{path}: "),
     ]
     file, model = None, None
-    older = set() if record.mask_bits else {"mask_bits"}  # what records of earlier versions have not
+    sizes, sealed = saved.known_fields(record)
     try:
         file = saved.parse_weights(content, path)
-        sealed = saved.SEALED - older
         recorded = record.model_dump(mode="json", include=sealed)
         copy = {name: value for name, value in file.seal.record.items() if name in sealed}
-        faults = list(differences(recorded, copy, "", "sealed"))
-        checks.append(_check("sealed copy", faults, f"{len(sealed)} fields are as they were sealed"))
+        told = f"{len(sealed)} fields are as they were sealed"
+        checks.append(_check("sealed copy", list(differences(recorded, copy, "", "sealed")), told))
         model = build_model(registry, file, record).to(chosen)
         checks.append(Check("model", True, (f"built and filled with {len(file.tensors)} tensors",)))
     except ResultsError as error:
@@ -136,7 +135,6 @@ def _verified(
         _same("data", "fingerprint", stream.fingerprint, record.data_fingerprint),
         _check("tasks", faults, f"{len(stream.plan.tasks)} tasks, their order, classes and images"),
     ]
-    sizes = [name for name in saved.SIZES if name not in older]
     if model is None:
         checks += [Check(name, None, ("there is no model to measure",)) for name in ("accuracy", *sizes)]
     else:
@@ -197,9 +195,8 @@ def _run_id(record: Record, spec: RunSpec) -> Check:
     if spec.model_copy(update={"threads": 1}).run_id == record.run_id:
         told = f"it does not say that the run computed with {record.threads} threads: an earlier version made it"
         return Check("run id", None, (told, "here this run id means one thread (--restart makes that run)"))
-    told = f"the record's settings give run {spec.run_id}, not {record.run_id}"
     why = "the record's settings or the benchmark were changed since, or it was made with a file (--benchmark)"
-    return Check("run id", False, (told, why))
+    return Check("run id", False, (f"the record's settings give run {spec.run_id}, not {record.run_id}", why))
 
 
 def _record(folder: Path) -> Check:
@@ -245,7 +242,7 @@ def count_correct(model: LearnedModel, images: TaskImages, task: int, batch_size
 
 
 def _sizes(record: Record, model: LearnedModel, device: torch.device, names: Sequence[str]) -> Iterator[Check]:
-    """Parameters and bits of masks at the end, and on each task's path parameters and multiply-accumulates."""
+    """Parameters and bits of masks at the end; parameters and multiply-accumulates on each task's path."""
     network, shape = model.network, record.input_shape or ()
     counts: dict[str, Callable[[int], int]] = {
         "params_total": lambda _: count_parameters(network),

@@ -11,7 +11,7 @@ from avalanche.evaluation.metric_results import MetricValue
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.models.sizes import count_macs, count_parameters
-from seu_bench.training.memory import memory_of
+from seu_bench.training.monitoring.memory import memory_of
 
 #: What :class:`ModelSizes` measures, which are fields of the record of the same names.
 SIZES: Final = ("params_total", "mask_bits", "params_active", "macs", "memory_bytes")
