@@ -29,10 +29,11 @@ SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "-o", "benchmar
 OPTIONS = {
     "seu": SMALL_SEU,
     "naive": ("-o", "backbone=mlp"),
+    "pathnet": ("-o", "width=0.1"),
     "pnn": ("-o", "width=0.03"),
     "independent": ("-o", "width=0.03"),
 }
-STRATEGIES = ("naive", "ewc", "independent", "linear", "pnn", "ltg", "seu")
+STRATEGIES = ("naive", "ewc", "independent", "linear", "pathnet", "pnn", "ltg", "seu")
 
 
 @pytest.fixture(scope="module")
