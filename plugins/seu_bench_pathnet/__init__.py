@@ -1,5 +1,5 @@
-"""PathNet (Fernando et al. 2017) in its supervised form: each task evolves a path through layers of modules, and what is
-on the path is frozen.
+"""PathNet (Fernando et al. 2017) in its supervised form: each task evolves a path through layers of modules, which is
+then frozen.
 
 Sources: C. Fernando, D. Banarse, C. Blundell, Y. Zwols, D. Ha, A. A. Rusu, A. Pritzel, D. Wierstra, "PathNet: Evolution
 Channels Gradient Descent in Super Neural Networks", 2017, arXiv:1701.08734; and the baseline of that name in the code

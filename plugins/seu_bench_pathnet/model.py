@@ -88,11 +88,14 @@ class ModularNetwork(MultiHeadModel):
         freeze(*self._on_path(task), self.heads[task])
 
     def renew(self) -> None:
-        """Draw the weights of every module anew that is on no kept path, by torch's global generator."""
+        """Draw the weights of every module anew that is on no kept path, by torch's global generator.
+
+        They do not depend on which others are frozen.
+        """
         for layer, index in self._places():
-            module = self.module_at(layer, index)
+            module, fresh = self.module_at(layer, index), self._fresh(layer)
             if not is_frozen(module):
-                module.load_state_dict(self._fresh(layer).state_dict())
+                module.load_state_dict(fresh.state_dict())
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes_per_task[task]]`` on the task's path.

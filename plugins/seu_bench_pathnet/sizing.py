@@ -50,5 +50,5 @@ def module_widths(chain: Sequence[ChainLayer], modules: int, classes: Sequence[i
 
 
 def _weights(layer: ChainLayer) -> int:
-    """Weights from one unit of the layer before to one of its own: of a kernel, or of the numbers that it is read by."""
+    """Weights from one unit of the layer before to one of its own: of a kernel, or of the numbers it is read by."""
     return layer.weighted.weight.numel() // (layer.inputs * layer.units)

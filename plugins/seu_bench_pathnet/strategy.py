@@ -67,6 +67,4 @@ def modular_network(context: StrategyContext) -> ModularNetwork:
 def build_pathnet(context: StrategyContext) -> PathNet:
     """The strategy of a run."""
     options = checked_options(context, PathNetOptions)
-    return PathNet.of(
-        context, model=modular_network(context), active=options.active, generations=options.generations
-    )
+    return PathNet.of(context, model=modular_network(context), active=options.active, generations=options.generations)

@@ -28,6 +28,9 @@ def searching(restore: str = "best_valid", **options: Any) -> tuple[Any, PathSea
     """A strategy, and the search of its first task."""
     source = stream()
     strategy = build(source, "pathnet", **{**QUICK, "restore": restore, **options})
+    strategy.experience = source.avalanche().train_stream[0]
+    strategy.adapted_dataset = strategy.experience.dataset
+    strategy.make_train_dataloader()
     task = source.tasks[0]
     (phase,) = strategy.phases(TaskData(0, task.train, task.valid))
     return strategy, phase.make()
@@ -74,21 +77,22 @@ def test_the_best_validation_loss_decides(monkeypatch: pytest.MonkeyPatch, losse
     def noted() -> None:
         snapshots.append(weights(stage.module))
         paths.append(strategy.model.tried[0])
-        if len(snapshots) == 2:  # the second generation must not begin here, unless this was the best
-            assert (losses[1] < losses[0]) == (min(losses[:2]) == losses[1])
 
     starts: list[dict[str, Tensor]] = []
     begin = stage._begin
     monkeypatch.setattr(stage, "_begin", lambda turn: (starts.append(weights(stage.module)), begin(turn)))
     watched(stage, noted)
     assert all(images is stage.data.valid for images in passed) and len(passed) == 4
+    assert not any(same(snapshots[one], snapshots[other]) for one in range(4) for other in range(one))
     assert same(weights(stage.module), snapshots[best])
     assert strategy.model.tried[0] == paths[best]
     assert same(starts[1], snapshots[0])  # paths share their weights
     assert same(starts[2], snapshots[0 if losses[0] <= losses[1] else 1])
 
 
-@pytest.mark.parametrize(("accuracies", "best"), [([0.5, 0.6, 0.9, 0.8], 0), ([0.5, 0.6, 0.7, 0.7], 0), ([1, 1, 0.1, 0.2], 1)])
+@pytest.mark.parametrize(
+    ("accuracies", "best"), [([0.5, 0.6, 0.9, 0.8], 0), ([0.5, 0.6, 0.7, 0.7], 0), ([1, 1, 0.1, 0.2], 1)]
+)
 def test_without_selection_the_last_generation_decides(
     monkeypatch: pytest.MonkeyPatch, accuracies: list[float], best: int
 ) -> None:
@@ -102,12 +106,11 @@ def test_without_selection_the_last_generation_decides(
         return EpochReport(train_epoch().loss, next(given))
 
     monkeypatch.setattr(stage, "train_epoch", trained)
-    last: list[dict[str, Tensor]] = []
     monkeypatch.setattr(search, "evaluate", lambda *_: pytest.fail("validation images were passed"))
-    stage.run()
-    last.append(weights(stage.module))
+    last: list[dict[str, Tensor]] = []
+    watched(stage, lambda: last.append(weights(stage.module)))
     assert strategy.model.tried[0] == contenders[2 + best]
-    assert stage.tournament.loss == math.inf and not stage.best.state_dict()["kept"]
+    assert same(weights(stage.module), last[3]) and not same(last[3], last[2])
 
 
 def test_error_of_a_generation_is_the_mean_of_its_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,8 +196,9 @@ def test_free_modules_are_drawn_anew() -> None:
         assert all(torch.equal(before[name], after[name]) for name in after if name not in free)
         assert not any(torch.equal(before[name], after[name]) for name in free)
         made.append(({name: after[name] for name in free}, frozen))
+    assert made[0][1] != made[1][1]
     common = made[0][0].keys() & made[1][0].keys()
-    assert len(common) > 0
+    assert common and all(torch.equal(made[0][0][name], made[1][0][name]) for name in common)
 
 
 @pytest.mark.parametrize("backbone", ["mlp", "alexnet"])

@@ -140,7 +140,14 @@ def test_made_again_from_its_architecture() -> None:
 
 @pytest.mark.parametrize(
     "paths",
-    [{"0": []}, {"0": [[0]] * 4}, {"0": [[0]] * 4 + [[]]}, {"0": [[0]] * 4 + [[4]]}, {"0": [[-1]] * 5}, {"3": [[0]] * 5}],
+    [
+        {"0": []},
+        {"0": [[0]] * 4},
+        {"0": [[0]] * 4 + [[]]},
+        {"0": [[0]] * 4 + [[4]]},
+        {"0": [[-1]] * 5},
+        {"3": [[0]] * 5},
+    ],
 )
 def test_another_architecture_is_refused(paths: dict[str, Any]) -> None:
     """Other layers, no module, a module or a task that is not there."""
