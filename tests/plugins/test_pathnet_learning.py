@@ -183,9 +183,9 @@ def test_frozen_modules_keep_their_bits() -> None:
 def test_free_modules_are_drawn_anew() -> None:
     """Before a later task those off all kept paths get weights that hang on seed and task, not on what was learned."""
     made = []
-    for epochs in (1, 3):
+    for active in (1, 3):
         source = stream()
-        strategy = learn(source, build(source, "pathnet", **{**QUICK, "epochs": epochs}), tasks=1)
+        strategy = learn(source, build(source, "pathnet", **{**QUICK, "active": active}), tasks=1)
         before = weights(strategy.model)
         task = source.tasks[1]
         strategy.phases(TaskData(1, task.train, task.valid))[0].make()
