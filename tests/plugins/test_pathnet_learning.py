@@ -80,7 +80,7 @@ def test_the_best_validation_loss_decides(monkeypatch: pytest.MonkeyPatch, losse
 
     starts: list[dict[str, Tensor]] = []
     begin = stage._begin
-    monkeypatch.setattr(stage, "_begin", lambda turn: (starts.append(weights(stage.module)), begin(turn)))
+    monkeypatch.setattr(stage, "_begin", lambda turn: (starts.append(weights(stage.module)) or begin(turn))
     watched(stage, noted)
     assert all(images is stage.data.valid for images in passed) and len(passed) == 4
     assert not any(same(snapshots[one], snapshots[other]) for one in range(4) for other in range(one))
