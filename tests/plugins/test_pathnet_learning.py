@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from seu_bench.models import is_frozen
 from seu_bench.training.phases import TaskData
 from seu_bench.training.stage import EpochReport, StageProgress
 from seu_bench_pathnet import search
-from seu_bench_pathnet.evolution import Path, distinct
+from seu_bench_pathnet.evolution import Path, Turn, distinct
 from seu_bench_pathnet.search import PathSearch
 
 setup_module, teardown_module = one_thread, all_threads
@@ -80,7 +80,12 @@ def test_the_best_validation_loss_decides(monkeypatch: pytest.MonkeyPatch, losse
 
     starts: list[dict[str, Tensor]] = []
     begin = stage._begin
-    monkeypatch.setattr(stage, "_begin", lambda turn: (starts.append(weights(stage.module)) or begin(turn))
+
+    def begun(turn: Turn) -> None:
+        starts.append(weights(stage.module))
+        begin(turn)
+
+    monkeypatch.setattr(stage, "_begin", begun)
     watched(stage, noted)
     assert all(images is stage.data.valid for images in passed) and len(passed) == 4
     assert not any(same(snapshots[one], snapshots[other]) for one in range(4) for other in range(one))
@@ -144,7 +149,7 @@ def test_only_the_path_moves() -> None:
 
     begin = stage._begin
 
-    def begun(turn: Any) -> None:
+    def begun(turn: Turn) -> None:
         before.append(weights(model))
         begin(turn)
 
@@ -278,12 +283,13 @@ def test_resumes_after_every_epoch(restore: str) -> None:
 @pytest.mark.parametrize(("epochs", "generations", "tournaments"), [(1, 20, 1), (3, 20, 3), (4, 2, 2)])
 def test_few_epochs(epochs: int, generations: int, tournaments: int) -> None:
     """With fewer epochs than generations there is one for each epoch; passes are twice the epochs in any case."""
-    source, seen = stream(), []
+    source = stream()
+    seen: list[StageProgress] = []
     options = {**QUICK, "epochs": epochs, "generations": generations}
     strategy = build(source, "pathnet", on_progress=seen.append, **options)
     bred: list[int] = []
     learn(source, strategy, tasks=1)
-    last: StageProgress = seen[-1]
+    last = seen[-1]
     task = source.tasks[0]
     assert (last.stage, last.epochs) == ("search", 2 * epochs)
     assert last.image_passes == 2 * epochs * (len(task.train) + len(task.valid))
@@ -306,7 +312,7 @@ def test_rewards_are_noted() -> None:
     """An accuracy of the validation images for each epoch, so that the record can say what guesses would do."""
     for restore, size in (("best_valid", 8), ("last", 24)):
         _, stage = searching(restore, epochs=2)
-        noted: Sequence[int] = []
-        stage.rewarded = lambda accuracy, images, noted=noted: noted.append(len(images))  # type: ignore[method-assign]
+        noted: list[int] = []
+        stage.rewarded = lambda _, images, noted=noted: noted.append(len(images))  # type: ignore[method-assign,misc]
         stage.run()
         assert noted == [size] * 4
