@@ -40,7 +40,6 @@ def evolved(seed: int, generations: int, best: Path, modules: int = 8) -> list[t
     return history
 
 
-@pytest.mark.tries(6)
 @pytest.mark.parametrize("seed", range(6))
 def test_finds_the_known_best_path(seed: int) -> None:
     """Losses never rise, the champion is the path that has them, and in the end it is the best path there is."""

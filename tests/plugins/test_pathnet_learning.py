@@ -245,6 +245,7 @@ def test_a_task_is_learned_once() -> None:
         learn(source, strategy, tasks=1)
 
 
+@pytest.mark.long
 def test_the_seed_decides() -> None:
     found = []
     for seed, noise in ((0, 1), (0, 2), (1, 1)):
@@ -255,10 +256,10 @@ def test_the_seed_decides() -> None:
     assert not same(found[0][0], found[2][0])
 
 
-@pytest.mark.parametrize("restore", ["best_valid", "last"])
+@pytest.mark.parametrize("restore", ["best_valid", pytest.param("last", marks=pytest.mark.long)])
 def test_resumes_after_every_epoch(restore: str) -> None:
     """Within turns of more than one epoch, between turns, and between generations."""
-    options = {**QUICK, "epochs": 5, "generations": 2, "restore": restore}
+    options = {**QUICK, "epochs": 3, "generations": 2, "restore": restore}
     source = stream()
     whole = learn(source, build(source, "pathnet", **options), tasks=1)
     states: list[Any] = []
@@ -271,7 +272,7 @@ def test_resumes_after_every_epoch(restore: str) -> None:
 
     whole.pause = paused
     learn_second(whole, source)
-    assert len(states) == 10
+    assert len(states) == 6
     for state in states:
         strategy = build(source, "pathnet", **options)
         strategy.load_state_dict(state)
