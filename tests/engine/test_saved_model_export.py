@@ -30,11 +30,12 @@ OPTIONS = {
     "seu": SMALL_SEU,
     "naive": ("-o", "backbone=mlp"),
     "packnet": ("-o", "width=0.03"),
+    "pathnet": ("-o", "width=0.1"),
     "pnn": ("-o", "width=0.03"),
     "independent": ("-o", "width=0.03"),
     "hat": ("-o", "width=0.03"),
 }
-STRATEGIES = ("naive", "ewc", "hat", "independent", "linear", "packnet", "pnn", "ltg", "den", "seu")
+STRATEGIES = ("naive", "ewc", "hat", "independent", "linear", "packnet", "pathnet", "pnn", "ltg", "den", "seu")
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,7 @@ COLD = ("-o", "warm_start=false")
 LEARNERS: dict[str, tuple[str, ...]] = {
     "naive": (),
     "seu": (),
+    "pathnet": (),
     "pnn": (),
     "ltg": (),
     "ewc": (),
@@ -74,7 +75,7 @@ LEARNERS: dict[str, tuple[str, ...]] = {
     "fixed": ("-o", "genotype=darts_v1", "--creator", "frugal"),
     "random": ("--searcher", "random", "-o", "stem=shared"),
 }
-STRATEGIES = ("naive", "seu", "pnn", "ltg", "ewc", "independent")
+STRATEGIES = ("naive", "seu", "pathnet", "pnn", "ltg", "ewc", "independent")
 #: What takes minutes: make test-crash.
 MANY = pytest.mark.crash
 #: What takes many seconds: make test-long.
