@@ -119,7 +119,7 @@ class PathSearch(TrainingStage):
 
     def _begin(self, turn: Turn) -> None:
         self.model.try_path(self.task, self.tournament.paths[turn.contender])
-        self.strategy.begin_training(self.model.trainable_module(self.task))
+        self.strategy.begin_training(self.model.trainable_module(self.task), self.schedule)
         self.batch_flops = {}  # another path costs something else
 
     def _end_generation(self) -> None:

@@ -25,6 +25,7 @@ class Trained(Protocol):
     restore: Literal["best_valid", "last"]
     optimizer: torch.optim.Optimizer
     epoch_meter: EpochMeter | None
+    eval_mb_size: int
     penalty_strength: str
 
     @property
