@@ -180,17 +180,28 @@ def test_options_of_retraining(options: dict[str, Any], epochs: int, rate: float
 
 
 def test_validation_selects_in_both_trainings() -> None:
-    """With images of validation that say the opposite the first epoch of each stage is the best one."""
+    """With labels of validation turned round the first epochs are the best ones; pruned and kept are their weights."""
     source = class_stream([[0, 1]], images=24)
     labels = source.tasks[0].valid.labels
     labels.copy_(1 - labels)
-    kept: dict[str, list[Tensor]] = {}
-    for restore in ("best_valid", "last"):
-        strategy = packnet(source, **MLP | {"epochs": 6, "retrain_rate": 1.0, "restore": restore})
-        learn(source, strategy)
-        kept[restore] = [strategy.model.masks, *strategy.model.weights()]
-    assert not torch.equal(kept["best_valid"][0], kept["last"][0])
-    assert not torch.equal(kept["best_valid"][1], kept["last"][1])
+    strategy = packnet(source, **MLP | {"epochs": 6, "retrain_rate": 1.0})
+    validate, pack = strategy.validation_loss, strategy.model.pack
+    seen: dict[str, list[tuple[float, dict[str, Tensor]]]] = {"training": [], "retraining": []}
+    pruned: list[dict[str, Tensor]] = []
+
+    def watched(*given: Any) -> float:
+        loss: float = validate(*given)
+        seen[strategy._stage.name].append((loss, weights(strategy.model.backbone)))
+        return loss
+
+    strategy.validation_loss = watched
+    strategy.model.pack = lambda kept: (pruned.append(weights(strategy.model.backbone)), pack(kept))
+    learn(source, strategy)
+    for stage, found in (("training", pruned[0]), ("retraining", weights(strategy.model.backbone))):
+        losses = [loss for loss, _ in seen[stage]]
+        best = losses.index(min(losses))
+        assert len(losses) > 1 and best < len(losses) - 1
+        assert same(found, seen[stage][best][1])
 
 
 @each
