@@ -32,7 +32,7 @@ OPTIONS = {
     "pnn": ("-o", "width=0.03"),
     "independent": ("-o", "width=0.03"),
 }
-STRATEGIES = ("naive", "ewc", "independent", "linear", "pnn", "ltg", "seu")
+STRATEGIES = ("naive", "ewc", "independent", "linear", "pnn", "ltg", "rcl", "seu")
 
 
 @pytest.fixture(scope="module")
