@@ -1,4 +1,4 @@
-"""Reinforced continual learning (Xu & Zhu, NeurIPS 2018): a controller, trained by reinforcement, decides how many units
+"""Reinforced continual learning (Xu & Zhu, NeurIPS 2018): a controller, taught by reinforcement, decides how many units
 each layer gets for a new task.
 
 Source: J. Xu, Z. Zhu, "Reinforced Continual Learning", NeurIPS 2018, arXiv:1805.12369.

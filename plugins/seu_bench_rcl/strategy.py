@@ -35,7 +35,12 @@ class ReinforcedGrowth(StagedStrategy):
     model: GrowingNetwork
 
     def __init__(
-        self, *, model: GrowingNetwork, search: SearchSettings, finish: Literal["keep", "train"] = "keep", **options: Any
+        self,
+        *,
+        model: GrowingNetwork,
+        search: SearchSettings,
+        finish: Literal["keep", "train"] = "keep",
+        **options: Any,
     ) -> None:
         super().__init__(model=model, **options)
         self.search = search

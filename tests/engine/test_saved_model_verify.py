@@ -36,7 +36,21 @@ CHECKS = [
 ]
 
 #: Our own strategies and, of Avalanche's, those that touch weights, freeze layers, distil, or learn everything at once.
-STRATEGIES = ["naive", "ewc", "independent", "linear", "pnn", "ltg", "rcl", "seu", "lwf", "cwr", "rwalk", "gdumb", "joint"]
+STRATEGIES = [
+    "naive",
+    "ewc",
+    "independent",
+    "linear",
+    "pnn",
+    "ltg",
+    "rcl",
+    "seu",
+    "lwf",
+    "cwr",
+    "rwalk",
+    "gdumb",
+    "joint",
+]
 #: What ``make test`` makes runs of; ``make test-long`` takes the others.
 USUAL = ("naive", "ltg", "seu")
 each_strategy = pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def lively(policy: Policy) -> Policy:
     """With probabilities that are far from equal."""
     with torch.no_grad():
         for weight in policy.parameters():
-            weight.normal_(std=0.5)
+            weight.normal_(std=1.0)
     return policy
 
 
@@ -46,7 +46,7 @@ def test_gradient_by_hand() -> None:
     logits = torch.tensor([[0.0, math.log(3.0)], [math.log(4.0), 0.0]], dtype=torch.float64, requires_grad=True)
     loss = policy_loss(torch.log_softmax(logits, 1), (1, 1), 0.5)
     # Probabilities .25, .75 and .8, .2; drawn are .75 and .2.
-    assert float(loss) == pytest.approx(-0.5 * (math.log(0.75) + math.log(0.2)), abs=1e-15)
+    assert float(loss.detach()) == pytest.approx(-0.5 * (math.log(0.75) + math.log(0.2)), abs=1e-15)
     (gradient,) = torch.autograd.grad(loss, logits)
     expected = [[0.5 * 0.25, 0.5 * (0.75 - 1)], [0.5 * 0.8, 0.5 * (0.2 - 1)]]
     assert torch.allclose(gradient, torch.tensor(expected, dtype=torch.float64), atol=1e-15, rtol=0)
@@ -65,16 +65,14 @@ def test_gradient_of_the_expected_reward(baseline: float) -> None:
         return torch.stack([log[layer, choice] for layer, choice in enumerate(draw)]).sum().exp()
 
     log = policy(controller.state)
-    assert float(sum(probability(log, draw) for draw in draws)) == pytest.approx(1, abs=1e-12)
+    assert sum(float(probability(log, draw).detach()) for draw in draws) == pytest.approx(1, abs=1e-12)
     expected = torch.autograd.grad(sum(probability(log, draw) * rewards[draw] for draw in draws), parameters)
     found = [torch.zeros_like(weight) for weight in parameters]
     for draw in draws:
         log = policy(controller.state)
-        weight = float(probability(log, draw))
-        for total, part in zip(
-            found, torch.autograd.grad(policy_loss(log, draw, rewards[draw] - baseline), parameters), strict=True
-        ):
-            total += weight * part
+        weight = float(probability(log, draw).detach())
+        parts = torch.autograd.grad(policy_loss(log, draw, rewards[draw] - baseline), parameters)
+        found = [total + weight * part for total, part in zip(found, parts, strict=True)]
     assert max(float(gradient.abs().max()) for gradient in expected) > 1e-3
     for gradient, total in zip(expected, found, strict=True):
         assert torch.allclose(gradient, -total, atol=1e-12, rtol=1e-9)
@@ -144,17 +142,19 @@ def test_the_penalty_is_felt() -> None:
 
 def test_draws_follow_the_probabilities() -> None:
     """Each layer by itself; at first all choices are nearly as likely."""
-    controller = made()
+    controller, count = made(), 500
     torch.manual_seed(1)
-    for expected in (torch.full((LAYERS, CHOICES), 1 / CHOICES, dtype=torch.float64), None):
-        if expected is None:
-            expected = lively(controller.policy)(controller.state).exp().detach()
-        counts = torch.zeros(LAYERS, CHOICES, dtype=torch.float64)
-        for _ in range(1000):
-            for layer, choice in enumerate(controller.draw()):
-                counts[layer, choice] += 1
-        # Four standard deviations of a share, and what first probabilities differ by.
-        assert float((counts / 1000 - expected).abs().max()) < 4 * math.sqrt(0.25 / 1000) + 0.01
+
+    def shares() -> torch.Tensor:
+        drawn = torch.tensor([controller.draw() for _ in range(count)])
+        return torch.stack([(drawn == choice).double().mean(dim=0) for choice in range(CHOICES)], dim=1)
+
+    # Four standard deviations of a share, and what first probabilities differ by.
+    margin = 4 * math.sqrt(0.25 / count) + 0.01
+    assert float((shares() - 1 / CHOICES).abs().max()) < margin
+    log = lively(controller.policy)(controller.state).detach()
+    assert float((log.exp() - 1 / CHOICES).abs().max()) > 2 * margin
+    assert float((shares() - log.exp()).abs().max()) < margin
 
 
 def test_inputs_are_probabilities_of_the_layer_before() -> None:

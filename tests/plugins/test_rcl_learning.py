@@ -68,7 +68,7 @@ def second_task(*, valid: bool = True) -> TaskData:
     return TaskData(1, task.train, task.valid if valid else None)
 
 
-# --- sizes --------------------------------------------------------------------------------------------------------------
+# --- sizes ------------------------------------------------------------------------------------------------------------
 
 
 def mlp_size(widths: Sequence[int]) -> int:
@@ -151,7 +151,7 @@ def test_operations_are_exact_where_nothing_is_drawn() -> None:
     assert sum(progress.flops or 0 for progress in seen if progress.done) == cost.train_flops
 
 
-# --- what is frozen and what trains -------------------------------------------------------------------------------------
+# --- what is frozen and what trains -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("finish", ["keep", "train"])
@@ -200,7 +200,7 @@ def test_the_search_leaves_the_model_alone() -> None:
     assert moved.keys() == found.weights.keys()
 
 
-# --- trials ---------------------------------------------------------------------------------------------------------------
+# --- trials -----------------------------------------------------------------------------------------------------------
 
 
 def watched(stage: GrowthSearch, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Growth, float]]:
@@ -229,9 +229,7 @@ def test_the_best_reward_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rewards.index(max(rewards)) < 5
     assert (found.units, found.reward) == (best.units, pytest.approx(best.reward))
     assert same(dict(found.weights), dict(best.weights))
-    assert [report.accuracy for report in stage.curve] == [
-        at for _, accuracy in ended for at in (None, accuracy)
-    ]
+    assert [report.accuracy for report in stage.curve] == [at for _, accuracy in ended for at in (None, accuracy)]
 
 
 def test_rewards_teach_the_controller(monkeypatch: pytest.MonkeyPatch, drawn: list[Sequence[int]]) -> None:
@@ -294,7 +292,9 @@ def test_without_validation_images_halves_are_used(monkeypatch: pytest.MonkeyPat
     data = second_task(valid=False)
     count = len(data.train)
     stage = search(data)
-    assert (len(stage.train_images), len(stage.score_images)) == trial_images(count, 0) == (count // 2, count - count // 2)
+    assert (
+        (len(stage.train_images), len(stage.score_images)) == trial_images(count, 0) == (count // 2, count - count // 2)
+    )
     assert set(stage.train_images.rows.tolist()).isdisjoint(stage.score_images.rows.tolist())
     stage.run()
     assert stage.image_passes == 3 * (2 * (count // 2) + count - count // 2)
@@ -345,7 +345,7 @@ def test_each_trial_begins_anew() -> None:
     assert not torch.equal(firsts[0][:, :8], firsts[1][:, :8])
 
 
-# --- refusals -------------------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backbone", ["linear", "resnet18"])
