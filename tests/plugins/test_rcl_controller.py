@@ -187,6 +187,20 @@ def test_goes_on_from_a_file() -> None:
     assert torch.equal(controller.baseline(controller.state), again.baseline(again.state))
 
 
+def test_precision_of_the_run_does_not_matter() -> None:
+    """Under autocast it draws and learns as without, bit by bit."""
+    found = []
+    for enabled in (False, True):
+        torch.manual_seed(0)
+        controller = Controller(LAYERS, CHOICES)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            units = controller.draw()
+            controller.learn(units, 0.5)
+        found.append((units, controller.policy(controller.state)))
+    assert found[0][0] == found[1][0]
+    assert torch.equal(found[0][1], found[1][1])
+
+
 @pytest.mark.parametrize(("layers", "choices"), [(1, 2), (5, 30)])
 def test_operations_are_forecast(layers: int, choices: int) -> None:
     controller = Controller(layers, choices)
