@@ -27,7 +27,7 @@ def test_default_grid(name: str) -> None:
         assert {key: getattr(built, key) for key in chosen} == chosen
 
 
-@pytest.mark.parametrize("name", ["ewc", "hat", "si", "mas", "lwf", "rwalk", "gem", "ltg", "den"])
+@pytest.mark.parametrize("name", ["ewc", "hat", "si", "mas", "lwf", "rwalk", "gem", "ltg", "den", "rcl"])
 def test_strength_is_tuned(name: str) -> None:
     """A strategy with a strength of its own is tuned over that too, weakest first."""
     grid = registry().strategies.find(name).factory.options.tuning_grid

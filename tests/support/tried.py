@@ -21,6 +21,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "gem": {"patterns_per_experience": 10},
     "mas": {"lambda_reg": 0.01},
     "mir": {"mem_size": 20, "batch_size_mem": 4, "subsample": 8},
+    "rcl": {"trials": 2},
     "replay": {"mem_size": 20, "batch_size_mem": 4},
 }
 
