@@ -32,6 +32,11 @@ STRATEGIES = [
     "ltg",
     "seu",
     "seu+random+all_new",
+    "hat",
+    "packnet",
+    "pathnet",
+    "den",
+    "rcl",
     "si",
     "mas",
     "lwf",
@@ -52,7 +57,7 @@ SEEDS, FIRST = ("100-101", "100"), "quick"
 #: of the ten of `pmnist` a penalty five times too strong looks best; on five it is the best of the whole stream.
 TASKS = {"pmnist": 5}
 #: Tasks for all other benchmarks, and for strategies that overwrite nothing.
-FEW_TASKS, FROZEN = 3, {"linear", "independent", "pathnet", "pnn", "ltg", "seu"}
+FEW_TASKS, FROZEN = 3, {"linear", "independent", "packnet", "pathnet", "pnn", "ltg", "rcl", "seu"}
 #: Learning rates that every grid begins with, and how often an option's values may be extended.
 LEARNING_RATES, EXTENSIONS = (0.025, 0.08), 3
 #: Grids that differ from the strategy's own. Weights of SEU's first epochs are chosen by networks whose BatchNorm
