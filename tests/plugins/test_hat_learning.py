@@ -151,6 +151,27 @@ def test_what_earlier_tasks_use_does_not_move(options: dict[str, Any]) -> None:
     assert any(bool((gate == 1).any()) for gate in gates)
 
 
+def test_soft_gates_let_their_weights_move_a_little() -> None:
+    """Of gates of .982 a 55th of a gradient passes: their weights move, less than free ones do, and so do logits."""
+    source = stream(2)
+    strategy: Hat = learn(source, build(source, "hat", **QUICK), tasks=1)
+    with torch.no_grad():
+        for embedding in strategy.model.embeddings_of(0):
+            embedding[:] = torch.tensor([-6.0, 0.01]).repeat(len(embedding))[: len(embedding)]
+    before, logits = copies(strategy), logits_of(strategy.model, source, 0)
+    factors = [
+        factor.expand_as(old) for old, (_, factor) in zip(before, strategy.protection_of(1).passing, strict=True)
+    ]
+    scenario = source.avalanche()
+    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
+    moved = torch.cat([(new - old).abs().flatten() for old, new in zip(before, copies(strategy), strict=True)])
+    factor = torch.cat([each.flatten() for each in factors])
+    soft = (factor - 1 / (1 + math.exp(4))).abs() < 1e-6
+    assert bool(soft.any()) and 0 < float(moved[soft].max()) < 0.2 * float(moved[factor == 1].max())
+    drift = float((logits_of(strategy.model, source, 0) - logits).abs().max())
+    assert 0 < drift < 0.2 * float(logits.abs().max())
+
+
 def test_forgets_next_to_nothing() -> None:
     """Accuracies of earlier tasks stay after two more; logits move by the softness of a few gates, and not more."""
     source, scenario = stream(), stream().avalanche()

@@ -38,9 +38,9 @@ class Following(StagedStrategy):
 
     def validation_loss(self, task: Any, on_batch: Any) -> float | None:
         """The loss of this epoch."""
-        super().validation_loss(task, on_batch)
+        measured = super().validation_loss(task, on_batch)
         assert self._stage is not None
-        return self.losses[self._stage.epoch]
+        return None if measured is None else self.losses[self._stage.epoch]
 
 
 def stream() -> TaskStream:
