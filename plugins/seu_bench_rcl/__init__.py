@@ -27,7 +27,7 @@ class RclOptions(BackboneOptions, SelectingOptions):
     controller_learning_rate: PositiveFloat = Field(0.001, description="Adam's learning rate of the controller")
     baseline_learning_rate: PositiveFloat = Field(0.005, description="Adam's learning rate of the reward's baseline")
     finish: Literal["keep", "train"] = Field(
-        "keep", description="the best trial's weights are kept as they are (published code), or trained on"
+        "keep", description="the best trial's weights are kept (published code), or trained on"
     )
 
 

@@ -23,7 +23,7 @@ from seu_bench.training import (
 )
 from seu_bench_rcl import RclOptions
 from seu_bench_rcl.controller import controller_flops
-from seu_bench_rcl.search import trial_images
+from seu_bench_rcl.search import trial_passes
 from seu_bench_rcl.strategy import first_units, growing_network, trial_schedule
 
 
@@ -75,13 +75,14 @@ def sizes_of(context: StrategyContext, added: int) -> Sizes:
 def _stages(context: StrategyContext) -> list[StageCost]:
     options, plan = checked_options(context, RclOptions), context.plan
     training = options.applied_to(context.protocol.training)
-    stages = training_passes(plan, training, validate=options.restore == "best_valid")
+    select = options.restore == "best_valid"
+    stages = training_passes(plan, training, validate=select)
     if options.finish == "keep":
         stages = stages[:1]
     epochs = trial_schedule(context).epochs
     for index, task in enumerate(plan.tasks[1:], start=1):
-        train, score = trial_images(task.num_train, task.num_valid)
-        stages.append(StageCost("search", index, options.trials * epochs * train, options.trials * score))
+        train, score = trial_passes(task.num_train, task.num_valid, epochs, select=select)
+        stages.append(StageCost("search", index, options.trials * train, options.trials * score))
     return stages
 
 

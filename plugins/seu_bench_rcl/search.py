@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from seu_bench.config import Schedule
 from seu_bench.data import TaskImages
 from seu_bench.models import GrowingNetwork
 from seu_bench.training import (
+    BestWeights,
     EpochReport,
     Stage,
     TaskData,
@@ -38,6 +40,7 @@ class SearchSettings:
         unit_penalty: reward lost per unit.
         controller_learning_rate, baseline_learning_rate: of Adam.
         cosine: whether SGD's rate follows the cosine in each trial or stays.
+        select: whether a trial's weights are those of its lowest validation loss, or the last.
     """
 
     schedule: Schedule
@@ -47,6 +50,7 @@ class SearchSettings:
     controller_learning_rate: float = 1e-3
     baseline_learning_rate: float = 5e-3
     cosine: bool = True
+    select: bool = True
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,9 @@ class Trial:
         self.trained: nn.Module = self.network.trainable_module(self.task)
         self.parameters = list(self.trained.parameters())
         self.optimizer = make_sgd(self.parameters, schedule)
+        self.best = BestWeights(self.trained)
+        #: Of the weights that it would end with now.
+        self.accuracy: float | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``[N, C, H, W]`` -> logits ``[N, classes]``."""
@@ -95,32 +102,42 @@ class Trial:
             "units": list(self.units),
             "weights": self.trained.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "best": self.best.state_dict(),
+            "accuracy": self.accuracy,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned of a trial of the same units."""
         self.trained.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.best.load_state_dict(state["best"])
+        self.accuracy = state["accuracy"]
 
 
-def trial_images(images: int, valid: int) -> tuple[int, int]:
-    """Numbers of images that train a trial and that score it.
+def trial_passes(images: int, valid: int, epochs: int, *, select: bool) -> tuple[int, int]:
+    """Image passes of a trial.
 
     Args:
         images: training images of the task.
         valid: validation images.
+        epochs: of the trial.
+        select: whether the validation images are passed after each epoch, or after the last.
 
     Returns:
-        All training images and all validation images; without any of those, first and second half of the former.
+        Images that train and images that are scored. Without validation images, those of the first and of the second
+        half of the training images, which are scored once.
     """
-    return (images, valid) if valid else (images // 2, images - images // 2)
+    if not valid:
+        return epochs * (images // 2), images - images // 2
+    return epochs * images, (epochs if select else 1) * valid
 
 
 class GrowthSearch(Stage[Growth]):
     """Trial by trial: draw units, train them, reward the controller. The result is the trial of the best reward.
 
     An epoch of the stage is an epoch of a trial, so that a long trial can be interrupted. Trials train on the training
-    images and are scored on the validation images; where there are none, on either half of the training images.
+    images and are scored on the validation images; where there are none, on either half of the training images. A
+    trial's weights are those of its lowest loss on the validation images, if these select, and the last otherwise.
 
     Args:
         model: frozen, as the tasks before left it; it is not changed.
@@ -145,8 +162,10 @@ class GrowthSearch(Stage[Growth]):
         self.score_images: TaskImages
         if data.valid is not None and len(data.valid):
             self.train_images, self.score_images = data.train, data.valid
+            self.selects = settings.select
         else:
             self.train_images, self.score_images = data.train.halves()
+            self.selects = False
         with self.randomness.active():
             self.controller = Controller(
                 len(model.chain),
@@ -173,7 +192,11 @@ class GrowthSearch(Stage[Growth]):
             loss = train_epoch(
                 trial.forward, trial.parameters, trial.optimizer, self.train_images, schedule, self.passed
             )
-        return EpochReport(loss, self._end(trial) if at == schedule.epochs - 1 else None)
+        is_last = at == schedule.epochs - 1
+        accuracy = self._score(trial, is_last=is_last) if is_last or self.selects else None
+        if is_last:
+            self._end(trial)
+        return EpochReport(loss, accuracy)
 
     def result(self) -> Growth:
         """The growth of the best reward, the first of equal ones."""
@@ -204,14 +227,25 @@ class GrowthSearch(Stage[Growth]):
         best = state["best"]
         self.best = None if best is None else Growth(tuple(best["units"]), best["reward"], dict(best["weights"]))
 
-    def _end(self, trial: Trial) -> float:
-        """Score the trial, learn from its reward and keep it if it is the best; returns its accuracy."""
+    def _score(self, trial: Trial, *, is_last: bool) -> float:
+        """Measure the accuracy of the present weights, and note them if a trial that ended now would have them."""
         trial.network.eval()
-        accuracy, _ = evaluate(trial.forward, self.score_images, self.eval_batch_size, self.passed)
+        accuracy, loss = evaluate(trial.forward, self.score_images, self.eval_batch_size, self.passed)
+        is_best = self.selects and loss < trial.best.loss
+        if is_best:
+            trial.best.offer(loss)
+        # Where no loss is finite, as with the last weights, the last accuracy counts.
+        if is_best or (is_last and trial.best.loss == math.inf):
+            trial.accuracy = accuracy
+        return accuracy
+
+    def _end(self, trial: Trial) -> None:
+        """Learn from the reward of a trial, and keep it if it is the best."""
+        trial.best.restore()
+        accuracy = trial.accuracy or 0.0
         self.rewarded(accuracy, self.score_images)
         reward = reward_of(accuracy, trial.units, self.settings.unit_penalty)
         if self.best is None or reward > self.best.reward:
             self.best = Growth(trial.units, reward, trial.trained.state_dict())
         self.controller.learn(trial.units, reward)
         self.trial = None
-        return accuracy

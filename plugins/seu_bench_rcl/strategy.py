@@ -104,6 +104,7 @@ def build_rcl(context: StrategyContext) -> ReinforcedGrowth:
         controller_learning_rate=options.controller_learning_rate,
         baseline_learning_rate=options.baseline_learning_rate,
         cosine=options.lr_schedule == "cosine",
+        select=options.restore == "best_valid",
     )
     return ReinforcedGrowth.of(context, model=growing_network(context), search=search, finish=options.finish)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from seu_bench.training.phases import TaskData
 from seu_bench.training.stage import StageProgress
 from seu_bench_backbones.networks import mlp
 from seu_bench_rcl.controller import Controller
-from seu_bench_rcl.search import Growth, GrowthSearch, SearchSettings, trial_images
+from seu_bench_rcl.search import Growth, GrowthSearch, SearchSettings, trial_passes
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -124,7 +125,7 @@ def test_bounds_in_closed_form() -> None:
     assert cost.macs_min == tuple(64 * 8 + 8 * 8 + 8 * classes for classes in CLASSES)
 
 
-@pytest.mark.parametrize("options", [{}, {"finish": "train"}, {"finish": "train", "restore": "last"}])
+@pytest.mark.parametrize("options", [{}, {"finish": "train"}, {"restore": "last"}])
 def test_cost_holds(options: dict[str, Any]) -> None:
     """Image passes exactly; sizes and operations within the range."""
     source, seen = stream(), list[StageProgress]()
@@ -203,33 +204,57 @@ def test_the_search_leaves_the_model_alone() -> None:
 # --- trials -----------------------------------------------------------------------------------------------------------
 
 
-def watched(stage: GrowthSearch, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Growth, float]]:
-    """Each trial as it ended, with its accuracy."""
-    ended: list[tuple[Growth, float]] = []
+def watched(stage: GrowthSearch, monkeypatch: pytest.MonkeyPatch) -> list[Growth]:
+    """Each trial as it ended: its weights, and the reward of what they answer."""
+    ended: list[Growth] = []
     end = stage._end
 
-    def noted(trial: Any) -> float:
-        units, weights = trial.units, {key: value.clone() for key, value in trial.trained.state_dict().items()}
-        accuracy = end(trial)
-        ended.append((Growth(units, accuracy - stage.settings.unit_penalty * sum(units), weights), accuracy))
-        return accuracy
+    def noted(trial: Any) -> None:
+        end(trial)
+        weights = {key: value.clone() for key, value in trial.trained.state_dict().items()}
+        trial.network.eval()
+        x, y = stage.score_images.gather(torch.arange(len(stage.score_images)))
+        with torch.no_grad():
+            accuracy = int((trial.forward(x).argmax(dim=1) == y).sum()) / len(y)
+        ended.append(Growth(trial.units, accuracy - stage.settings.unit_penalty * sum(trial.units), weights))
 
     monkeypatch.setattr(stage, "_end", noted)
     return ended
 
 
-def test_the_best_reward_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the weights that its trial ended with, although others came after it."""
-    stage = search(second_task(), trials=6, unit_penalty=0.05)
+@pytest.mark.parametrize("select", [True, False])
+def test_the_best_reward_is_kept(select: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the weights that its trial ended with, although others came after it; each reward is of those weights."""
+    stage = search(second_task(), trials=6, epochs=3, unit_penalty=0.05, select=select)
     ended = watched(stage, monkeypatch)
     found = stage.run()
-    rewards = [growth.reward for growth, _ in ended]
-    best = ended[rewards.index(max(rewards))][0]
-    assert len(ended) == 6 and len({growth.units for growth, _ in ended}) > 1
+    rewards = [growth.reward for growth in ended]
+    best = ended[rewards.index(max(rewards))]
+    assert len(ended) == 6 and len({growth.units for growth in ended}) > 1
     assert rewards.index(max(rewards)) < 5
     assert (found.units, found.reward) == (best.units, pytest.approx(best.reward))
     assert same(dict(found.weights), dict(best.weights))
-    assert [report.accuracy for report in stage.curve] == [at for _, accuracy in ended for at in (None, accuracy)]
+    assert [report.accuracy is None for report in stage.curve] == [not select, not select, False] * 6
+
+
+@pytest.mark.parametrize(
+    ("losses", "at"), [((0.5, 0.3, 0.4), 1), ((0.3, 0.3, 0.4), 0), ((math.nan, math.nan, math.nan), 2)]
+)
+def test_a_trial_ends_with_its_best_weights(losses: Any, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the lowest loss, the first of equal ones, and their accuracy; without any loss the last."""
+    stage = search(second_task(), trials=1, epochs=3, unit_penalty=0.0)
+    measured = iter(zip((0.25, 0.5, 0.75), losses, strict=True))
+    weights: list[dict[str, torch.Tensor]] = []
+
+    def noted(*_: Any) -> tuple[float, float]:
+        assert stage.trial is not None
+        weights.append({key: value.clone() for key, value in stage.trial.trained.state_dict().items()})
+        return next(measured)
+
+    monkeypatch.setattr("seu_bench_rcl.search.evaluate", noted)
+    found = stage.run()
+    assert found.reward == (0.25, 0.5, 0.75)[at]
+    assert [same(dict(found.weights), these) for these in weights] == [at == index for index in range(3)]
 
 
 def test_rewards_teach_the_controller(monkeypatch: pytest.MonkeyPatch, drawn: list[Sequence[int]]) -> None:
@@ -241,7 +266,7 @@ def test_rewards_teach_the_controller(monkeypatch: pytest.MonkeyPatch, drawn: li
     ended = watched(stage, monkeypatch)
     assert stage.run().units == (0, 1)
     assert [units for units, _ in told] == [(5, 5), (0, 1), (2, 2)]
-    assert [reward for _, reward in told] == [growth.reward for growth, _ in ended]
+    assert [reward for _, reward in told] == pytest.approx([growth.reward for growth in ended])
 
 
 def test_the_first_of_equal_rewards_is_kept(monkeypatch: pytest.MonkeyPatch, drawn: list[Sequence[int]]) -> None:
@@ -292,13 +317,12 @@ def test_without_validation_images_halves_are_used(monkeypatch: pytest.MonkeyPat
     data = second_task(valid=False)
     count = len(data.train)
     stage = search(data)
-    assert (
-        (len(stage.train_images), len(stage.score_images)) == trial_images(count, 0) == (count // 2, count - count // 2)
-    )
+    assert (len(stage.train_images), len(stage.score_images)) == (count // 2, count - count // 2)
     assert set(stage.train_images.rows.tolist()).isdisjoint(stage.score_images.rows.tolist())
     stage.run()
     assert stage.image_passes == 3 * (2 * (count // 2) + count - count // 2)
-    assert trial_images(7, 3) == (7, 3)
+    assert trial_passes(count, 0, 2, select=True) == (2 * (count // 2), count - count // 2)
+    assert trial_passes(7, 3, 5, select=True) == (35, 15) and trial_passes(7, 3, 5, select=False) == (35, 3)
     single = search(TaskData(1, data.train.part(0, 1), None))
     single.run()
     assert single.image_passes == 3 and all(report.loss is None for report in single.curve)
