@@ -25,13 +25,9 @@ from support.tiny import (
 )
 
 from seu_bench.data.streams import TaskStream
-<<<<<<< ours
 from seu_bench.training.monitoring.evaluators import AccuracyMatrix
-=======
-from seu_bench.training.evaluators import AccuracyMatrix
 from seu_bench.training.phases import Phase, TaskData
-from seu_bench.training.strategy import TrainingStage
->>>>>>> theirs
+from seu_bench.training.task_training import TrainingStage
 from seu_bench.training.template import SilentLogger
 
 setup_module, teardown_module = one_thread, all_threads
