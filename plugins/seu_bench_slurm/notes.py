@@ -45,7 +45,7 @@ def own_jobs_folder(results: Path) -> Path:
     """
     folder = jobs_folder(results)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder, 0o700)
         state = folder.lstat()
     except OSError as error:
         raise cannot_write(folder, error) from error

@@ -198,14 +198,14 @@ def refuse_link(path: Path, remedy: str) -> None:
             raise ResultsError(what, where=str(path), remedy=remedy)
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, while others may be removing empty ones."""
+def make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder with ``mode``, and those above it, while others may be removing empty ones."""
     for _ in range(20):
         # Path.mkdir says "exists" also of a folder that was there, and was removed before it asked whether it is one.
         with contextlib.suppress(FileNotFoundError, FileExistsError):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode, parents=True, exist_ok=True)
             return
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode, parents=True, exist_ok=True)
 
 
 def remove_parts(folder: Path) -> None:
