@@ -59,8 +59,8 @@ TASKS = {"pmnist": 5}
 #: Tasks for all other benchmarks, and for strategies that overwrite nothing.
 FEW_TASKS, FROZEN = 3, {"linear", "independent", "pnn", "ltg", "rcl", "seu"}
 #: Strategies whose tasks share the room of one network, and the tasks that they are tuned on: where few tasks are
-#: learned, the best share to prune is too small for the rest of the stream.
-CONFINED, ROOM_TASKS = {"hat", "packnet", "pathnet"}, 5
+#: learned, the best share to prune is too small for the rest of the stream. Of five tasks four are the most.
+CONFINED, MOST_TASKS = {"hat", "packnet", "pathnet"}, 4
 #: Learning rates that every grid begins with, and how often an option's values may be extended.
 LEARNING_RATES, EXTENSIONS = (0.025, 0.08), 3
 #: Grids that differ from the strategy's own. Weights of SEU's first epochs are chosen by networks whose BatchNorm
@@ -93,7 +93,7 @@ def first_space(strategy: str, known: TunedFile | None) -> dict[str, tuple[Any, 
 def number_of_tasks(strategy: str, benchmark: str) -> int:
     """The tasks that a strategy is tuned on."""
     if strategy in CONFINED:
-        return ROOM_TASKS
+        return TASKS.get(benchmark, MOST_TASKS)
     return FEW_TASKS if strategy in FROZEN else TASKS.get(benchmark, FEW_TASKS)
 
 
