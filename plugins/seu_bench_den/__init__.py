@@ -37,7 +37,7 @@ class DenOptions(BackboneOptions, SelectingOptions):
         "and in the expansion",
     )
     selection_epochs: PositiveInt | None = Field(
-        None, description="epochs that the new head alone is trained for; as many as training has"
+        None, description="epochs that the new head alone is trained for; not set: as many as training has"
     )
     loss_threshold: NonNegativeFloat = Field(
         0.01, description="mean training loss above which units are added after the retraining"

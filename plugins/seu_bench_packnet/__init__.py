@@ -26,7 +26,8 @@ class PackNetOptions(BackboneOptions, SelectingOptions):
         description="share of a layer's free weights that each task leaves to later ones; the paper tries .5 and .75",
     )
     retrain_epochs: PositiveInt | None = Field(
-        None, description="epochs of retraining after pruning; half of those of training (published code: 10 of 20)"
+        None,
+        description="epochs of retraining after pruning; not set: half of those of training (published code: 10 of 20)",
     )
     retrain_rate: PositiveFloat = Field(
         0.1, description="first learning rate of retraining, as a multiple of that of training (published code: .1)"

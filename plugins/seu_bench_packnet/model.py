@@ -180,6 +180,10 @@ class PackedModel(MultiHeadModel):
         freeze(*(parameter for name, parameter in named if name not in self.names))
         self.train(self.training)
 
+    def packed_masks(self) -> Sequence[Tensor]:
+        """A bit for each weight and task."""
+        return (self.masks,)
+
     def _set_masks(self, masks: Tensor) -> None:
         self.masks = masks
         self.mask_bits = len(masks) * self.count

@@ -87,6 +87,10 @@ class ModularNetwork(MultiHeadModel):
         self.mask_bits = len(self.paths) * self.path_bits
         freeze(*self._on_path(task), self.heads[task])
 
+    def packed_masks(self) -> Sequence[Tensor]:
+        """A bit for each module and kept path."""
+        return (self.masks,)
+
     def renew(self) -> None:
         """Draw the weights of every module anew that is on no kept path, by torch's global generator.
 

@@ -21,7 +21,7 @@ class RclOptions(BackboneOptions, SelectingOptions):
     tuning_grid: ClassVar[TuningGrid] = {"unit_penalty": (0.0, 0.0001, 0.001), "learning_rate": LEARNING_RATES}
 
     trials: PositiveInt = Field(50, description="networks that are tried for each task but the first")
-    trial_epochs: PositiveInt | None = Field(None, description="epochs of each trial; as many as training has")
+    trial_epochs: PositiveInt | None = Field(None, description="epochs of each trial; not set: as many as training has")
     max_units: NonNegativeInt = Field(29, description="units that a task adds to a layer at most")
     unit_penalty: NonNegativeFloat = Field(0.0001, description="reward lost per unit that is added")
     controller_learning_rate: PositiveFloat = Field(0.001, description="Adam's learning rate of the controller")

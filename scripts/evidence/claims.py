@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 from scripts.evidence.comparing import Compared, Side
 from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS, Evidence
 from scripts.evidence.formatting import names
-from scripts.evidence.runs import CONTROL, PAPER, PAPERS, SEU, kind, named
+from scripts.evidence.runs import CONTROL, PAPER, PAPERS, RELATIVES, SEU, kind, named
 from scripts.evidence.tables import front
 
 Status: TypeAlias = Literal["stands", "stands in part", "does not stand", "not told", "not measured"]
@@ -104,6 +104,12 @@ CLAIMS: Final = (
     ),
     Claim("EWC is more accurate than plain training", "acc", "above", ("naive",), "ewc"),
     Claim("EWC forgets less than plain training", "forgetting", "below", ("naive",), "ewc"),
+    Claim("SEU is more accurate than its relatives that mask, route or grow", "acc", "above", RELATIVES),
+    Claim("SEU keeps less memory than its relatives", "memory_bytes", "below", RELATIVES),
+    Claim("SEU has a higher mixed score than its relatives", "mixed_score", "above", RELATIVES),
+    Claim("Its relatives are more accurate than plain training", "acc", "above", ("naive",), RELATIVES),
+    Claim("Its relatives forget less than plain training", "forgetting", "below", ("naive",), RELATIVES),
+    Claim("Its relatives are more accurate than a linear classifier per task", "acc", "above", ("linear",), RELATIVES),
     Claim("The MDL search is more accurate than random search", "acc", "above", _RANDOM, _MDL, COMPONENTS),
     Claim(
         "The MDL search has a higher mixed score than random search",

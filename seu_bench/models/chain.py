@@ -126,7 +126,7 @@ def chain_of(backbone: nn.Module, needed_by: str) -> tuple[ChainLayer, ...]:
 def _no_chain(needed_by: str, reason: str) -> RequestError:
     return RequestError(
         f"{needed_by} needs a backbone that is a chain of convolutions and linear layers: {reason}",
-        remedy="choose one with -o backbone=alexnet or -o backbone=mlp",
+        remedy="choose one that has neither branches nor BatchNorm, e.g. with -o backbone=mlp",
     )
 
 

@@ -93,6 +93,11 @@ class MultiHeadModel(MultiTaskModule):
         super().__init__()  # type: ignore[no-untyped-call]
         self.classes_per_task = tuple(classes)
 
+    def packed_masks(self) -> Sequence[Tensor]:
+        """Return the tensors that hold the masks, which are named apart where memory is counted by kind; by default
+        none."""
+        return ()
+
     def adaptation(self, experience: object) -> None:
         """Do not adapt: the strategy alone grows the model."""
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from seu_bench.engine.checkpoint_manager import is_resumable
+from seu_bench.models.sizes import count_bytes
 from seu_bench.testing.trial import Learner, from_file, require
 from seu_bench.training.monitoring.memory import LABEL_BYTES
 from seu_bench.training.phases import PhasedStrategy
@@ -29,6 +30,12 @@ def check_sizes(learner: Learner, task: int) -> None:
     ]
     forecast = cost.mask_bits[task] if cost.mask_bits else 0
     ranges.append(("bits of masks", {task: forecast}, sizes.mask_bits[-1], {task: forecast}))
+    room = 8 * count_bytes(learner.model.packed_masks())
+    require(
+        sizes.mask_bits[-1] <= room,
+        f"task {task}: mask_bits is {sizes.mask_bits[-1]}, and packed_masks() returns tensors of {room} bits: where "
+        "masks are kept, it must return them",
+    )
     if memory is not None:
         _check_memory(learner, task, memory)
         if cost.memory_bytes:

@@ -109,7 +109,8 @@ class PhasedStrategy(LeanTemplate):
         if not self.resumable:
             return {}
         # What a model's state holds beside parameters is buffers: what is counted once is not counted again.
-        return {"parameters": list(self.model.parameters()), "buffers": self.model, **self.get_extra_state()}
+        counted = {"parameters": list(self.model.parameters()), "masks": list(self.model.packed_masks())}
+        return {**counted, "buffers": self.model, **self.get_extra_state()}
 
     def passed(self, images: int) -> None:
         """Count images that a batch in training passes forward beyond its own, e.g. replayed ones.

@@ -102,6 +102,7 @@ def test_masks_are_disjoint_and_counted(backbone: str, fraction: float) -> None:
         left = [free - kept for free, kept in zip(left, expected, strict=True)]
         assert [int(mask.sum()) for mask in packed.free()] == left
         assert packed.mask_bits == (task + 1) * packed.count
+        assert packed.packed_masks() == (packed.masks,)
         assert tuple(packed.masks.shape) == (task + 1, -(-packed.count // 8)) and packed.masks.dtype == torch.uint8
     for one in range(len(CLASSES)):
         for other in range(one):
