@@ -68,7 +68,7 @@ LEARNING_RATES, EXTENSIONS = (0.025, 0.08), 3
 SPACES: dict[str, dict[str, tuple[Any, ...]]] = {
     "seu": {"restore": ("best_valid", "last")},
     "ltg": {"size_penalty": (0.0, 0.01)},
-    "pathnet": {"generations": (4, 20), "active": (2, 3)},
+    "pathnet": {"generations": (2, 4, 20), "active": (2, 3)},
     "rcl": {"unit_penalty": (0.0001,), "finish": ("keep", "train")},
 }
 #: Strategies that train by Adam, with learning rates of their own grid.
