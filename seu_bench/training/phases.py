@@ -42,7 +42,8 @@ class Phase:
 
     A strategy's model and memory change in :attr:`make` and :attr:`apply` only, and :attr:`make` does the same
     whenever it finds the strategy as it was: a resumed run makes the stage again and gives it its state. What changes
-    while the stage runs belongs to the stage: to its ``get_extra_state``.
+    while the stage runs belongs to the stage, to its ``get_extra_state``; so does what :attr:`make` computes from
+    weights that the stage trains, which a resumed run finds as they were at the checkpoint.
 
     Attributes:
         make: returns the stage; called when the earlier phases of the task are over.
