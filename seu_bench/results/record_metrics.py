@@ -113,6 +113,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         _last("mask_bits"),
         "bits of binary masks that tell tasks apart, after the last task: one for each weight or unit that a mask "
         "takes or leaves; embeddings and other numbers that are learned are parameters",
+        column="masks (Mbit)",
     ),
     "train_flops": _operations(
         _stages("flops"),
