@@ -199,12 +199,18 @@ def _of_benchmark(benchmark: str, found: Sequence[Compared], side: Side) -> str:
         (only,) = found
         told = "" if only.side != "not told" else f", {only.difference.verdict}"
         return f"`{benchmark}` {only.words}{told}"
-    opposite = [each.pair.other for each in found if each.side not in (side, "not told")]
-    untold = [each.pair.other for each in found if each.side == "not told"]
+    # Of a claim about several rows beside one the rows are named, else what they stand beside.
+    of_rows = len({each.pair.other for each in found}) == 1
+    opposite = [_name(each, of_rows) for each in found if each.side not in (side, "not told")]
+    untold = [_name(each, of_rows) for each in found if each.side == "not told"]
     held = len(found) - len(opposite) - len(untold)
-    parts = [f"{_other_way[side]} {names(opposite)}"] if opposite else []
-    parts += [f"not told beside {names(untold)}"] if untold else []
+    parts = [f"{'the other way round' if of_rows else _other_way[side]} {names(opposite)}"] if opposite else []
+    parts += [f"not told {'of' if of_rows else 'beside'} {names(untold)}"] if untold else []
     return f"`{benchmark}` {held} of {len(found)}" + (f" ({'; '.join(parts)})" if parts else "")
+
+
+def _name(found: Compared, of_row: bool) -> str:
+    return found.pair.one if of_row else found.pair.other
 
 
 _other_way: Final = {"above": "below", "below": "above", "not told": "beside"}

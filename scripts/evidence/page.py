@@ -62,6 +62,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
         ranks={name: tables.average_ranks(evidence, name) for name in PROTOCOLS},
         parameters=tables.equal_parameters(evidence),
         relatives=relatives.table_of(evidence),
+        relatives_images=relatives.images(evidence),
         relatives_sizes={group.benchmark: relatives.sizes(group) for group in evidence.sets[PROTOCOLS[0]]},
         perceptron=relatives.gated_perceptron(evidence),
         linear={name: tables.linear_row(evidence, name) for name in PROTOCOLS},

@@ -32,42 +32,70 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "rcl": "published on networks of two layers, permuted and mixed MNIST, and CIFAR-100 in ten tasks; trained by Adam",
 }
 
+#: What each of them must beat to be worth its name.
+TRIVIAL: Final[Mapping[str, str]] = {
+    "linear": "no lifelong learner: a linear classifier for each task; nothing is published of it",
+    "independent": "no lifelong learner: a network of its own for each task; nothing is published of it",
+}
+
 
 def table_of(evidence: Evidence) -> str:
     """Accuracy and forgetting of each strategy on each benchmark, with why published numbers are others; empty where
     none of the relatives was run."""
-    groups = evidence.sets[PROTOCOLS[0]]
-    if not any(name in group.rows for group in groups for name in RELATIVES):
+    groups = _groups(evidence)
+    if not groups:
         return ""
     headings = ["strategy", "what published numbers are of, and ours are not", "seeds"]
     headings += [f"`{group.benchmark}`: {what}" for group in groups for what in ("accuracy (%)", "forgetting (%)")]
     rows = []
-    for name in (SEU, *PAPER, *RELATIVES):
+    for name in (SEU, *PAPER, *RELATIVES, *TRIVIAL):
         found = [group.rows.get(name) for group in groups]
         there = [row for row in found if row is not None]
         if there:
             numbers = [mean(row, metric) for row in found for metric in ("acc", "forgetting")]
             seeds = sorted({row.seeds for row in there})
-            rows.append((f"`{name}`", not_comparable(name, there[-1].record), _range(seeds), *numbers))
+            rows.append((f"`{name}`", not_comparable(name, [row.record for row in there]), _range(seeds), *numbers))
     return table(headings, rows, texts=2)
 
 
-def not_comparable(name: str, run: Record) -> str:
-    """Say why no published number can stand beside a run's: another setting, and less of it."""
-    less = "; ".join(differences(run))
-    return f"{ELSEWHERE[name]}; and {less}" if name in ELSEWHERE else f"the paper's: {less}"
+def images(evidence: Evidence) -> str:
+    """What all rows have less of, by benchmark."""
+    found = [
+        f"`{group.benchmark}` {next(differences(next(iter(group.rows.values())).record))}"
+        for group in _groups(evidence)
+    ]
+    return ", ".join(text.removesuffix(" training images per task") for text in found)
+
+
+def not_comparable(name: str, runs: Sequence[Record]) -> str:
+    """Say why no published number can stand beside those of runs: another setting, and less of it in all of them."""
+    if name in TRIVIAL:
+        return TRIVIAL[name]
+    if name in ELSEWHERE:
+        training, model = (runs[0].protocol_settings[part] for part in ("training", "model"))
+        here = f"{training['epochs']} epochs, batches of {training['batch_size']}, {model['width']:g} of the width"
+        return f"{ELSEWHERE[name]}; here {here}"
+    first, *others = ([*differences(run)] for run in runs)
+    less = "; ".join(each for each in first if all(each in other for other in others))
+    return f"the paper's setting: {less}"
+
+
+def _groups(evidence: Evidence) -> list[Group]:
+    """The benchmarks on which some relative was run."""
+    return [group for group in evidence.sets[PROTOCOLS[0]] if any(name in group.rows for name in RELATIVES)]
 
 
 def sizes(group: Group) -> str:
     """What each strategy keeps and costs on one benchmark, the smallest first; empty where no relative was run."""
     if not any(name in group.rows for name in RELATIVES):
         return ""
-    metrics = ("params_total", "mask_bits", "memory_bytes")
     plain = group.rows.get(PLAIN)
     rows = [
         (
             f"`{name}`",
-            *[mean(group.rows[name], metric) for metric in metrics],
+            mean(group.rows[name], "params_total"),
+            _bits(group.rows[name]),
+            mean(group.rows[name], "memory_bytes"),
             *[_multiple(group.rows[name], plain, metric) for metric in ("image_passes", "train_flops")],
         )
         for name in sorted(
@@ -75,8 +103,14 @@ def sizes(group: Group) -> str:
             key=lambda name: group.rows[name].mean("memory_bytes") or 0,
         )
     ]
-    headings = ["strategy", *map(heading, metrics), f"image passes / `{PLAIN}`", f"training operations / `{PLAIN}`"]
+    headings = ["strategy", heading("params_total"), "masks (bits)", heading("memory_bytes")]
+    headings += [f"image passes / `{PLAIN}`", f"training operations / `{PLAIN}`"]
     return table(headings, rows)
+
+
+def _bits(row: Row) -> str:
+    bits = row.mean("mask_bits")
+    return NOTHING if bits is None else f"{bits:,.0f}"
 
 
 def _multiple(row: Row, plain: Row | None, metric: str) -> str:

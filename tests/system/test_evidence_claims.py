@@ -132,9 +132,10 @@ def test_relatives_are_a_family_and_a_table(publish: Publish) -> None:
     assert counted[("seu", "hat")] == counted[("seu", "packnet")] == 2 and counted[("seu", "replay")] == 1
     assert [counted[(one, other)] for one in ("hat", "packnet") for other in ("naive", "linear")] == [4] * 4
     assert found(evidence, "Its relatives are more accurate than plain").status == "stands"
+    assert found(evidence, "Its relatives are more accurate than a linear").detail == "`one` 2 of 2"
     (group,) = evidence.sets["quick"]
     kept = {line.split(" | ")[0]: line.split(" | ") for line in relatives.sizes(group).splitlines()}
-    assert kept["| `packnet`"][2].startswith("64.000") and kept["| `packnet`"][4] == "1.5"
+    assert kept["| `packnet`"][2] == "64,000,000" and kept["| `packnet`"][4] == "1.5"
 
 
 def test_two_seeds_tell_nothing(publish: Publish) -> None:
