@@ -127,23 +127,38 @@ def gated_perceptron(evidence: Evidence) -> dict[str, str]:
     Returns:
         The ``setting`` in words and the ``table``; empty where it was not run.
     """
-    runs: dict[str, list[Record]] = {}
+    runs: dict[tuple[str, float | None], list[Record]] = {}
     for record in evidence.records(PERCEPTRON):
-        runs.setdefault(record.strategy, []).append(record)
+        runs.setdefault((record.strategy, _width(record)), []).append(record)
     if not runs:
         return {}
-    means = {name: {metric: _mean(metric, found) for metric in _METRICS} for name, found in runs.items()}
-    order = sorted(runs, key=lambda name: -(_summary("acc", runs[name]) or 0))
-    rows = [(f"`{name}`", str(len(runs[name])), *means[name].values(), _minutes(runs[name])) for name in order]
-    headings = ("strategy", "seeds", *map(heading, _METRICS), "minutes of a run, one core")
-    some = next(record for found in runs.values() for record in found if record.options.get("backbone") == "hat_mlp")
-    settings = {**some.protocol_settings["training"], "width": some.protocol_settings["model"]["width"]}
+    order = sorted(runs, key=lambda place: (-(place[1] or 0), -(_summary("acc", runs[place]) or 0)))
+    rows = [
+        (
+            f"`{name}`",
+            NOTHING if width is None else f"{width:g}",
+            str(len(runs[name, width])),
+            *[_mean(metric, runs[name, width]) for metric in _METRICS],
+            _minutes(runs[name, width]),
+        )
+        for name, width in order
+    ]
+    headings = ("strategy", "width", "seeds", *map(heading, _METRICS), "minutes of a run, one core")
+    some = next(record for found in runs.values() for record in found)
+    settings = {**some.protocol_settings["training"]}
     settings |= {key: value for key, value in some.options.items() if value is not None}
     setting = (
         f"{len(some.task_images)} tasks of {some.task_images[0][0]:,} training images each, "
-        f"{settings['epochs']} epochs, batches of {settings['batch_size']}, `width={settings['width']:g}`"
+        f"{settings['epochs']} epochs, batches of {settings['batch_size']}"
     )
     return {"setting": setting, "table": table(headings, rows)}
+
+
+def _width(record: Record) -> float | None:
+    """The factor of the hidden layers' width; ``None``: there are none."""
+    if "backbone" not in record.options:
+        return None
+    return float(record.options.get("width") or record.protocol_settings["model"]["width"])
 
 
 def _summary(metric: str, found: Sequence[Record]) -> float | None:
