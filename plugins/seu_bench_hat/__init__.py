@@ -50,6 +50,8 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
             options=HatOptions,
             build="seu_bench_hat.strategy:build_hat",
             cost="seu_bench_hat.strategy:hat_cost",
+            # On streams of a few steps the published penalty closes units before they have learned anything.
+            check_options={"hat_lambda": 0.05, "learning_rate": 0.1},
         ),
     )
 
