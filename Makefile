@@ -57,7 +57,7 @@ evidence: $(READY) ## write docs/evidence/reproduction.md and its figures from t
 	$(BIN)/python -m scripts.evidence
 
 evidence-run: $(READY) ## run the quick part of the evidence again, into results/evidence
-	failed=0; for sweep in scripts/evidence/sweeps/quick_*.toml; do $(BIN)/seu-bench sweep $$sweep || failed=1; done; exit $$failed
+	failed=0; for sweep in scripts/evidence/sweeps/quick_*.toml scripts/evidence/sweeps/hat_mlp*.toml; do $(BIN)/seu-bench sweep $$sweep || failed=1; done; exit $$failed
 
 evidence-publish: $(READY) ## replace the published records by the finished ones of results/evidence, then write the page
 	$(BIN)/python -m scripts.evidence --publish results/evidence

@@ -32,6 +32,11 @@ STRATEGIES = [
     "ltg",
     "seu",
     "seu+random+all_new",
+    "hat",
+    "packnet",
+    "pathnet",
+    "den",
+    "rcl",
     "si",
     "mas",
     "lwf",
@@ -52,7 +57,10 @@ SEEDS, FIRST = ("100-101", "100"), "quick"
 #: of the ten of `pmnist` a penalty five times too strong looks best; on five it is the best of the whole stream.
 TASKS = {"pmnist": 5}
 #: Tasks for all other benchmarks, and for strategies that overwrite nothing.
-FEW_TASKS, FROZEN = 3, {"linear", "independent", "pnn", "ltg", "seu"}
+FEW_TASKS, FROZEN = 3, {"linear", "independent", "pnn", "ltg", "rcl", "seu"}
+#: Strategies whose tasks share the room of one network, and the tasks that they are tuned on: where few tasks are
+#: learned, the best share to prune is too small for the rest of the stream. Of five tasks four are the most.
+CONFINED, MOST_TASKS = {"hat", "packnet", "pathnet"}, 4
 #: Learning rates that every grid begins with, and how often an option's values may be extended.
 LEARNING_RATES, EXTENSIONS = (0.025, 0.08), 3
 #: Grids that differ from the strategy's own. Weights of SEU's first epochs are chosen by networks whose BatchNorm
@@ -60,9 +68,13 @@ LEARNING_RATES, EXTENSIONS = (0.025, 0.08), 3
 SPACES: dict[str, dict[str, tuple[Any, ...]]] = {
     "seu": {"restore": ("best_valid", "last")},
     "ltg": {"size_penalty": (0.0, 0.01)},
+    "pathnet": {"generations": (2, 4, 20), "active": (2, 3)},
+    "rcl": {"unit_penalty": (0.0001,), "finish": ("keep", "train")},
 }
-#: Options that mean the same for any value beyond those of their grid.
-BOUNDED = {"memory_strength", "batch_size_mem", "size_penalty"}
+#: Strategies that train by Adam, with learning rates of their own grid.
+ADAM = {"den"}
+#: Options that mean the same for any value beyond those of their grid, or have none there.
+BOUNDED = {"active", "batch_size_mem", "generations", "memory_strength", "prune_fraction", "size_penalty"}
 
 
 def first_space(strategy: str, known: TunedFile | None) -> dict[str, tuple[Any, ...]]:
@@ -74,7 +86,15 @@ def first_space(strategy: str, known: TunedFile | None) -> dict[str, tuple[Any, 
         return {key: near(known, key) for key in known.options}
     grid = Registry().strategies.find(strategy).factory.options.tuning_grid
     own = {key: tuple(values) for key, values in grid.items()}
-    return own | SPACES.get(strategy, {}) | {"learning_rate": LEARNING_RATES}
+    rates = {} if strategy in ADAM else {"learning_rate": LEARNING_RATES}
+    return own | SPACES.get(strategy, {}) | rates
+
+
+def number_of_tasks(strategy: str, benchmark: str) -> int:
+    """The tasks that a strategy is tuned on."""
+    if strategy in CONFINED:
+        return TASKS.get(benchmark, MOST_TASKS)
+    return FEW_TASKS if strategy in FROZEN else TASKS.get(benchmark, FEW_TASKS)
 
 
 def near(known: TunedFile, key: str) -> tuple[Any, ...]:
@@ -125,7 +145,7 @@ def tune_one(configuration: str, benchmark: str, protocol: str, jobs: int) -> Tu
             creator=creator,
             benchmark=benchmark,
             protocol=protocol,
-            method=f"first-tasks:{FEW_TASKS if strategy in FROZEN else TASKS.get(benchmark, FEW_TASKS)}",
+            method=f"first-tasks:{number_of_tasks(strategy, benchmark)}",
             seeds=SEEDS[known is not None],
             space=space,
             jobs=jobs,

@@ -77,7 +77,6 @@ UNAVAILABLE: Final[dict[str, Unavailable]] = {
         "cope": _ONE_HEAD,
         "slda": _ONE_HEAD,
         "feature_replay": _OWN_MODEL,
-        "packnet": _OWN_MODEL,
         "lfl": _OWN_MODEL,
         "generative_replay": _OWN_MODEL,
     }.items()

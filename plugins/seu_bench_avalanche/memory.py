@@ -49,7 +49,7 @@ class Memory(ABC):
     @abstractmethod
     def contents(self) -> dict[str, Any]:
         """What is kept for later tasks beside the model, by kind, as it is: anchors and teachers too, since the model
-        moves away from them; exemplars as :class:`~seu_bench.training.memory.KeptImages`. Called after a task."""
+        moves away from them; exemplars as :class:`~seu_bench.training.KeptImages`. Called after a task."""
 
     @abstractmethod
     def load(self, state: Mapping[str, Any], stream: Any) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.errors import RunError
-from seu_bench.models import MultiHeadModel, count_parameters, state_bytes
+from seu_bench.models import MultiHeadModel, count_parameters, freeze, is_frozen, state_bytes
 from seu_bench.models.multihead import not_learned
 from seu_bench.training import (
     Cost,
@@ -72,13 +72,11 @@ class IndependentNetworks(MultiHeadModel):
 
     def freeze(self) -> None:
         """No network that exists now trains again; gradients are freed."""
-        for parameter in self.parameters():
-            parameter.requires_grad_(False)
-            parameter.grad = None
+        freeze(self)
 
     def architecture(self) -> dict[str, Any]:
         """The number of networks, and of those that are frozen."""
-        frozen = sum(not any(weight.requires_grad for weight in network.parameters()) for network in self.networks)
+        frozen = sum(is_frozen(network) for network in self.networks)
         return {"networks": len(self.networks), "frozen": frozen}
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:

@@ -31,7 +31,9 @@ class LtgOptions(WidthOptions, SelectingOptions):
         0.025, description="Adam's learning rate of the architecture weights (published README: .0003)"
     )
     arch_weight_decay: NonNegativeFloat = Field(0.001, description="weight decay of the architecture weights")
-    search_epochs: PositiveInt | None = Field(None, description="epochs of the search; as many as training has")
+    search_epochs: PositiveInt | None = Field(
+        None, description="epochs of the search; not set: as many as training has"
+    )
     search_weight_decay: NonNegativeFloat = Field(0.0003, description="weight decay of SGD in the search")
 
 

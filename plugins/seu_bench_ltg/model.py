@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models import AlexNetShape, MultiHeadModel
+from seu_bench.models import AlexNetShape, MultiHeadModel, freeze, is_frozen
 from seu_bench.models.multihead import not_learned
 from seu_bench_ltg.layer import Choice, Decision, GrowingLayer, Position, Stop
 
@@ -112,7 +112,7 @@ class GrowingAlexNet(MultiHeadModel):
 
     def freeze(self) -> None:
         """No unit and no adapter that exists now trains again."""
-        self.layers.requires_grad_(False)
+        freeze(self.layers)
 
     @property
     def device(self) -> torch.device:
@@ -164,7 +164,7 @@ class GrowingAlexNet(MultiHeadModel):
         count = 0
         for index, stop in enumerate(path[: self.never_random]):
             modules = self.layer(index).modules_at(stop)
-            if any(parameter.requires_grad for module in modules for parameter in module.parameters()):
+            if not is_frozen(*modules):
                 break
             count += 1
         return count
@@ -175,7 +175,7 @@ class GrowingAlexNet(MultiHeadModel):
 
     def trainable_module(self, task: int) -> nn.Module:
         """Unfrozen units and adapters of the task's path, and its head."""
-        new = [module for module in self._on_path(task) if any(p.requires_grad for p in module.parameters())]
+        new = [module for module in self._on_path(task) if not is_frozen(module)]
         return nn.ModuleList([*new, self.heads[task]])
 
     def _on_path(self, task: int) -> list[nn.Module]:

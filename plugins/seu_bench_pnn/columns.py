@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.models import AlexNetShape, ChannelsLastConv2d, dropout
+from seu_bench.models import AlexNetShape, ChannelsLastConv2d, dropout, freeze
 
 #: Depth of the first linear layer, which is given the flattened output of the last convolution.
 FLAT = 3
@@ -113,9 +113,7 @@ class Column(nn.Module):
 
     def freeze(self, *, always_eval: bool) -> None:
         """Stop training for good, and free the gradients; with ``always_eval`` dropout is off from now on."""
-        self.requires_grad_(False)
-        for parameter in self.parameters():
-            parameter.grad = None
+        freeze(self)
         self._always_eval = always_eval
         self.train(self.training)
 

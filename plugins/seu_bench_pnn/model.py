@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.errors import RunError
-from seu_bench.models import AlexNetShape, MultiHeadModel
+from seu_bench.models import AlexNetShape, MultiHeadModel, freeze, is_frozen
 from seu_bench.models.multihead import not_learned
 from seu_bench_pnn.columns import HEAD, Column
 
@@ -54,12 +54,12 @@ class ProgressiveNetwork(MultiHeadModel):
             )
         column = Column(self.shape, self.classes_per_task[task], task)
         if not self.proper:
-            column.head_lateral.requires_grad_(False)
+            freeze(column.head_lateral)
         self.columns.append(column.to(device))
 
     def architecture(self) -> dict[str, Any]:
         """The number of columns, and of those that are frozen."""
-        frozen = sum(not any(p.requires_grad for p in column.parameters()) for column in self.columns)
+        frozen = sum(is_frozen(column) for column in self.columns)
         return {"columns": len(self.columns), "frozen": frozen}
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 from scripts.evidence.comparing import Compared, Side
 from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS, Evidence
 from scripts.evidence.formatting import names
-from scripts.evidence.runs import CONTROL, PAPER, PAPERS, SEU, kind, named
+from scripts.evidence.runs import CONTROL, PAPER, PAPERS, RELATIVES, SEU, kind, named
 from scripts.evidence.tables import front
 
 Status: TypeAlias = Literal["stands", "stands in part", "does not stand", "not told", "not measured"]
@@ -104,6 +104,12 @@ CLAIMS: Final = (
     ),
     Claim("EWC is more accurate than plain training", "acc", "above", ("naive",), "ewc"),
     Claim("EWC forgets less than plain training", "forgetting", "below", ("naive",), "ewc"),
+    Claim("SEU is more accurate than its relatives that mask, route or grow", "acc", "above", RELATIVES),
+    Claim("SEU keeps less memory than its relatives", "memory_bytes", "below", RELATIVES),
+    Claim("SEU has a higher mixed score than its relatives", "mixed_score", "above", RELATIVES),
+    Claim("Its relatives are more accurate than plain training", "acc", "above", ("naive",), RELATIVES),
+    Claim("Its relatives forget less than plain training", "forgetting", "below", ("naive",), RELATIVES),
+    Claim("Its relatives are more accurate than a linear classifier per task", "acc", "above", ("linear",), RELATIVES),
     Claim("The MDL search is more accurate than random search", "acc", "above", _RANDOM, _MDL, COMPONENTS),
     Claim(
         "The MDL search has a higher mixed score than random search",
@@ -193,12 +199,18 @@ def _of_benchmark(benchmark: str, found: Sequence[Compared], side: Side) -> str:
         (only,) = found
         told = "" if only.side != "not told" else f", {only.difference.verdict}"
         return f"`{benchmark}` {only.words}{told}"
-    opposite = [each.pair.other for each in found if each.side not in (side, "not told")]
-    untold = [each.pair.other for each in found if each.side == "not told"]
+    # Of a claim about several rows beside one the rows are named, else what they stand beside.
+    of_rows = len({each.pair.other for each in found}) == 1
+    opposite = [_name(each, of_rows) for each in found if each.side not in (side, "not told")]
+    untold = [_name(each, of_rows) for each in found if each.side == "not told"]
     held = len(found) - len(opposite) - len(untold)
-    parts = [f"{_other_way[side]} {names(opposite)}"] if opposite else []
-    parts += [f"not told beside {names(untold)}"] if untold else []
+    parts = [f"{'the other way round' if of_rows else _other_way[side]} {names(opposite)}"] if opposite else []
+    parts += [f"not told {'of' if of_rows else 'beside'} {names(untold)}"] if untold else []
     return f"`{benchmark}` {held} of {len(found)}" + (f" ({'; '.join(parts)})" if parts else "")
+
+
+def _name(found: Compared, of_row: bool) -> str:
+    return found.pair.one if of_row else found.pair.other
 
 
 _other_way: Final = {"above": "below", "below": "above", "not told": "beside"}

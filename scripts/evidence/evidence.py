@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from scripts.evidence.comparing import Compared, Pair, against, family
-from scripts.evidence.runs import CONTROL, EVIDENCE, PAPERS, SEU, Group, groups, kind, named, records
+from scripts.evidence.runs import CONTROL, EVIDENCE, PAPERS, RELATIVES, SEU, Group, groups, kind, named, records
 from seu_bench.results.record import Record
 
 #: Sets of equal protocol, the one that claims rest on first.
@@ -17,8 +17,11 @@ PROTOCOLS: Final = ("quick", "half_day")
 PARAMETERS, COMPONENTS, BEFORE = "parameters", "components", "before"
 SETS: Final = (*PROTOCOLS, PARAMETERS, COMPONENTS, BEFORE)
 
-#: Comparisons between others than SEU that a claim is about.
-EXTRA: Final = (("ewc", "naive"),)
+#: Comparisons between others than SEU that a claim is about, by family.
+EXTRA: Final = {
+    "extra": (("ewc", "naive"),),
+    "relatives": tuple((name, other) for name in RELATIVES for other in ("naive", "linear")),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +97,9 @@ def _pairs(name: str, group: Group) -> Iterator[tuple[str, Pair]]:
     if name == COMPONENTS:
         yield from _component_pairs(group)
         return
-    for one, other in EXTRA:
-        yield from (("extra", pair) for pair in against(group, [other], one))
+    for family_name, pairs in EXTRA.items():
+        for one, other in pairs:
+            yield from ((family_name, pair) for pair in against(group, [other], one))
     yield from ((kind(pair.other, pair.theirs), pair) for pair in against(group, group.rows))
 
 

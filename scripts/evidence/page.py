@@ -9,7 +9,7 @@ from typing import Final
 
 import jinja2
 
-from scripts.evidence import beside_paper, claims, tables, tuning
+from scripts.evidence import beside_paper, claims, relatives, tables, tuning
 from scripts.evidence.components import component_comparisons, components_table
 from scripts.evidence.corrections import corrections
 from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, Evidence, read_evidence
@@ -61,6 +61,10 @@ def rendered(folder: Path = EVIDENCE) -> str:
         diagrams=diagrams,
         ranks={name: tables.average_ranks(evidence, name) for name in PROTOCOLS},
         parameters=tables.equal_parameters(evidence),
+        relatives=relatives.table_of(evidence),
+        relatives_images=relatives.images(evidence),
+        relatives_sizes={group.benchmark: relatives.sizes(group) for group in evidence.sets[PROTOCOLS[0]]},
+        perceptron=relatives.gated_perceptron(evidence),
         linear={name: tables.linear_row(evidence, name) for name in PROTOCOLS},
         components=components_table(evidence),
         component_comparisons=component_comparisons(evidence),

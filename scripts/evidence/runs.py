@@ -22,6 +22,8 @@ SEU: Final = "seu"
 CONTROL: Final = "seu: random, all_new"
 #: The paper's other strategies, in the order of its tables.
 PAPER: Final = ("naive", "ewc", "ltg", "pnn")
+#: Those that SEU stands among: masks, paths and growth.
+RELATIVES: Final = ("hat", "packnet", "pathnet", "den", "rcl")
 #: Rows that are no competitors, in the order of tables: a classifier and a network of its own for each task, SEU's
 #: control, and those that see earlier images again. What is one is said by its row.
 REFERENCES: Final = ("linear", "independent", CONTROL, "joint", "cumulative")
@@ -55,7 +57,9 @@ class Group:
 
 def kind(name: str, row: Row) -> str:
     """Say with which rows a row is compared: SEU's comparisons with rows of one kind are corrected for one another."""
-    return "reference" if row.reference else "paper" if name in PAPER else "other"
+    if row.reference:
+        return "reference"
+    return "paper" if name in PAPER else "relative" if name in RELATIVES else "other"
 
 
 def groups(folder: Path) -> list[Group]:

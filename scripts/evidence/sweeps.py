@@ -20,6 +20,8 @@ FILES: Final = {
     "quick_5_searchers": (COMPONENTS, "searchers"),
     "quick_6_creators": (COMPONENTS, "creators"),
     "quick_7_darts": (COMPONENTS, "the searcher `darts`"),
+    "quick_8_relatives": ("quick", "strategies that mask, route or grow, by `quick`"),
+    "quick_9_rcl": ("quick", "`rcl`, which tries networks for each task, by `quick`"),
     "half_day_1_paper": ("half_day", "the paper's strategies, `linear` and `independent`, by `half_day`"),
     "half_day_2_control": ("half_day", "SEU's control, by `half_day`"),
     "half_day_3_avalanche": ("half_day", "Avalanche's strategies, by `half_day`"),

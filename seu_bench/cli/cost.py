@@ -37,6 +37,7 @@ def _document(run: ResolvedRun) -> dict[str, Any]:
 
     ``params_total``, ``macs`` (per image, on each task's path) and ``memory_bytes`` (empty: not estimated) have one
     entry per task and are upper bounds where the strategy decides as it goes; ``*_min`` are the lower ones.
+    ``mask_bits`` are those of binary masks after each task, empty where there are none.
     ``image_passes`` counts the forward passes of learning, as the record's metric does, ``evaluation_passes`` those of
     evaluation, ``stages`` both by stage and by whether they train; ``warnings`` are texts.
     """
@@ -56,6 +57,7 @@ def _document(run: ResolvedRun) -> dict[str, Any]:
         "tasks": [task.name for task in plan.tasks],
         "warnings": list(plan.warnings),
         **{name: list(getattr(cost, name)) for size in _SIZES for name in (size, f"{size}_min")},
+        "mask_bits": list(cost.mask_bits),
         "image_passes": cost.image_passes,
         "train_flops": cost.train_flops,
         "train_flops_min": cost.train_flops_min,
@@ -69,10 +71,11 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     for index, name in enumerate(document["tasks"]):
         params = _range(document["params_total_min"][index], document["params_total"][index])
         macs = _range(document["macs_min"][index], document["macs"][index])
+        masks = f" and {document['mask_bits'][index]:,} bits of masks" if document["mask_bits"] else ""
         kept = ""
         if document["memory_bytes"]:
             kept = f"; {_range(document['memory_bytes_min'][index], document['memory_bytes'][index])} bytes kept"
-        yield f"  after task {index} ({name}): {params} parameters; {macs} multiply-accumulates per image{kept}"
+        yield f"  after task {index} ({name}): {params} parameters{masks}; {macs} multiply-accumulates per image{kept}"
     for name, sums in document["stages"].items():
         yield f"  {name}: {sums['train']:,} image passes to train, {sums['evaluate']:,} to evaluate"
     flops = ""

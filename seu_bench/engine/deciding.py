@@ -14,8 +14,8 @@ from seu_bench.engine.recorder import RunRecorder
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import RequestError
 from seu_bench.results.record_parts import DecisionRecord
-from seu_bench.training.evaluators import AccuracyMatrix
 from seu_bench.training.interfaces import StrategyContext
+from seu_bench.training.monitoring.evaluators import AccuracyMatrix
 from seu_bench.training.stage import ProgressCallback, StageProgress
 
 #: Name of the stages that trials learn in.

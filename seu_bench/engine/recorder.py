@@ -23,7 +23,7 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, StageRecord, record_digest, upgraded
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.results.record_parts import StabilityRecord, TuningRecord
-from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
+from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes
 from seu_bench.training.stage import StageProgress
 
 

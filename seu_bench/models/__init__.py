@@ -8,6 +8,10 @@
 - ``modes``: training and evaluation mode, restored afterwards
 - ``kernels``: gradients that are fast on a CPU
 - ``feature_cache``, ``feature_store``: outputs of frozen layers, cached for a task's images
+- ``chain``: a backbone as a chain of layers
+- ``growing``, ``growing_layer``: networks whose layers grow by units, with weights in blocks by task
+- ``masks``: binary masks of one bit
+- ``frozen``: freezing
 - ``sizes``: parameters, bytes and multiply-accumulates
 - ``flops``: operations of what is computed, backward passes included
 """
@@ -21,8 +25,13 @@ from seu_bench.utils.lazy import attach
 if TYPE_CHECKING:
     from .alexnet import AlexNetShape
     from .cells import ExtensionUnit, GenotypeNetwork, Mixture, ProxyNetwork, Sample, Stem, Unit, sample_of
+    from .chain import ChainLayer, chain_of, run_chain
     from .flops import FlopCounter, RepeatedBatches, counted_as
+    from .frozen import freeze, is_frozen
+    from .growing import GrowingNetwork
+    from .growing_layer import GrowingLayer
     from .layers import ChannelsLastConv2d, Dropout, channels_last, dropout
+    from .masks import pack_bits, packed_bytes, unpack_bits
     from .modes import modes_kept
     from .multihead import BackboneModel, MultiHeadModel
     from .sizes import count_bytes, count_macs, count_parameters, state_bytes
@@ -30,11 +39,14 @@ if TYPE_CHECKING:
 __all__ = [
     "AlexNetShape",
     "BackboneModel",
+    "ChainLayer",
     "ChannelsLastConv2d",
     "Dropout",
     "ExtensionUnit",
     "FlopCounter",
     "GenotypeNetwork",
+    "GrowingLayer",
+    "GrowingNetwork",
     "Mixture",
     "MultiHeadModel",
     "ProxyNetwork",
@@ -42,15 +54,22 @@ __all__ = [
     "Sample",
     "Stem",
     "Unit",
+    "chain_of",
     "channels_last",
     "count_bytes",
     "count_macs",
     "count_parameters",
     "counted_as",
     "dropout",
+    "freeze",
+    "is_frozen",
     "modes_kept",
+    "pack_bits",
+    "packed_bytes",
+    "run_chain",
     "sample_of",
     "state_bytes",
+    "unpack_bits",
 ]
 
 __getattr__, __dir__ = attach(__name__)

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeAlias, cast
 
 from torch import Tensor, nn
 
+from seu_bench.models.frozen import freeze
 from seu_bench.models.kernels import concatenate
 from seu_bench.models.layers import ChannelsLastConv2d
 from seu_bench.models.operations import FactorizedReduce, State, make_operation, relu_conv_norm
@@ -54,7 +55,7 @@ class Unit(nn.Module):
     def freeze(self) -> None:
         """Stop training for good: no gradients, BatchNorm with the statistics it has."""
         self.frozen = True
-        self.requires_grad_(False)
+        freeze(self)
         self.eval()
 
     def train(self, mode: bool = True) -> Self:

@@ -85,9 +85,18 @@ class MultiHeadModel(MultiTaskModule):
     feature_cache: FeatureCache | None = None
     compiled: CompiledUnits | None = None
 
+    #: Bits of binary masks that tell tasks apart, one for each weight or unit that a mask takes or leaves. Real numbers
+    #: that are learned, such as embeddings, are parameters and count there.
+    mask_bits: int = 0
+
     def __init__(self, classes: Sequence[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.classes_per_task = tuple(classes)
+
+    def packed_masks(self) -> Sequence[Tensor]:
+        """Return the tensors that hold the masks, which are named apart where memory is counted by kind; by default
+        none."""
+        return ()
 
     def adaptation(self, experience: object) -> None:
         """Do not adapt: the strategy alone grows the model."""
@@ -125,6 +134,14 @@ class MultiHeadModel(MultiTaskModule):
     def trainable_module(self, task: int) -> nn.Module:
         """The part of it that is trained when ``task`` is learned; all of it by default."""
         return self.task_module(task)
+
+    def alone(self, task: int) -> MultiHeadModel:
+        """The model to export ``task`` from; itself by default.
+
+        A model that computes a task with a part of its weights returns a copy that has no others, so that neither they
+        nor masks are in the file.
+        """
+        return self
 
     def run_unit(self, unit: nn.Module, *inputs: Tensor) -> Tensor:
         """Compute ``unit(*inputs)``, compiled where the run asked for it."""

@@ -98,10 +98,7 @@ def collect(
                 package,
             )
         if name in entries:
-            raise PluginError(
-                f"the {singular} {name!r} is registered twice: by {entries[name].package} and by {package}",
-                remedy=f"uninstall one of them: pip uninstall {package}",
-            )
+            raise _taken(f"{singular} {name!r}", entries[name], plugin, package)
         adapted = factory if isinstance(factory, Unavailable) else adapt(factory)
         entries[name] = Entry(name, adapted, plugin, package)
 
@@ -116,3 +113,13 @@ def collect(
             said = f"failed in {hook}: {type(error).__name__}: {error}"
             raise broken(f"plugin {owner!r} of package {package} {said}", package) from error
     return Kind(singular, plural, entries)
+
+
+def _taken(what: str, first: Entry[Any], plugin: str, package: str) -> PluginError:
+    """Two plugins register one name, or one does it twice."""
+    if first.package != package:
+        by, remedy = f"by {first.package} and by {package}", f"uninstall one of them: pip uninstall {package}"
+    else:
+        both = f"both by its plugin {plugin!r}" if first.plugin == plugin else f"by {first.plugin!r} and by {plugin!r}"
+        by, remedy = f"{both}, of package {package}", "give one of them another name"
+    return PluginError(f"the {what} is registered twice: {by}", remedy=remedy)

@@ -31,7 +31,7 @@ _COUNTED_METRICS: Final = frozenset(
 _OPTIONS: Final = tuple(f"{part}." for part in CHOICES)
 
 #: Keys of a record per task whose last value is the metric of that name.
-PER_TASK: Final = ("params_total", "params_active", "macs", "memory_bytes")
+PER_TASK: Final = ("params_total", "mask_bits", "params_active", "macs", "memory_bytes")
 
 
 def load_records(folder: Path | str = "results", *, details: bool = False) -> pandas.DataFrame:

@@ -106,6 +106,7 @@ class Record(ShownRecord, Versioned):
         first_tasks: so many tasks of the stream were learned; ``None``: all.
         metrics: by id, defined in :mod:`seu_bench.results.record_metrics`; ``None``: not measured, or not defined.
         params_total, params_active: parameters stored, and on the task's own path, after each task.
+        mask_bits: bits of binary masks that tell tasks apart, after each task; ``None`` or empty in older records.
         memory_bytes: bytes of all that is kept for later tasks, after each task; ``None`` where the strategy does not
             say what it keeps, and empty in older records.
         memory_by_kind: the same after the last task, by kind, e.g. ``parameters`` and ``exemplars``.
@@ -163,6 +164,7 @@ class Record(ShownRecord, Versioned):
     accuracy_matrix: Matrix = ()
     metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
     params_total: tuple[Integer, ...] = ()
+    mask_bits: tuple[Integer | None, ...] = ()
     params_active: tuple[Integer, ...] = ()
     macs: tuple[Integer, ...] = ()
     memory_bytes: tuple[Integer | None, ...] = ()

@@ -109,6 +109,12 @@ METRICS: Final[Mapping[str, Metric]] = {
         "parameters stored after the last task, each counted once, all heads included (SEU paper)",
         column="parameters (M)",
     ),
+    "mask_bits": _size(
+        _last("mask_bits"),
+        "bits of binary masks that tell tasks apart, after the last task: one for each weight or unit that a mask "
+        "takes or leaves; embeddings and other numbers that are learned are parameters",
+        column="masks (Mbit)",
+    ),
     "train_flops": _operations(
         _stages("flops"),
         "floating-point operations of all stages but evaluation, searching included: two per multiply-accumulate of "

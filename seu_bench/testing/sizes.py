@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from seu_bench.engine.checkpoint_manager import is_resumable
+from seu_bench.models.sizes import count_bytes
 from seu_bench.testing.trial import Learner, from_file, require
-from seu_bench.training.memory import LABEL_BYTES
+from seu_bench.training.monitoring.memory import LABEL_BYTES
 from seu_bench.training.phases import PhasedStrategy
 
 
@@ -23,10 +24,18 @@ def check_sizes(learner: Learner, task: int) -> None:
     held = sum(tensor.numel() for tensor in state if isinstance(tensor, torch.nn.Parameter))
     require(total == held, f"task {task}: {total} parameters were counted, and the model's state holds {held}")
     require(active <= total, f"task {task}: {active} active parameters of {total} in all")
-    ranges = [
+    ranges: list[tuple[str, Mapping[int, int] | Sequence[int], int, Mapping[int, int] | Sequence[int]]] = [
         ("parameters", cost.params_total_min, total, cost.params_total),
         ("macs", cost.macs_min, sizes.macs[-1], cost.macs),
     ]
+    forecast = cost.mask_bits[task] if cost.mask_bits else 0
+    ranges.append(("bits of masks", {task: forecast}, sizes.mask_bits[-1], {task: forecast}))
+    room = 8 * count_bytes(learner.model.packed_masks())
+    require(
+        sizes.mask_bits[-1] <= room,
+        f"task {task}: mask_bits is {sizes.mask_bits[-1]}, and packed_masks() returns tensors of {room} bits: where "
+        "masks are kept, it must return them",
+    )
     if memory is not None:
         _check_memory(learner, task, memory)
         if cost.memory_bytes:

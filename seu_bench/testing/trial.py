@@ -25,8 +25,8 @@ from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
 from seu_bench.testing.streams import TinyStreams
-from seu_bench.training.evaluators import AccuracyMatrix, ModelSizes
 from seu_bench.training.interfaces import Cost
+from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes
 from seu_bench.training.template import SilentLogger
 from seu_bench.utils.hardware import computing_with
 

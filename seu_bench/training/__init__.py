@@ -7,19 +7,17 @@
 :mod:`.epochless`      a stage without epochs
 :mod:`.template`       Avalanche's template on whole batches, without its idle callbacks
 :mod:`.phases`         the phases of a task, their resuming, precision and compilation
-:mod:`.strategy`       base class of strategies, and the stage that trains a task's path
+:mod:`.strategy`       base class of strategies
+:mod:`.task_training`  the stage that trains a task's path
+:mod:`.plateau`        a training whose rate follows the validation loss
 :mod:`.loops`          an epoch, an evaluation, optimiser, learning rates, best weights
-:mod:`.clipping`       how often gradients are clipped
-:mod:`.stability`      whether SGD can follow a penalty
 :mod:`.sampling`       stages that sample a network, train it and learn from its score
 :mod:`.recalibration`  BatchNorm's statistics of a sample, estimated anew before it is scored
-:mod:`.chance`         whether rewards say more than guesses would
 :mod:`.costing`        estimates of image passes and sizes
 :mod:`.pricing`        estimates of operations
 :mod:`.guard`          supervision of the stages of searchers and creators
 :mod:`.state`          checks of states and errors of loading them
-:mod:`.evaluators`     Avalanche metrics of the accuracy matrix and of sizes
-:mod:`.memory`         what a strategy keeps from task to task, in bytes
+:mod:`.monitoring`     what is measured: accuracies, sizes, memory, clipping, stability, rewards
 =====================  =====================================================================
 """
 
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
         training_passes,
     )
     from .epochless import EpochlessStage
-    from .evaluators import AccuracyMatrix, ModelSizes
     from .guard import guarded_stage
     from .interfaces import (
         BackboneFactory,
@@ -68,14 +65,16 @@ if TYPE_CHECKING:
         set_rate,
         train_epoch,
     )
-    from .memory import KeptImages, bytes_by_kind, memory_of
+    from .monitoring.evaluators import AccuracyMatrix, ModelSizes
+    from .monitoring.memory import KeptImages, bytes_by_kind, memory_of
     from .phases import Phase, TaskData
     from .pricing import PassFlops, pass_flops, priced, task_flops
     from .recalibration import recalibrate
     from .sampling import SampledStage, genotype_network, proxy_network
     from .stage import EpochReport, ProgressCallback, Stage, StageProgress
     from .state import fitting
-    from .strategy import StagedStrategy, TrainingStage
+    from .strategy import StagedStrategy
+    from .task_training import TrainingStage
     from .template import SilentLogger
 
 __all__ = [

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from seu_bench.config.common_options import ScoringOptions, SelectingOptions, TrainingOptions
+from seu_bench.config.common_options import PlateauOptions, ScoringOptions, SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule, ScheduleOptions
 from seu_bench.errors import PluginError
 from seu_bench.training.components import Component
@@ -152,7 +153,8 @@ def fixed_size_cost(
     kept_copies: int | None = None,
     build: Callable[[], MultiHeadModel] | None = None,
 ) -> Cost:
-    """Exact cost of a strategy that trains a network of fixed size, with a head per task, in one stage per task.
+    """Exact cost of a strategy that trains a network of fixed size, with a head per task, in one stage per task; an
+    upper bound with ``lr_schedule=plateau``.
 
     Args:
         context: of the run.
@@ -180,10 +182,22 @@ def fixed_size_cost(
     model: MultiHeadModel = on_meta(build or (lambda: backbone_model(context)))
     validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
     stages = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
-    learning = priced([*stages, *more], task_flops(model, plan, one_path=shared))
+    flops = task_flops(model, plan, one_path=shared)
+    learning = [*_shortened(priced(stages, flops), options, context), *priced(more, flops)]
     macs = task_macs(model, plan, one_path=shared)
     memory = None if kept_copies is None else state_bytes(model) + kept_copies * count_bytes(model.parameters())
     return fixed_cost(count_parameters(model), macs, [*learning, *evaluation_passes(plan)], memory)
+
+
+def _shortened(stages: list[StageCost], options: TrainingOptions, context: StrategyContext) -> list[StageCost]:
+    """Stages of training with the fewest operations that they may take."""
+    if not isinstance(options, PlateauOptions) or options.lr_schedule != "plateau":
+        return stages
+    from seu_bench.training.plateau import fewest_epochs
+
+    schedule = options.applied_to(context.protocol.training)
+    few = fewest_epochs(schedule)
+    return [replace(it, flops_min=it.flops and it.flops // schedule.epochs * few) for it in stages]
 
 
 def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[int, ...]:

@@ -89,6 +89,7 @@ class GuardedStage(Stage[Result]):
         self.randomness = self.inner.randomness
 
     def _copy_progress(self) -> None:
+        self.ended = self.inner.ended
         self.image_passes = self.inner.image_passes
         self.flops = self.inner.flops
         self.seconds = self.inner.seconds

@@ -217,6 +217,7 @@ class Cost:
         stages: image passes by stage and task.
         memory_bytes: bytes of all that is kept after each task, as in records; at most. Empty: not estimated.
         memory_bytes_min: the same at least.
+        mask_bits: bits of binary masks after each task. Empty: there are none.
     """
 
     params_total: tuple[int, ...]
@@ -226,6 +227,7 @@ class Cost:
     stages: tuple[StageCost, ...] = field(repr=False)
     memory_bytes: tuple[int, ...] = ()
     memory_bytes_min: tuple[int, ...] = ()
+    mask_bits: tuple[int, ...] = ()
 
     @property
     def image_passes(self) -> int:

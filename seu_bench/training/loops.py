@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
 from seu_bench.models.flops import RepeatedBatches
-from seu_bench.training.clipping import count_step
+from seu_bench.training.monitoring.clipping import count_step
 from seu_bench.training.stage import EpochReport
 
 Forward: TypeAlias = Callable[[Tensor], Tensor]

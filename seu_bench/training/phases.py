@@ -42,7 +42,8 @@ class Phase:
 
     A strategy's model and memory change in :attr:`make` and :attr:`apply` only, and :attr:`make` does the same
     whenever it finds the strategy as it was: a resumed run makes the stage again and gives it its state. What changes
-    while the stage runs belongs to the stage: to its ``get_extra_state``.
+    while the stage runs belongs to the stage, to its ``get_extra_state``; so does what :attr:`make` computes from
+    weights that the stage trains, which a resumed run finds as they were at the checkpoint.
 
     Attributes:
         make: returns the stage; called when the earlier phases of the task are over.
@@ -104,12 +105,13 @@ class PhasedStrategy(LeanTemplate):
         By default the model and what :meth:`get_extra_state` returns, each of its keys a kind. A strategy overrides it
         where that is not all, such as a teacher that its state leaves out because it equals the model between two
         tasks; or where the state stands for something else, such as places of images for the images. What it may
-        return is told at :func:`~seu_bench.training.memory.bytes_by_kind`; nothing: it is not known.
+        return is told at :func:`~seu_bench.training.monitoring.memory.bytes_by_kind`; nothing: it is not known.
         """
         if not self.resumable:
             return {}
         # What a model's state holds beside parameters is buffers: what is counted once is not counted again.
-        return {"parameters": list(self.model.parameters()), "buffers": self.model, **self.get_extra_state()}
+        counted = {"parameters": list(self.model.parameters()), "masks": list(self.model.packed_masks())}
+        return {**counted, "buffers": self.model, **self.get_extra_state()}
 
     def passed(self, images: int) -> None:
         """Count images that a batch in training passes forward beyond its own, e.g. replayed ones.

@@ -19,9 +19,9 @@ import torch
 from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError
 from seu_bench.models.flops import FlopCounter
-from seu_bench.training.chance import chance_share, guessing_probability
-from seu_bench.training.clipping import ClippedSteps
-from seu_bench.training.stability import Stability
+from seu_bench.training.monitoring.chance import chance_share, guessing_probability
+from seu_bench.training.monitoring.clipping import ClippedSteps
+from seu_bench.training.monitoring.stability import Stability
 from seu_bench.utils.seeding import RandomState
 
 Result = TypeVar("Result")
@@ -94,6 +94,7 @@ class Stage(ABC, Generic[Result]):
     Attributes:
         name, task, epochs, device: as given.
         epoch: epochs done; within :meth:`run_epoch` the 0-based number of the present one.
+        ended: set it within :meth:`run_epoch` to end the loop early, after this epoch; it is saved with the stage.
         image_passes: images counted so far.
         randomness: active in :meth:`run_epoch` and :meth:`result`; draw under ``randomness.active()`` in a constructor.
 
@@ -124,6 +125,7 @@ class Stage(ABC, Generic[Result]):
         self.epochs = epochs
         self.device = device
         self.epoch = 0
+        self.ended = False
         self.image_passes = 0
         self.flops: int | None = 0
         self.seconds = 0.0
@@ -211,13 +213,14 @@ class Stage(ABC, Generic[Result]):
         """
         self._on_progress = on_progress
         self._notify()
-        while self.epoch < self.epochs:
+        while self.epoch < self.epochs and not self.ended:
             self.advance()
             self.curve.append(self.report)
             if pause is not None:
                 pause(self)
             if self.epoch < self.epochs:
                 self._notify()
+        self.epochs = self.epoch
         with self._metered(), self.randomness.active():
             result = self.result()
         self._notify(done=True)
@@ -230,6 +233,7 @@ class Stage(ABC, Generic[Result]):
             "stage": self.name,
             "task": self.task,
             **{name: getattr(self, name) for name in _COUNTS},
+            "ended": self.ended,
             "clipped": self.clipped.state_dict(),
             "report": [self.report.loss, self.report.accuracy],
             "curve": [[report.loss, report.accuracy] for report in self.curve],
@@ -252,6 +256,7 @@ class Stage(ABC, Generic[Result]):
         for name in _COUNTS:
             # Earlier versions counted no operations, and noted neither clipped steps nor rewards.
             setattr(self, name, state.get(name) if name == "flops" else state[name])
+        self.ended = state.get("ended", False)
         self.clipped.load_state_dict(state.get("clipped"))
         self.report = EpochReport(*state["report"])
         self.curve = [EpochReport(*measured) for measured in state["curve"]]
@@ -276,17 +281,8 @@ class Stage(ABC, Generic[Result]):
         self._notified = time.perf_counter()
         if self._on_progress is not None:
             seconds = self.seconds + running
-            progress = StageProgress(
-                self.name,
-                self.task,
-                self.epoch,
-                self.epochs,
-                self.report,
-                self.image_passes,
-                seconds,
-                done,
-                stability=self.stability,
-            )
+            done_so_far = (self.epoch, self.epochs, self.report, self.image_passes, seconds, done)
+            progress = StageProgress(self.name, self.task, *done_so_far, stability=self.stability)
             if done:
                 progress = replace(
                     progress,

@@ -6,7 +6,7 @@ fresh optimiser and schedule per task, and validation after each epoch with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -18,26 +18,25 @@ from torch import Tensor, nn
 from seu_bench.config.common_options import SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule
 from seu_bench.config.run import ComputeConfig
-from seu_bench.models.flops import RepeatedBatches
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.training.interfaces import StrategyContext, checked_options
-from seu_bench.training.loops import BestWeights, EpochMeter, clip_gradients, cosine_rate, evaluate, make_sgd, set_rate
+from seu_bench.training.loops import EpochMeter, clip_gradients, evaluate, make_sgd
 from seu_bench.training.phases import Phase, PhasedStrategy, TaskData
-from seu_bench.training.stability import Stability
-from seu_bench.training.stage import EpochReport, ProgressCallback, Stage
+from seu_bench.training.plateau import PlateauStage
+from seu_bench.training.stage import ProgressCallback
+from seu_bench.training.task_training import TrainingStage
 from seu_bench.training.template import SilentLogger
 from seu_bench.utils.seeding import derive_seed
 
 
 class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-arg]
-    """Base class of strategies. A subclass overrides :meth:`phases` or :meth:`penalty`, and lists state of its own in
-    :attr:`state_attributes`.
+    """Base of strategies: override :meth:`phases` or :meth:`penalty`, list own state in :attr:`state_attributes`.
 
     Args:
         model: network with one head per task.
         schedule: epochs, batch size and learning rate of the training stage.
         seed: seed of everything random.
-        lr_schedule: ``cosine`` (per task, to ``min_learning_rate``) or ``constant``.
+        lr_schedule: ``cosine`` (per task, to ``min_learning_rate``), ``constant``, or ``plateau``.
         restore: whether the weights of the best validation loss are restored, or those of the last epoch remain.
         device: device to train on.
         eval_mb_size: images per batch in evaluation.
@@ -47,14 +46,13 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         evaluator: Avalanche's; silent by default.
         avalanche: further arguments of the next class, for strategies that have one of Avalanche's among their bases.
 
-    Example:
-        ::
+    Example::
 
-            class Anchored(StagedStrategy):
-                state_attributes = ("anchor",)
+        class Anchored(StagedStrategy):
+            state_attributes = ("anchor",)
 
-                def phases(self, task: TaskData) -> Sequence[Phase]:
-                    return [Phase(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
+            def phases(self, task: TaskData) -> Sequence[Phase]:
+                return [Phase(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
     """
 
     #: Whether it is trained once on the whole stream: a reference, and no lifelong learner.
@@ -69,7 +67,7 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         model: MultiHeadModel,
         schedule: Schedule,
         seed: int = 0,
-        lr_schedule: Literal["cosine", "constant"] = "cosine",
+        lr_schedule: Literal["cosine", "constant", "plateau"] = "cosine",
         restore: Literal["best_valid", "last"] = "best_valid",
         device: str | torch.device = "cpu",
         eval_mb_size: int = 512,
@@ -185,7 +183,7 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
 
     def training_stage(self, task: TaskData) -> TrainingStage:
         """Create the stage that trains the task's path, with Avalanche's callbacks around every batch."""
-        return TrainingStage(self, task)
+        return PlateauStage(self, task) if self.lr_schedule == "plateau" else TrainingStage(self, task)
 
     def seed_for(self, purpose: str, task: int) -> int:
         """Return the seed of one purpose in one task, e.g. ``seed_for("search", 3)``."""
@@ -214,87 +212,7 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
             self.epoch_meter.add(self.loss, self.mb_output, self.mb_y)
         super()._after_training_iteration(**kwargs)
 
-    def begin_training(self, module: nn.Module) -> None:
+    def begin_training(self, module: nn.Module, schedule: Schedule) -> None:
         """A fresh optimiser over what trains in ``module``."""
         self._clipped = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        self.optimizer = make_sgd(self._clipped, self.schedule)
-
-
-class TrainingStage(Stage[None]):
-    """Train a task's path; after each epoch validate, at the end restore the best weights (published code).
-
-    Args:
-        strategy: that learns.
-        task: to learn.
-    """
-
-    compiles_units = True
-
-    def __init__(self, strategy: StagedStrategy, task: TaskData) -> None:
-        seed = strategy.seed_for("training", task.index)
-        super().__init__("training", task.index, strategy.schedule.epochs, seed, strategy.device)
-        self.strategy = strategy
-        self.data = task
-        self.module = strategy.trained_module(task)
-        self.best = BestWeights(self.module)
-        moving = {*self.module.parameters()}
-        names = {name for name, parameter in strategy.model.named_parameters() if parameter in moving}
-        curvature = strategy.penalty_curvature(names)
-        self.stability = (
-            None if curvature is None else Stability.of(strategy.schedule, curvature, strategy.penalty_strength)
-        )
-        self.batch_flops: dict[Hashable, tuple[int, int]] = {}  # as RepeatedBatches knows them
-        strategy.begin_training(self.module)
-
-    def run_epoch(self) -> EpochReport:
-        """One epoch of training and one pass over the validation images."""
-        strategy = self.strategy
-        if strategy.lr_schedule == "cosine":
-            set_rate(strategy.optimizer, cosine_rate(strategy.schedule, self.epoch))
-        strategy.training_mode()
-        report = self.train_epoch()
-        if strategy.restore == "best_valid":
-            loss = strategy.validation_loss(self.data, self.passed)
-            if loss is not None:
-                self.best.offer(loss)
-        return report
-
-    def train_epoch(self) -> EpochReport:
-        """One epoch of training: what :meth:`passed` counts in a batch costs the same per image in all batches."""
-        strategy, counted = self.strategy, self.image_passes
-        with RepeatedBatches(self.batch_flops) as repeated:
-
-            def on_batch(images: int) -> None:
-                nonlocal counted
-                self.passed(images)
-                counted, before = self.image_passes, counted
-                repeated.end(counted - before)  # the batch's own, and what the strategy added
-                repeated.begin()
-
-            meter = strategy.epoch_meter = EpochMeter(strategy.device, on_batch)
-            repeated.begin()
-            try:
-                strategy.train_one_epoch()
-            finally:
-                strategy.epoch_meter = None
-        return meter.report
-
-    def result(self) -> None:
-        """Restore the best weights."""
-        self.best.restore()
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Weights, optimiser and best weights."""
-        return {
-            "weights": self.module.state_dict(),
-            "optimizer": self.strategy.optimizer.state_dict(),
-            "best": self.best.state_dict(),
-            "batch_flops": dict(self.batch_flops),
-        }
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        self.module.load_state_dict(state["weights"])
-        self.strategy.optimizer.load_state_dict(state["optimizer"])
-        self.best.load_state_dict(state["best"])
-        self.batch_flops |= state.get("batch_flops", {})
+        self.optimizer = make_sgd(self._clipped, schedule)

@@ -68,6 +68,16 @@ class LeanTemplate(_Template):  # type: ignore[type-arg]
         super().__init__(**arguments)
         self._listeners: dict[str, list[Callable[..., Any]]] = {}
 
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches of an epoch of the training that runs."""
+        return len(self.dataloader)
+
+    @property
+    def batch_number(self) -> int:
+        """0-based number of the present batch within its epoch of training; batches done after the epoch."""
+        return int(self.clock.train_epoch_iterations)
+
     def make_train_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
         """Whole batches by index in place of Avalanche's loader."""
         self.dataloader = self._loader(self.train_mb_size, shuffle=True)

@@ -229,3 +229,6 @@ def test_list_shows_options(command: Command) -> None:
     out = command("list", "searchers", "darts").out
     assert re.search(r"^ order +1 \| 2 +1 +order of the architecture's gradient", out, re.MULTILINE)
     assert re.search(r"^ epochs +int > 0 +as the protocol says +epochs of the stage *$", out, re.MULTILINE)
+    # No protocol has it.
+    out = command("list", "strategies", "packnet").out
+    assert re.search(r"^ retrain_epochs +int > 0 +not set +epochs of retraining after pruning; not set:", out, re.M)

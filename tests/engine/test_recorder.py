@@ -17,7 +17,7 @@ from seu_bench.engine.runner import execute
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
 from seu_bench.results.record_parts import StabilityRecord
-from seu_bench.training.stability import Stability
+from seu_bench.training.monitoring.stability import Stability
 from seu_bench.training.stage import EpochReport, StageProgress
 
 

@@ -17,7 +17,7 @@ import torch
 from support.commands import SMALL_SEU, Command, RunFolders
 from torch import Tensor, nn
 
-from seu_bench.engine.saved_model.export import export_onnx, onnx_bytes
+from seu_bench.engine.saved_model.export import TaskNetwork, export_onnx, onnx_bytes
 from seu_bench.engine.saved_model.model import LearnedModel, load_model
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.multihead import BackboneModel
@@ -29,10 +29,13 @@ SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "-o", "benchmar
 OPTIONS = {
     "seu": SMALL_SEU,
     "naive": ("-o", "backbone=mlp"),
+    "packnet": ("-o", "width=0.03"),
+    "pathnet": ("-o", "width=0.1"),
     "pnn": ("-o", "width=0.03"),
     "independent": ("-o", "width=0.03"),
+    "hat": ("-o", "width=0.03"),
 }
-STRATEGIES = ("naive", "ewc", "independent", "linear", "pnn", "ltg", "seu")
+STRATEGIES = ("naive", "ewc", "hat", "independent", "linear", "packnet", "pathnet", "pnn", "ltg", "den", "rcl", "seu")
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +99,19 @@ def test_same_logits(command: Command, folders: RunFolders, tmp_path: Path, stra
             assert weight.t().contiguous().numpy().tobytes() not in content if weight.dim() == 2 else True
     assert b"site-packages" not in content
     assert b"seu_bench/" not in content
+
+
+def test_a_model_says_what_a_task_is_exported_from() -> None:
+    """A part of it where a task is computed with a part; itself by default."""
+
+    class Parts(BackboneModel):
+        def alone(self, task: int) -> BackboneModel:
+            return BackboneModel(nn.Identity(), 4, (2,) * (task + 4))
+
+    record = Record.model_construct(run_id="one", task_names=("a", "b"), accuracy_matrix=())
+    for made, heads in ((BackboneModel(nn.Identity(), 4, (2, 2)), 2), (Parts(nn.Identity(), 4, (2, 2)), 5)):
+        network = TaskNetwork(LearnedModel(made, record), 1).network
+        assert isinstance(network, BackboneModel) and len(network.heads) == heads
 
 
 @pytest.mark.long

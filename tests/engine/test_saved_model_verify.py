@@ -30,13 +30,17 @@ CHECKS = [
     "tasks",
     "accuracy",
     "params_total",
+    "mask_bits",
     "params_active",
     "macs",
     "metrics",
 ]
 
 #: Our own strategies and, of Avalanche's, those that touch weights, freeze layers, distil, or learn everything at once.
-STRATEGIES = ["naive", "ewc", "independent", "linear", "pnn", "ltg", "seu", "lwf", "cwr", "rwalk", "gdumb", "joint"]
+STRATEGIES = [
+    *("naive", "ewc", "hat", "independent", "linear", "packnet", "pathnet", "pnn", "ltg", "den", "rcl", "seu"),
+    *("lwf", "cwr", "rwalk", "gdumb", "joint"),
+]
 #: What ``make test`` makes runs of; ``make test-long`` takes the others.
 USUAL = ("naive", "ltg", "seu")
 each_strategy = pytest.mark.parametrize(
@@ -115,7 +119,7 @@ def test_table(command: Command, folders: RunFolders, results: Path, copy: Path)
     changed(copy, macs=(1, *read_record(copy).macs[1:]))
     answer = command("verify", name[:-2], "--results", copy.parent.parent)
     assert answer.status == 1
-    assert "\n3 of 12 checks failed: record, sealed copy, macs\n" in answer.out
+    assert "\n3 of 13 checks failed: record, sealed copy, macs\n" in answer.out
     assert answer.out.count("FAILED") == 3
 
 
@@ -150,6 +154,7 @@ def test_damaged_weights(command: Command, copy: Path, content: bytes) -> None:
         "sealed copy",
         "accuracy",
         "params_total",
+        "mask_bits",
         "params_active",
         "macs",
     }
@@ -198,17 +203,17 @@ def test_changed_accuracy(command: Command, copy: Path, row: int, task: int) -> 
         assert "metrics" in found
 
 
-@pytest.mark.parametrize("name", ["params_total", "params_active", "macs"])
+@pytest.mark.parametrize("name", ["params_total", "mask_bits", "params_active", "macs"])
 @pytest.mark.parametrize("place", [0, 2, 4])
 def test_changed_size(command: Command, copy: Path, name: str, place: int) -> None:
-    """One digit of any of them; the parameters of all but the last task can be compared with the sealed copy only."""
+    """One digit of any of them; all but the last task's parameters and masks are in the sealed copy only."""
     sizes = list(getattr(read_record(copy), name))
     was = sizes[place]
     sizes[place] = was + 10
     changed(copy, **{name: tuple(sizes)})
     found = failed(command, copy)
     assert found["sealed copy"] == f"{name}[{place}]: recorded {was + 10}, sealed {was}"
-    assert (name in found) == (name != "params_total" or place == 4)
+    assert (name in found) == (name not in ("params_total", "mask_bits") or place == 4)
     if name in found:
         assert found[name] == f"{name}[{place}]: recorded {was + 10}, found {was}"
     assert ("metrics" in found) == (place == 4)

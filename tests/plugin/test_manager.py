@@ -191,6 +191,15 @@ def test_one_name_of_two_packages(install: Install) -> None:
         Registry()
 
 
+def test_one_name_twice_in_one_package(install: Install) -> None:
+    """The plugins are named, where naming the package says nothing; and nothing has to be uninstalled."""
+    source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', object())\n"
+    install("a-stranger", {"one": "one", "two": "two"}, {"one": source, "two": source})
+    with pytest.raises(PluginError, match="twice: by 'one' and by 'two', of package a-stranger") as error:
+        Registry()
+    assert error.value.remedy == "give one of them another name"
+
+
 def test_same_name_for_different_kinds() -> None:
     """A strategy and a metric of one name do not meet."""
     manager = load_plugins()

@@ -27,7 +27,7 @@ from seu_bench.data.avalanche import MixedLoader, TaskDataset
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError
 from seu_bench.models.multihead import BackboneModel
-from seu_bench.training.evaluators import AccuracyMatrix
+from seu_bench.training.monitoring.evaluators import AccuracyMatrix
 from seu_bench.training.stage import StageProgress
 from seu_bench.training.template import SilentLogger
 from seu_bench_avalanche.catalogue import METHODS, UNAVAILABLE
@@ -205,9 +205,11 @@ def test_from_scratch_begins_anew() -> None:
         seen: list[bool] = []
         begin = strategy.begin_training
 
-        def watched(module: nn.Module, begin: Any = begin, initial: Any = initial, seen: Any = seen) -> None:
+        def watched(
+            module: nn.Module, *more: Any, begin: Any = begin, initial: Any = initial, seen: Any = seen
+        ) -> None:
             seen.append(same(weights(module), initial))
-            begin(module)
+            begin(module, *more)
 
         strategy.begin_training = watched
         train(strategy, source)

@@ -146,7 +146,7 @@ def test_from_scratch_resets_statistics() -> None:
     initial = weights(strategy.model)
     begun: list[dict[str, torch.Tensor]] = []
     begin = strategy.begin_training
-    strategy.begin_training = lambda module: (begun.append(weights(strategy.model)), begin(module))
+    strategy.begin_training = lambda *given: (begun.append(weights(strategy.model)), begin(*given))
     for experience in scenario.train_stream:
         strategy.train(experience, eval_streams=[])
     assert [same(state, initial) for state in begun] == [True, True]

@@ -165,7 +165,7 @@ def test_slim_resnet18(channels: int, factor: float, first: int) -> None:
         assert expected + linear(160, 100) == 1_109_240  # what is usually said of it, with a head for CIFAR-100
 
 
-@pytest.mark.parametrize("name", ["alexnet", "linear", "mlp", "resnet18"])
+@pytest.mark.parametrize("name", ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18"])
 @pytest.mark.parametrize("image", [(1, 8, 8), (3, 11, 13), (3, 32, 32)], ids=str)
 def test_models_of_any_stream(name: str, image: tuple[int, int, int]) -> None:
     """Each backbone takes images of any shape that is large enough, under heads of any width."""
@@ -217,7 +217,7 @@ def test_backbone_changes_the_size(command: Command) -> None:
     assert total(command, *paper, "-o", "backbone=resnet18") == 1_109_240 - linear(160, 100) + 5 * linear(160, 2)
 
 
-@pytest.mark.parametrize("name", ["alexnet", "linear", "mlp", "resnet18"])
+@pytest.mark.parametrize("name", ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18"])
 def test_weights_depend_on_the_seed_alone(name: str) -> None:
     """The same seed gives the same bits whatever was drawn before, and draws nothing from the global generator."""
     torch.manual_seed(1)
@@ -241,6 +241,8 @@ def test_list(command: Command) -> None:
     rows = [line.split()[:2] for line in answer.out.splitlines()]
     assert [row for row in rows if row[1] == "seu-bench"] == [
         ["alexnet", "seu-bench"],
+        ["den_mlp", "seu-bench"],
+        ["hat_mlp", "seu-bench"],
         ["linear", "seu-bench"],
         ["mlp", "seu-bench"],
         ["resnet18", "seu-bench"],
@@ -255,7 +257,7 @@ def test_unknown_backbone(command: Command, subcommand: str) -> None:
         answer = command(subcommand, "--strategy", "naive", "-o", f"backbone={name}")
         assert (answer.status, answer.out) == (2, "")
         assert f"no backbone is called '{name}'{near}" in answer.err
-        assert "the backbones are: alexnet, linear, mlp, resnet18" in answer.err
+        assert "the backbones are: alexnet, den_mlp, hat_mlp, linear, mlp, resnet18" in answer.err
 
 
 @pytest.mark.parametrize("width", ["0", "-1", "wide", "true"])
@@ -302,7 +304,7 @@ def test_unavailable() -> None:
     with pytest.raises(UnknownNameError) as error:
         backbones.find("huge")
     assert "'huge' cannot be used: it needs the package timm, which is not installed" in str(error.value)
-    assert "the backbones are: alexnet, linear, mlp, resnet18" in str(error.value.remedy)
+    assert "the backbones are: alexnet, den_mlp, hat_mlp, linear, mlp, resnet18" in str(error.value.remedy)
     with pytest.raises(UnknownNameError, match=r"no backbone is called 'hug'(?!.*cannot be used)"):
         backbones.find("hug")
 

@@ -29,7 +29,7 @@ class Told(ReuseFirstCreation):
         self.told = accuracies
         self.tried: list[tuple[int, ...]] = []
         self.begun: list[dict[str, Tensor]] = []
-        self.ended: list[dict[str, Tensor]] = []
+        self.left: list[dict[str, Tensor]] = []
 
     def forward_of(self, sampled: tuple[int, ...]) -> Any:
         """Paths tried, and their weights."""
@@ -39,7 +39,7 @@ class Told(ReuseFirstCreation):
 
     def learn(self, sampled: tuple[int, ...], accuracy: float, loss: float) -> None:
         """Learn from another accuracy."""
-        self.ended.append(weights(self.trained))
+        self.left.append(weights(self.trained))
         super().learn(sampled, self.told[self.epoch], loss)
 
 
@@ -64,7 +64,7 @@ def test_old_units_have_the_first_word() -> None:
     assert all(0 <= index < count for path in stage.tried for index, count in zip(path, old, strict=True))
     # Nine draws out of 2 * 2 * 2 * 3 mixtures.
     assert len(set(stage.tried[3:])) > 4
-    for left in stage.ended:
+    for left in stage.left:
         assert {name for name, tensor in left.items() if not torch.equal(tensor, start[name])} == {
             "4.weight",
             "4.bias",
@@ -122,11 +122,11 @@ def test_new_unit_stays_where_it_gains() -> None:
     assert stage.tried[1] == old
     assert stage.tried[2:] == [(0, 0, 0, 2), (0, 0, 1, 0), (0, 2, 1, 0), (1, 0, 1, 0)]
     # Every epoch trains.
-    assert all(not same(begun, ended) for begun, ended in zip(stage.begun, stage.ended, strict=True))
+    assert all(not same(begun, ended) for begun, ended in zip(stage.begun, stage.left, strict=True))
     for epoch, before in ((2, 1), (3, 1), (4, 3), (5, 3)):
-        assert same(stage.begun[epoch], stage.ended[before])
+        assert same(stage.begun[epoch], stage.left[before])
     assert stage.result() == (1, 0, 1, 0)
-    assert same(weights(stage.trained), stage.ended[5])
+    assert same(weights(stage.trained), stage.left[5])
 
 
 def test_refused_at_the_end() -> None:
@@ -134,16 +134,16 @@ def test_refused_at_the_end() -> None:
     stage = told(0.25, 0.5, 0.75, 0.75, 0.5, 0.5)
     while stage.epoch < stage.epochs:
         stage.advance()
-    assert not same(weights(stage.trained), stage.ended[2])
+    assert not same(weights(stage.trained), stage.left[2])
     assert stage.result() == (0, 0, 0, 2)
-    assert same(weights(stage.trained), stage.ended[2])
+    assert same(weights(stage.trained), stage.left[2])
 
 
 def test_nothing_gains() -> None:
     """Then the best old path stands, the first of equal ones, with the weights it was scored with."""
     stage = told(0.5, 0.75, 0.75, 0.75, 0.75, 0.25)
     assert stage.run() == PATHS[0]
-    assert same(weights(stage.trained), stage.ended[1])
+    assert same(weights(stage.trained), stage.left[1])
 
 
 def test_unit_trains_on_for_its_share() -> None:
@@ -153,13 +153,13 @@ def test_unit_trains_on_for_its_share() -> None:
     while stage.epoch < stage.epochs:
         stage.advance()
     assert [changed_layers(path, PATHS[1]) for path in stage.tried[3:7]] == [[3], [3], [2, 3], [2, 3]]
-    assert same(stage.begun[3], stage.ended[0])
-    assert same(stage.begun[4], stage.ended[3])
-    assert same(stage.begun[5], stage.ended[4])
-    assert same(stage.begun[6], stage.ended[5])
-    assert same(stage.begun[7], stage.ended[4])
+    assert same(stage.begun[3], stage.left[0])
+    assert same(stage.begun[4], stage.left[3])
+    assert same(stage.begun[5], stage.left[4])
+    assert same(stage.begun[6], stage.left[5])
+    assert same(stage.begun[7], stage.left[4])
     assert stage.result() == (0, 1, 0, 2)
-    assert same(weights(stage.trained), stage.ended[4])
+    assert same(weights(stage.trained), stage.left[4])
 
 
 def test_gain_is_asked_of_new_units_only() -> None:

@@ -26,6 +26,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "er_ace": {"batch_size_mem": 3},
     "gem": {"patterns_per_experience": 5},
     "mir": {"batch_size_mem": 3, "subsample": 6},
+    "rcl": {"trials": 2},
     "replay": {"mem_size": 7},
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import pytest
 from support.tiny import registry
@@ -27,10 +28,23 @@ def test_default_grid(name: str) -> None:
         assert {key: getattr(built, key) for key in chosen} == chosen
 
 
-@pytest.mark.parametrize("name", ["ewc", "si", "mas", "lwf", "rwalk", "gem", "ltg"])
+@pytest.mark.parametrize("name", ["ewc", "hat", "si", "mas", "lwf", "rwalk", "gem", "ltg", "den", "rcl"])
 def test_strength_is_tuned(name: str) -> None:
     """A strategy with a strength of its own is tuned over that too, weakest first."""
     grid = registry().strategies.find(name).factory.options.tuning_grid
     strengths = [values for key, values in grid.items() if key not in ("learning_rate", "restore")]
     assert len(strengths) == 1
     assert list(strengths[0]) == sorted(set(strengths[0]))
+
+
+def test_page_has_the_grids() -> None:
+    """The table of docs/reference/strategies.md has every value of an own option, as in ``.05, .25``."""
+    page = Path(__file__).resolve().parents[2] / "docs" / "reference" / "strategies.md"
+    text = page.read_text(encoding="utf-8").partition("## What they are tuned over")[2]
+    rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    for name, row in rows.items():
+        grid = registry().strategies.find(name).factory.options.tuning_grid
+        for key, values in grid.items():
+            if key not in ("learning_rate", "restore"):
+                assert f"`{key}` " + ", ".join(f"{value:g}".replace("0.", ".") for value in values) in row, name
+    assert len(rows) > 10

@@ -21,7 +21,16 @@ def frame_of(results: Path, *fields: dict[str, Any]) -> pandas.DataFrame:
     return load_records(results)
 
 
-COUNTS = ("params_total", "params_active", "macs", "memory_bytes", "train_flops", "image_passes", "tuning_passes")
+COUNTS = (
+    "params_total",
+    "mask_bits",
+    "params_active",
+    "macs",
+    "memory_bytes",
+    "train_flops",
+    "image_passes",
+    "tuning_passes",
+)
 
 
 @pytest.mark.parametrize(

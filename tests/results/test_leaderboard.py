@@ -54,6 +54,16 @@ class TestAggregation:
         accs = [50.0, 70.0, 55.0]
         assert f"\\* {statistics.fmean(accs):.2f} ± {statistics.stdev(accs):.2f}" in shown
 
+    def test_masks_are_a_column_where_there_are_any(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+        """0 of those that have none says something beside those that do."""
+        put(strategy="naive", metrics={"acc": 0.5, "mask_bits": 0})
+        (board,) = leaderboards(tmp_path)
+        assert "mask_bits" not in board.columns
+        put(strategy="packnet", metrics={"acc": 0.6, "mask_bits": 3_000_000})
+        (board,) = leaderboards(tmp_path)
+        assert board.heading("mask_bits") == "masks (Mbit)"
+        assert [row.mean("mask_bits") for row in board.rows] == [3_000_000, 0]
+
     def test_one_seed_has_no_deviation(self, tmp_path: Path, put: Callable[..., Record]) -> None:
         put(acc=0.5)
         (board,) = leaderboards(tmp_path)

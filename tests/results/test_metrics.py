@@ -199,6 +199,7 @@ class TestComputeMetrics:
         record = a_record(
             MATRIX,
             params_total=(10, 20, 3_750_000),
+            mask_bits=(0, 8, 16),
             params_active=(10, 11, 12),
             macs=(5, 6, 7),
             memory_bytes=(40, None, 20_000_000),
@@ -217,6 +218,7 @@ class TestComputeMetrics:
             "percent_of_joint": None,
             "fwt": None,
             "params_total": 3_750_000,
+            "mask_bits": 16,
             "params_active": 12,
             "macs": 7,
             "memory_bytes": 20_000_000,

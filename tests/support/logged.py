@@ -94,7 +94,7 @@ def due(record: Record, curves: Log) -> Log:
         for task, value in enumerate(measured):
             rows.setdefault(f"accuracy/task-{task}", []).append((learned, value))
         rows.setdefault("accuracy/average", []).append((learned, sum(measured) / len(measured)))
-    for name in ("params_total", "params_active", "macs", "memory_bytes"):
+    for name in ("params_total", "mask_bits", "params_active", "macs", "memory_bytes"):
         rows[f"size/{name}"] = [(learned, value) for learned, value in enumerate(getattr(record, name), start=1)]
     final = {
         f"final/{name}": [(len(record.task_names), value)]

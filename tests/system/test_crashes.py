@@ -63,6 +63,11 @@ COLD = ("-o", "warm_start=false")
 LEARNERS: dict[str, tuple[str, ...]] = {
     "naive": (),
     "seu": (),
+    "hat": (),
+    "packnet": (),
+    "pathnet": (),
+    "den": (),
+    "rcl": ("-o", "trials=2"),
     "pnn": (),
     "ltg": (),
     "ewc": (),
@@ -74,7 +79,12 @@ LEARNERS: dict[str, tuple[str, ...]] = {
     "fixed": ("-o", "genotype=darts_v1", "--creator", "frugal"),
     "random": ("--searcher", "random", "-o", "stem=shared"),
 }
-STRATEGIES = ("naive", "seu", "pnn", "ltg", "ewc", "independent")
+STRATEGIES = (
+    *("naive", "seu", "hat", "packnet", "pathnet", "den", "rcl"),
+    *("pnn", "ltg", "ewc", "independent"),
+)
+#: Strategies that are interrupted by make test-crash only: the longest, and those with stages like others'.
+OFTEN = {"seu", "hat", "packnet", "den"}
 #: What takes minutes: make test-crash.
 MANY = pytest.mark.crash
 #: What takes many seconds: make test-long.
@@ -226,7 +236,7 @@ def test_killed_at_every_rename(server: Server, reference: Reference, tmp_path: 
 @pytest.mark.parametrize(("kind", "status", "reason"), [("term", 143, "SIGTERM"), ("int", 130, "SIGINT")])
 @pytest.mark.parametrize(
     "learner",
-    [pytest.param(name, marks={"seu": MANY}.get(name, LONG)) for name in STRATEGIES],
+    [pytest.param(name, marks=MANY if name in OFTEN else LONG) for name in STRATEGIES],
 )
 def test_signals(
     server: Server, reference: Reference, tmp_path: Path, learner: str, kind: str, status: int, reason: str

@@ -91,7 +91,12 @@ def test_what_differs_is_said(evidence: Evidence, benchmark: str, images: str) -
 
 def test_sweeps_can_be_read() -> None:
     """Every file is one that the page knows, of strategies and components that there are, into its set."""
-    assert {path.stem for path in (ROOT / sweeps.FOLDER).glob("*.toml")} == {*sweeps.FILES, "probes"}
+    assert {path.stem for path in (ROOT / sweeps.FOLDER).glob("*.toml")} == {
+        *sweeps.FILES,
+        "hat_mlp",
+        "hat_mlp_narrow",
+        "probes",
+    }
     registry = Registry()
     kinds = {"strategy": registry.strategies, "searcher": registry.searchers, "creator": registry.creators}
     for file, (name, _) in sweeps.FILES.items():

@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
-from scripts.evidence import claims, components, corrections, sweeps, tables
+from scripts.evidence import claims, components, corrections, relatives, sweeps, tables
 from scripts.evidence.claims import Claim, Finding
 from scripts.evidence.evidence import Evidence, read_evidence
 from scripts.evidence.page import rendered
@@ -117,6 +117,25 @@ def test_rows_of_one_kind_are_corrected_for_one_another(publish: Publish) -> Non
     told = publish(quick=rows).compared("quick", "acc")
     counted = {each.pair.other: each.difference.comparisons for each in told if each.pair.one == "seu"}
     assert counted == {**dict.fromkeys(PAPER, 4), "replay": 2, "mas": 2, "linear": 1}
+
+
+def test_relatives_are_a_family_and_a_table(publish: Publish) -> None:
+    """Their comparisons with SEU are corrected for one another, those with plain training and the linear row, too;
+    costs are multiples of those of plain training."""
+    size = {"memory_bytes": 8000.0, "image_passes": 10.0, "mask_bits": 0.0}
+    rows = accuracies({"seu": 0.8, "naive": 0.3, "linear": 0.35, "replay": 0.5, "hat": 0.5, "packnet": 0.6})
+    rows["naive"] |= size
+    rows["packnet"] |= size | {"mask_bits": 64e6, "image_passes": 15.0}
+    evidence = publish(quick=rows)
+    told = evidence.compared("quick", "acc")
+    counted = {(each.pair.one, each.pair.other): each.difference.comparisons for each in told}
+    assert counted[("seu", "hat")] == counted[("seu", "packnet")] == 2 and counted[("seu", "replay")] == 1
+    assert [counted[(one, other)] for one in ("hat", "packnet") for other in ("naive", "linear")] == [4] * 4
+    assert found(evidence, "Its relatives are more accurate than plain").status == "stands"
+    assert found(evidence, "Its relatives are more accurate than a linear").detail == "`one` 2 of 2"
+    (group,) = evidence.sets["quick"]
+    kept = {line.split(" | ")[0]: line.split(" | ") for line in relatives.sizes(group).splitlines()}
+    assert kept["| `packnet`"][2] == "64,000,000" and kept["| `packnet`"][4] == "1.5"
 
 
 def test_two_seeds_tell_nothing(publish: Publish) -> None:

@@ -33,7 +33,7 @@ def rates(run: ResolvedRun) -> list[float]:
     return layers or [rate for value in held for rate in (value if isinstance(value, tuple) else [value])]
 
 
-@pytest.mark.parametrize("strategy", ["naive", "independent", "pnn", "ltg"])
+@pytest.mark.parametrize("strategy", ["naive", "hat", "independent", "pnn", "ltg"])
 @pytest.mark.parametrize("options, factor", [({}, 1.0), ({"protocol_dropout": 0.0}, 0.0), ({"dropout": 0.5}, 0.5)])
 def test_dropout_of_every_family_is_scaled(strategy: str, options: dict[str, float], factor: float) -> None:
     assert rates(resolved(strategy, **options)) == pytest.approx([factor * rate for rate in RATES])
@@ -43,7 +43,7 @@ def test_users_factor_replaces_the_protocols() -> None:
     assert rates(resolved("naive", protocol_dropout=0.0, dropout=1.0)) == RATES
 
 
-@pytest.mark.parametrize("strategy", ["naive", "ewc", "independent", "replay"])
+@pytest.mark.parametrize("strategy", ["naive", "ewc", "hat", "independent", "replay"])
 def test_protocols_backbone_is_that_of_strategies_that_take_any(strategy: str) -> None:
     run = resolved(strategy, protocol_backbone="mlp")
     assert run.spec.options["backbone"] == "mlp" and run.backbone is not None and "two hidden" in run.backbone.summary

@@ -73,6 +73,23 @@ def test_without_epochs() -> None:
     assert [(told.epoch, told.done) for told in seen] == [(0, False), (0, True)]
 
 
+def test_a_stage_that_ends_early() -> None:
+    """The guard ends with it, also where it is resumed at its end, and tells the epochs that were taken."""
+
+    def enough(stage: Plain) -> EpochReport:
+        stage.ended = stage.epoch == 1
+        return EpochReport(0.5, 0.25)
+
+    seen: list[StageProgress] = []
+    stage = guarded(lambda: Plain(act=enough))
+    stage.advance(), stage.advance()
+    again = guarded(lambda: Plain(act=enough))
+    again.load_state_dict(stage.state_dict())
+    for each, epochs in ((guarded(lambda: Plain(act=enough)), 2), (again, 2)):
+        assert each.run(seen.append) == "found"
+        assert (each.epoch, seen[-1].epoch, seen[-1].epochs, seen[-1].done) == (epochs, epochs, epochs, True)
+
+
 def test_all_that_was_announced() -> None:
     """Exactly as many images as announced are no fault, and one more is, at the end of its epoch."""
     assert guarded(Plain, passes=12).run() == "found"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from support.tiny import all_threads, class_stream, context, learn, one_thread
 from torch import Tensor
 
 from seu_bench.training.costing import fixed_size_cost
 from seu_bench.training.interfaces import StageCost, backbone_model
+from seu_bench.training.phases import Phase, TaskData
 from seu_bench.training.stage import StageProgress
-from seu_bench.training.strategy import StagedStrategy
+from seu_bench.training.strategy import StagedStrategy, TrainingStage
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -61,3 +63,32 @@ def test_outside_of_a_stage_nothing_is_counted() -> None:
     strategy.passed(5)
     assert ended[-1].done
     assert ended[-1].image_passes == fixed_size_cost(made).image_passes
+
+
+class Refining(StagedStrategy):
+    """Trains each task once more, for one epoch at a rate of its own."""
+
+    def phases(self, task: TaskData) -> list[Phase]:
+        again = self.schedule.model_copy(update={"epochs": 1, "learning_rate": 0.125})
+        return [*super().phases(task), Phase(lambda: TrainingStage(self, task, "refining", again))]
+
+
+def test_another_training_of_a_task() -> None:
+    """It has its own name, seed, epochs and learning rate; batches are those of the strategy."""
+    stream = class_stream([[0, 1]], images=IMAGES)
+    ended: list[StageProgress] = []
+    options = {"backbone": "linear", "epochs": EPOCHS, "batch_size": 8, "restore": "last"}
+    made = context(stream.plan, "naive", options, on_progress=lambda it: ended.append(it) if it.done else None)
+    strategy = Refining.of(made, model=backbone_model(made))
+    rates: list[float] = []
+    step = strategy.optimizer_step
+    strategy.optimizer_step = lambda: (rates.append(strategy.optimizer.param_groups[0]["lr"]), step())[1]  # type: ignore[method-assign]
+    learn(stream, strategy)
+    assert [(it.stage, it.epochs, it.image_passes) for it in ended] == [
+        ("training", EPOCHS, EPOCHS * TRAIN),
+        ("refining", 1, TRAIN),
+    ]
+    assert rates[EPOCHS * BATCHES :] == [0.125] * BATCHES and 0.125 not in rates[: EPOCHS * BATCHES]
+    task = TaskData(0, stream.tasks[0].train, None)
+    states = [TrainingStage(strategy, task, name).randomness.state_dict() for name in ("training", "refining")]
+    assert not torch.equal(states[0]["torch"], states[1]["torch"])

@@ -25,7 +25,9 @@ from support.tiny import (
 )
 
 from seu_bench.data.streams import TaskStream
-from seu_bench.training.evaluators import AccuracyMatrix
+from seu_bench.training.monitoring.evaluators import AccuracyMatrix
+from seu_bench.training.phases import Phase, TaskData
+from seu_bench.training.task_training import TrainingStage
 from seu_bench.training.template import SilentLogger
 
 setup_module, teardown_module = one_thread, all_threads
@@ -159,6 +161,23 @@ def test_never_touches_earlier_tasks(name: str) -> None:
     assert same(found[0], found[1])
 
 
+@pytest.mark.parametrize(("batch_size", "batches"), [(5, 5), (23, 1), (100, 1)])
+def test_batches_of_an_epoch_are_numbered(batch_size: int, batches: int) -> None:
+    """24 images: a strategy knows which batch of how many it trains on; one image left over is no batch."""
+    source = class_stream([[0, 1]], images=16)
+    strategy, found = build(source, "naive", epochs=2, batch_size=batch_size), []
+    forward = strategy.forward
+
+    def watched() -> torch.Tensor:
+        found.append((strategy.batch_number, strategy.batches_per_epoch))
+        logits: torch.Tensor = forward()
+        return logits
+
+    strategy.forward = watched
+    learn(source, strategy)
+    assert found == 2 * [(number, batches) for number in range(batches)]
+
+
 # --- streams of unusual shapes ------------------------------------------------------------------------------------
 
 
@@ -235,3 +254,26 @@ def test_evaluation_changes_nothing() -> None:
     strategy.eval(source.avalanche().test_stream)
     assert torch.equal(torch.rand(1), expected)
     assert same(weights(strategy.model), before)
+
+
+def test_training_in_two_stages() -> None:
+    """Each has its own name, seed and length, and its learning rate falls over that: SGDR's cosine at 1/2 of 2 epochs
+    is half of the first rate, at 3/4 of 4 epochs 0.146 of it."""
+    source, rates, done = stream(), [], []
+    strategy: Any = build(source, "naive", backbone="mlp", epochs=4, learning_rate=1.0)
+    short = strategy.schedule.model_copy(update={"epochs": 2})
+
+    def phases(task: TaskData) -> list[Phase]:
+        return [
+            Phase(lambda: TrainingStage(strategy, task, "head", short), lambda _: rates.append(strategy.optimizer)),
+            Phase(lambda: TrainingStage(strategy, task), lambda _: rates.append(strategy.optimizer)),
+        ]
+
+    strategy.phases = phases
+    strategy.pause = lambda stage: done.append((stage.name, stage.epochs, stage.epoch))
+    learn(source, strategy, 1)
+    assert done == [("head", 2, epoch) for epoch in (1, 2)] + [("training", 4, epoch) for epoch in (1, 2, 3, 4)]
+    assert [optimizer.param_groups[0]["lr"] for optimizer in rates] == pytest.approx([0.5, 0.14644661])
+    task = TaskData(0, source.tasks[0].train, source.tasks[0].valid)
+    stages = [TrainingStage(strategy, task, name) for name in ("training", "head")]
+    assert not torch.equal(*(stage.randomness.state_dict()["torch"] for stage in stages))

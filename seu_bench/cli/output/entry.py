@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench.config.options import describe_options, format_option
+from seu_bench.config.protocol import CreationSchedule, ModelSize, SearchSchedule
 from seu_bench.config.run import Request
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import Registry
@@ -23,6 +24,11 @@ _GIVEN: Final[Mapping[str, str]] = {
     "creator": "-o creator.{key}=VALUE",
     "executor": "-o executor.{key}=VALUE",
     "logger": "--log-option {name}.{key}=VALUE",
+}
+
+#: Options whose value a protocol has.
+_OF_PROTOCOLS: Final = {
+    name for part in (SearchSchedule, CreationSchedule, ModelSize) for name in part.model_fields if name != "backbone"
 }
 
 
@@ -122,8 +128,7 @@ def entry_parts(document: Mapping[str, Any]) -> Iterator[str | RenderableType]:
         yield from _protocols(document)
     if document.get("options"):
         yield ""
-        by_protocol = document["kind"] in ("strategy", "searcher", "creator")
-        yield _options(document["options"], "as the protocol says" if by_protocol else "not set")
+        yield _options(document["options"], by_protocol=document["kind"] in ("strategy", "searcher", "creator"))
     elif "options" in document:
         yield "no options"
 
@@ -146,14 +151,15 @@ def _ranked(protocol: Mapping[str, Any]) -> str:
     return "ranked" if protocol["ranked"] else "never ranked"
 
 
-def _options(options: Sequence[Mapping[str, Any]], standing: str) -> RenderableType:
-    """A row for each option; ``standing`` is what a default of ``None`` means."""
+def _options(options: Sequence[Mapping[str, Any]], *, by_protocol: bool) -> RenderableType:
+    """A row for each option; ``by_protocol``: a default of ``None`` is the protocol's value, where it has one."""
     from seu_bench.cli.tables import new_table
 
     resolved = "value" in options[0]
     rows = []
     for option in options:
         value = option["value" if resolved else "default"]
+        standing = "as the protocol says" if by_protocol and option["name"] in _OF_PROTOCOLS else "not set"
         shown = format_option(value) if value is not None else "-" if resolved else standing
         kind = " | ".join(map(str, option["choices"])) or f"{option['type']} {option['range']}".strip()
         rows.append((option["name"], kind, shown, *([option["source"]] if resolved else []), option["help"]))

@@ -64,7 +64,7 @@ def row_values(record: Record, row: int, position: int) -> LoggedValues:
     values = {f"accuracy/{_task(task, tasks)}": value for task, value in enumerate(matrix[row])}
     values["accuracy/average"] = avg_acc_curve(matrix)[row]
     place = measured_rows(record).index(row)
-    for name in ("params_total", "params_active", "macs", "memory_bytes"):
+    for name in ("params_total", "mask_bits", "params_active", "macs", "memory_bytes"):
         values[f"size/{name}"] = next(iter(getattr(record, name)[place : place + 1]), None)
     return LoggedValues(_finite(values), TASKS, row + 1, position)
 

@@ -23,7 +23,10 @@ from seu_bench.utils.progress import bar
 
 #: Whose warnings and log lines are the exporter's own: deprecations inside it and notes on its optimisations, about
 #: which nobody who exports a model can do anything.
-_CHATTY: Final = ("torch.onnx", "torch.export", "torch._export", "torch.fx", "onnxscript", "onnx_ir")
+_CHATTY: Final = (
+    *("torch.onnx", "torch.export", "torch._export", "torch.fx", "onnxscript", "onnx_ir"),
+    "onnx.reference",  # folds constants, and computes a steep sigmoid by an infinity that it then leaves
+)
 
 
 class TaskNetwork(nn.Module):
@@ -31,7 +34,7 @@ class TaskNetwork(nn.Module):
 
     def __init__(self, model: LearnedModel, task: int) -> None:
         super().__init__()
-        self.network = model.network
+        self.network = model.network.alone(task)
         self.task = task
 
     def forward(self, images: Tensor) -> Tensor:

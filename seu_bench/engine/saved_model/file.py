@@ -38,11 +38,17 @@ _LONGEST_HEADER: Final = 100_000_000
 _UNANNOUNCED: Final = 2**26
 
 #: Sizes of the model in a record, and all fields of the record that the file has a copy of.
-SIZES: Final = ("params_total", "params_active", "macs")
+SIZES: Final = ("params_total", "mask_bits", "params_active", "macs")
 SEALED: Final = {"accuracy_matrix", *SIZES, "genotypes", "paths", "choices", "unit_tasks"}
 
 #: What to do where record and weights do not belong together.
 MAKE_AGAIN: Final = "run it again with --restart, or put the file back as it was"
+
+
+def known_fields(record: Record) -> tuple[list[str], set[str]]:
+    """Sizes that a record has, and fields that its file has a copy of: earlier versions knew no masks."""
+    older = set() if record.mask_bits else {"mask_bits"}
+    return [name for name in SIZES if name not in older], SEALED - older
 
 
 class Seal(BaseModel):

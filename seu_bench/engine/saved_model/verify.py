@@ -118,12 +118,13 @@ def _verified(
         _same("weights", "SHA-256", hashlib.sha256(content).hexdigest(), record.weights_sha256, f"{path}: "),
     ]
     file, model = None, None
+    sizes, sealed = saved.known_fields(record)
     try:
         file = saved.parse_weights(content, path)
-        recorded = record.model_dump(mode="json", include=saved.SEALED)
-        copy = {name: value for name, value in file.seal.record.items() if name in saved.SEALED}
-        faults = list(differences(recorded, copy, "", "sealed"))
-        checks.append(_check("sealed copy", faults, f"{len(saved.SEALED)} fields are as they were sealed"))
+        recorded = record.model_dump(mode="json", include=sealed)
+        copy = {name: value for name, value in file.seal.record.items() if name in sealed}
+        told = f"{len(sealed)} fields are as they were sealed"
+        checks.append(_check("sealed copy", list(differences(recorded, copy, "", "sealed")), told))
         model = build_model(registry, file, record).to(chosen)
         checks.append(Check("model", True, (f"built and filled with {len(file.tensors)} tensors",)))
     except ResultsError as error:
@@ -135,10 +136,10 @@ def _verified(
         _check("tasks", faults, f"{len(stream.plan.tasks)} tasks, their order, classes and images"),
     ]
     if model is None:
-        checks += [Check(name, None, ("there is no model to measure",)) for name in ("accuracy", *saved.SIZES)]
+        checks += [Check(name, None, ("there is no model to measure",)) for name in ("accuracy", *sizes)]
     else:
         checks.append(_accuracy(record, model, stream, resolved.spec.protocol.eval_batch_size))
-        checks += _sizes(record, model, chosen)
+        checks += _sizes(record, model, chosen, sizes)
     return Verification(record, folder, (*checks, _metrics(record, registry)))
 
 
@@ -194,9 +195,8 @@ def _run_id(record: Record, spec: RunSpec) -> Check:
     if spec.model_copy(update={"threads": 1}).run_id == record.run_id:
         told = f"it does not say that the run computed with {record.threads} threads: an earlier version made it"
         return Check("run id", None, (told, "here this run id means one thread (--restart makes that run)"))
-    told = f"the record's settings give run {spec.run_id}, not {record.run_id}"
     why = "the record's settings or the benchmark were changed since, or it was made with a file (--benchmark)"
-    return Check("run id", False, (told, why))
+    return Check("run id", False, (f"the record's settings give run {spec.run_id}, not {record.run_id}", why))
 
 
 def _record(folder: Path) -> Check:
@@ -241,23 +241,24 @@ def count_correct(model: LearnedModel, images: TaskImages, task: int, batch_size
         return sum(int((model(x, task).argmax(dim=1) == y).sum()) for x, y in batches)
 
 
-def _sizes(record: Record, model: LearnedModel, device: torch.device) -> Iterator[Check]:
-    """Parameters at the end, and on each task's path parameters and multiply-accumulates."""
+def _sizes(record: Record, model: LearnedModel, device: torch.device, names: Sequence[str]) -> Iterator[Check]:
+    """Parameters and bits of masks at the end; parameters and multiply-accumulates on each task's path."""
     network, shape = model.network, record.input_shape or ()
     counts: dict[str, Callable[[int], int]] = {
         "params_total": lambda _: count_parameters(network),
+        "mask_bits": lambda _: network.mask_bits,
         "params_active": lambda task: count_parameters(network.task_module(task)),
         "macs": lambda task: count_macs(lambda x: network.forward_single_task(x, task), shape, device),
     }
-    for name, count in counts.items():
+    for name in names:
         values = getattr(record, name)
         faults = [] if values else [f"{name}: nothing was recorded"]
         # A strategy that learns all tasks at once is measured once, on the last.
         first = max(0, len(record.task_names) - len(values))
-        at_end = name == "params_total"
+        at_end = name in ("params_total", "mask_bits")
         for place in tracked(range(len(values))[-1 if at_end else 0 :], f"counting {name}"):
             try:
-                found = count(first + place)
+                found = counts[name](first + place)
             except Exception as error:
                 faults.append(f"{name}[{place}]: it cannot be counted: {type(error).__name__}: {error}")
                 continue

@@ -29,8 +29,8 @@ from seu_bench.utils.files import refuse_link, write_atomic
 if TYPE_CHECKING:
     pass
 
-#: Metrics that few records have a value of: a column of them is shown where one has.
-_WHERE_MEASURED: Final = ("tuning_passes",)
+#: Metrics that most records have no value of, or 0: a column of them is shown where one has another.
+_RARE: Final = ("tuning_passes", "mask_bits")
 #: Benchmark, version and protocol of a leaderboard.
 _Place: TypeAlias = tuple[str, int, str]
 
@@ -191,7 +191,7 @@ def board_of(runs: Sequence[Record], metrics: Mapping[str, Metric], name: str) -
     rows, repeated = _rows(runs)
     lines = exclusions("not counted", {"a later record has the same configuration and seed": repeated})
     values = (item for row in rows for run in row.runs.values() for item in run.metrics.items())
-    measured = {metric for metric, value in values if value is not None or metric not in _WHERE_MEASURED}
+    measured = {metric for metric, value in values if value or metric not in _RARE}
     columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
     counted, first = sum(row.seeds for row in rows), runs[0]
     place = first.benchmark, first.benchmark_version, first.protocol, first.data_fingerprint or "-"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 from avalanche.evaluation import PluginMetric
@@ -11,7 +11,10 @@ from avalanche.evaluation.metric_results import MetricValue
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.models.sizes import count_macs, count_parameters
-from seu_bench.training.memory import memory_of
+from seu_bench.training.monitoring.memory import memory_of
+
+#: What :class:`ModelSizes` measures, which are fields of the record of the same names.
+SIZES: Final = ("params_total", "mask_bits", "params_active", "macs", "memory_bytes")
 
 
 class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
@@ -66,8 +69,8 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
 
 
 class ModelSizes(PluginMetric[dict[str, list[Any]]]):
-    """Parameters stored, parameters on the task's path, multiply-accumulates per image and bytes kept, after each
-    learned task.
+    """Parameters stored, bits of masks, parameters on the task's path, multiply-accumulates per image and bytes kept,
+    after each learned task.
 
     Attributes:
         memory_by_kind: bytes kept after the last task, by kind.
@@ -80,6 +83,7 @@ class ModelSizes(PluginMetric[dict[str, list[Any]]]):
     def reset(self) -> None:
         """Forget everything."""
         self.params_total: list[int] = []
+        self.mask_bits: list[int] = []
         self.params_active: list[int] = []
         self.macs: list[int] = []
         self.memory_bytes: list[int | None] = []
@@ -87,7 +91,7 @@ class ModelSizes(PluginMetric[dict[str, list[Any]]]):
 
     def result(self) -> dict[str, list[Any]]:
         """Lists with one entry per learned task; bytes are ``None`` where the strategy does not say what it keeps."""
-        return {name: getattr(self, name) for name in ("params_total", "params_active", "macs", "memory_bytes")}
+        return {name: getattr(self, name) for name in SIZES}
 
     def after_training_exp(self, strategy: Any) -> list[MetricValue] | None:
         """Measure the strategy as it is after a task."""
@@ -96,6 +100,7 @@ class ModelSizes(PluginMetric[dict[str, list[Any]]]):
             raise TypeError("ModelSizes measures a MultiHeadModel: the task's path must be known")
         task = int(strategy.experience.current_experience)
         self.params_total.append(count_parameters(model))
+        self.mask_bits.append(int(model.mask_bits))
         self.params_active.append(count_parameters(model.task_module(task)))
         with modes_kept(model):
             model.eval()

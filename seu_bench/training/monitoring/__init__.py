@@ -1,0 +1,8 @@
+"""What is measured while a strategy learns, and of what it has learned.
+
+- ``evaluators``: Avalanche metrics of the accuracy matrix and of sizes
+- ``memory``: what a strategy keeps from task to task, in bytes
+- ``clipping``: how often gradients are clipped
+- ``stability``: whether SGD can follow a penalty
+- ``chance``: whether rewards say more than guesses would
+"""

@@ -1,0 +1,207 @@
+"""Networks that grow by units: sizes by closed form, and earlier tasks that keep their bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seu_bench.errors import RunError
+from seu_bench.models import AlexNetShape, GrowingNetwork, chain_of, count_macs, count_parameters
+from seu_bench.models.alexnet import alexnet
+from seu_bench_backbones.networks import mlp
+
+CLASSES = (2, 3, 4)
+#: Units that each of three tasks adds: one adds none anywhere, others in some layers.
+MLP = ((5, 4), (0, 0), (3, 2))
+ALEXNET = ((2, 3, 4, 6, 5), (1, 0, 2, 0, 3), (0, 4, 0, 1, 0))
+
+
+def grown(name: str, tasks: int = 3) -> tuple[GrowingNetwork, torch.Tensor]:
+    torch.manual_seed(0)
+    backbone: nn.Module = mlp(1, 4, 4, 0.02)[0] if name == "mlp" else alexnet(AlexNetShape.of(3, 16, 16, 0.05))
+    network = GrowingNetwork(chain_of(backbone, "a test"), CLASSES)
+    for units in (MLP if name == "mlp" else ALEXNET)[:tasks]:
+        network.grow(units)
+    shape = (1, 4, 4) if name == "mlp" else (3, 16, 16)
+    return network, torch.randn(6, *shape, generator=torch.Generator().manual_seed(1))
+
+
+each = pytest.mark.parametrize("name", ["mlp", "alexnet"])
+
+
+@each
+def test_parameters_are_those_of_a_whole_network(name: str) -> None:
+    """A task's path is as large as a network of so many units; the whole is the last one, and earlier heads."""
+    network, _ = grown(name)
+    heads = 0
+    for task, classes in enumerate(CLASSES):
+        widths = network.widths(task)
+        whole, inputs = 0, network.chain[0].inputs
+        for layer, units in zip(network.chain, widths, strict=True):
+            whole += sum(weight.numel() for weight in layer.like(inputs, units).parameters())
+            inputs = units
+        head = classes * (inputs + 1)
+        assert count_parameters(network.task_module(task)) == whole + head
+        heads += head
+    assert count_parameters(network) == whole + heads
+
+
+@each
+def test_earlier_tasks_keep_their_bits(name: str) -> None:
+    found: list[Any] = []
+    for tasks in (1, 2, 3):
+        network, x = grown(name, tasks)
+        network.eval()
+        found.append([network.forward_single_task(x, task) for task in range(tasks)])
+        assert [logits.shape for logits in found[-1]] == [(6, classes) for classes in CLASSES[:tasks]]
+    for tasks in (1, 2):
+        for task in range(tasks):
+            assert torch.equal(found[tasks][task], found[tasks - 1][task])
+
+
+@each
+def test_blocks_are_the_weights_of_one_layer(name: str) -> None:
+    """Computed with dense layers that have the assembled weights, the logits are the same."""
+    network, x = grown(name)
+    network.eval()
+    for task in range(3):
+        hidden = x
+        for index, layer in enumerate(network.chain):
+            dense = layer.like(*network.layer(index).size(task))
+            weights = {"weight": network.layer(index).weight(task), "bias": network.layer(index).bias(task)}
+            dense.load_state_dict(weights)
+            hidden = layer.after(dense(layer.before(hidden)))
+        assert torch.allclose(network.heads[task](hidden), network.forward_single_task(x, task), atol=1e-6)
+
+
+@each
+def test_frozen_blocks_do_not_train(name: str) -> None:
+    network, x = grown(name, 2)
+    network.freeze()
+    units = (MLP if name == "mlp" else ALEXNET)[2]
+    network.grow(units)
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    trained = network.trainable_module(2)
+    torch.nn.functional.cross_entropy(network(x, 2), torch.zeros(6, dtype=torch.long)).backward()
+    torch.optim.SGD(trained.parameters(), lr=0.1, weight_decay=0.1).step()
+    changed = {key for key, value in network.state_dict().items() if not torch.equal(value, before[key])}
+    assert changed == {key for key, value in network.named_parameters() if value.requires_grad}
+    assert changed == {key for key in before if key.endswith(".2") or key.startswith("heads.2")}
+
+
+@each
+def test_architecture_makes_it_again(name: str) -> None:
+    network, x = grown(name, 2)
+    network.freeze()
+    network.grow((MLP if name == "mlp" else ALEXNET)[2])
+    again = GrowingNetwork(network.chain, CLASSES)
+    again.load_architecture(network.architecture())
+    again.load_state_dict(network.state_dict())
+    assert torch.equal(again.eval().forward_single_task(x, 2), network.eval().forward_single_task(x, 2))
+    assert [p.requires_grad for p in again.parameters()] == [p.requires_grad for p in network.parameters()]
+    with pytest.raises(ValueError, match="units already"):
+        again.load_architecture(network.architecture())
+
+
+def test_macs_are_those_of_the_task() -> None:
+    network, _ = grown("mlp")
+    for task, classes in enumerate(CLASSES):
+        first, second = network.widths(task)
+        counted = count_macs(lambda x, task=task: network.forward_single_task(x, task), (1, 4, 4), torch.device("cpu"))
+        assert counted == 16 * first + first * second + second * classes
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    network, x = grown("mlp", 0)
+    for units in ((0, 1), (1, -1), (1,), (1, 1, 1)):
+        with pytest.raises(ValueError, match="cannot add units"):
+            network.grow(units)
+    with pytest.raises(RunError, match="task 0 has no units yet"):
+        network.forward_single_task(x, 0)
+    for units in MLP:
+        network.grow(units)
+    with pytest.raises(ValueError, match="task 3 cannot add"):
+        network.grow((1, 1))
+
+
+# --- the newest step, while its task is learned -------------------------------------------------------------------
+
+
+def copied(network: GrowingNetwork) -> dict[str, torch.Tensor]:
+    return {key: value.clone() for key, value in network.state_dict().items()}
+
+
+@each
+def test_widened_and_narrowed_back(name: str) -> None:
+    """Units that are added to the newest task and removed again leave the weights as they were, and earlier bits."""
+    network, x = grown(name, 2)
+    network.eval()
+    before, weights = [network(x, task) for task in (0, 1)], copied(network)
+    added = network.added(1)
+    more = tuple(range(2, 2 + len(added)))
+    network.widen(more)
+    assert network.added(1) == tuple(one + other for one, other in zip(added, more, strict=True))
+    assert torch.equal(network(x, 0), before[0])
+    for key, value in weights.items():
+        if not key.endswith(".1") and "heads.1" not in key:
+            assert torch.equal(network.state_dict()[key], value)
+    network.keep([torch.arange(one + other) < one for one, other in zip(added, more, strict=True)])
+    assert copied(network).keys() == weights.keys()
+    assert all(torch.equal(network.state_dict()[key], value) for key, value in weights.items())
+    assert torch.equal(network(x, 1), before[1])
+
+
+@each
+def test_units_that_compute_nothing_can_go(name: str) -> None:
+    """Removing units without weights changes no logit; sizes are those of a network that never had them."""
+    network, x = grown(name, 2)
+    network.eval()
+    network.widen([2] * len(network.layers))
+    stay = []
+    with torch.no_grad():
+        for index, count in enumerate(network.added(1)):
+            layer = network.layer(index)
+            layer.own["1"][-2] = 0.0
+            layer.biases["1"][-2] = 0.0
+            stay.append(torch.arange(count) != count - 2)
+    before = network(x, 1)
+    network.keep(stay)
+    assert torch.allclose(network(x, 1), before, atol=1e-6)
+    again = GrowingNetwork(network.chain, CLASSES)
+    again.load_architecture(network.architecture())
+    again.load_state_dict(network.state_dict())
+    assert torch.equal(again.eval()(x, 1), network(x, 1))
+
+
+@each
+def test_parts_are_the_blocks(name: str) -> None:
+    """What is assembled and assigned again is what it was; each block is met once, by a view of its shape."""
+    network, _ = grown(name)
+    weights = copied(network)
+    for index in range(len(network.layers)):
+        layer = network.layer(index)
+        weight, bias = layer.weight(2), layer.bias(2)
+        met = list(layer.parts(2, weight, bias))
+        assert {id(parameter) for parameter, _ in met} == {id(parameter) for parameter in layer.parameters()}
+        assert sum(part.numel() for _, part in met) == weight.numel() + (0 if bias is None else bias.numel())
+        assert all(torch.equal(parameter, part) for parameter, part in met)
+        layer.assign(2, weight.detach() + 1, None if bias is None else bias.detach() + 1)
+    assert all(torch.equal(value, weights[key] + 1) for key, value in network.state_dict().items() if "layers" in key)
+
+
+def test_what_does_not_fit_the_newest_is_refused() -> None:
+    network, _ = grown("mlp", 0)
+    with pytest.raises(ValueError, match="cannot add units"):
+        network.widen((1, 1))
+    with pytest.raises(ValueError, match="did not add"):
+        network.keep((torch.ones(1, dtype=torch.bool),))
+    network.grow(MLP[0])
+    with pytest.raises(ValueError, match="cannot add units"):
+        network.widen((1, -1))
+    with pytest.raises(ValueError, match="did not add"):
+        network.keep((torch.ones(5, dtype=torch.bool), torch.ones(3, dtype=torch.bool)))
+    with pytest.raises(ValueError, match="needs some units"):
+        network.keep((torch.ones(5, dtype=torch.bool), torch.zeros(4, dtype=torch.bool)))

@@ -1,0 +1,291 @@
+"""DEN as a strategy: stages and what each moves, earlier tasks while the network grows, resuming, costs, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from support.tiny import all_threads, one_thread, registry, same
+
+from seu_bench.errors import RequestError, RunError
+from seu_bench.testing import Learner, Trial
+from seu_bench.testing.trial import from_file
+from seu_bench_den.strategy import Den
+
+#: Every stage runs.
+ALWAYS = {"loss_threshold": 0.0, "split_threshold": 0.0, "epochs": 2, "width": 0.05, "expand_by": 3, "split_limit": 2}
+#: Neither expansion nor splitting does.
+NEVER = {"loss_threshold": 1e9, "split_threshold": 1e9, "epochs": 2, "width": 0.05}
+
+
+def setup_module() -> None:
+    one_thread()
+
+
+def teardown_module() -> None:
+    all_threads()
+
+
+def learner(options: dict[str, Any], benchmark: str = "tiny_two", **more: Any) -> Learner:
+    return Trial("den", options).learner(benchmark, brief=False, **more)
+
+
+@pytest.fixture
+def reports() -> Iterator[Callable[[Learner], list[Any]]]:
+    """Keeps the last report of each stage of a learner's strategy."""
+
+    def watch(found: Learner) -> list[Any]:
+        seen: list[Any] = []
+        found.strategy.on_progress = lambda progress: seen.append(progress) if progress.done else None
+        return seen
+
+    yield watch
+
+
+def test_stages(reports: Callable[[Learner], list[Any]]) -> None:
+    """Their order, their length, and passes as the estimate says where all are needed."""
+    found = learner({**ALWAYS, "selection_epochs": 1})
+    seen = reports(found)
+    found.learn_all()
+    train, valid = (len(getattr(found.stream.tasks[0], name)) for name in ("train", "valid"))
+    full = 2 * (train + valid)
+    assert [(each.stage, each.task, each.epoch, each.image_passes) for each in seen] == [
+        ("training", 0, 2, full),
+        ("selection", 1, 1, train),
+        ("training", 1, 2, full),
+        ("expansion", 1, 2, full),
+        ("drift", 1, 2, full),
+        ("splitting", 1, 2, full),
+    ]
+    estimated = [stage for stage in found.cost.stages if stage.name != "evaluation"]
+    assert {(cost.name, cost.task): cost.image_passes for cost in estimated} == {
+        (each.stage, each.task): each.image_passes for each in seen
+    }
+
+
+def test_stages_that_are_not_needed(reports: Callable[[Learner], list[Any]]) -> None:
+    """The network is as large as at first, but for the new head; sizes and operations are the least of the estimate."""
+    found = learner(NEVER)
+    seen = reports(found)
+    found.learn_all()
+    assert [each.epoch for each in seen if each.stage in ("expansion", "splitting")] == [0, 0]
+    assert found.model.widths(1) == found.model.widths(0) == (20, 20)
+    assert found.sizes.params_total[1] == found.cost.params_total_min[1]
+    drift = next(cost for cost in found.cost.stages if cost.name == "drift")
+    took = next(each for each in seen if each.stage == "drift")
+    assert took.flops == drift.flops_min
+
+
+def test_each_stage_moves_what_it_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The selection moves the head, the retraining the sub-graph, the expansion what was added, the others all."""
+    found = learner(ALWAYS)
+    found.learn(0)
+    moved: dict[str, set[str]] = {}
+    before: dict[str, torch.Tensor] = {}
+    trained = Den._trained
+
+    def watched(strategy: Den, task: Any, name: str, *arguments: Any, **more: Any) -> Any:
+        stage = trained(strategy, task, name, *arguments, **more)
+        before.clear()
+        before.update({key: value.clone() for key, value in strategy.model.state_dict().items()})
+        result = stage.result
+
+        def ended() -> Any:
+            done = result()
+            now = strategy.model.state_dict()
+            moved[name] = {key for key in now if not torch.equal(now[key], before[key])}
+            return done
+
+        stage.result = ended
+        return stage
+
+    def part(strategy: Den, task: Any) -> None:
+        select(strategy, task)
+        for units in strategy.reached:
+            units[::2] = False
+
+    select = Den._select
+    monkeypatch.setattr(Den, "_trained", watched)
+    monkeypatch.setattr(Den, "_select", part)
+    found.learn(1)
+    head = {"heads.1.weight", "heads.1.bias"}
+    old = {f"layers.{index}.{kind}.0" for index in (0, 1) for kind in ("own", "biases")}
+    new = {f"layers.{index}.{kind}.1" for index in (0, 1) for kind in ("own", "biases")} | {"layers.1.across.1"}
+    assert moved["selection"] == head
+    assert moved["training"] == head | old
+    assert moved["expansion"] == head | new
+    assert moved["drift"] == moved["splitting"] == head | old | new
+
+
+def test_retraining_moves_the_subgraph_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With half of the units reached, weights of the others keep their bits; those between reached ones move."""
+    found = learner(NEVER)
+    found.learn(0)
+    kept: dict[str, Any] = {}
+    select, expand = Den._select, Den._expand
+
+    def part(strategy: Den, task: Any) -> None:
+        select(strategy, task)
+        for units in strategy.reached:
+            units[::2] = False
+        kept["before"] = [strategy.model.layer(index).weight(1).detach().clone() for index in (0, 1)]
+        kept["reached"] = [units.clone() for units in strategy.reached]
+
+    def measure(strategy: Den, task: Any, loss: float) -> None:
+        kept["after"] = [strategy.model.layer(index).weight(1).detach().clone() for index in (0, 1)]
+        expand(strategy, task, loss)
+
+    monkeypatch.setattr(Den, "_select", part)
+    monkeypatch.setattr(Den, "_expand", measure)
+    found.learn(1)
+    first, second = kept["reached"]
+    changed = [one != other for one, other in zip(kept["before"], kept["after"], strict=True)]
+    assert not bool(changed[0][~first].any())
+    assert not bool(changed[1][~second].any())
+    assert not bool(changed[1][:, ~first].any())
+    assert bool(changed[0][first].any())
+    assert bool(changed[1][second][:, first].any())
+
+
+def test_expansion_changes_no_earlier_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From before units are added until useless ones are gone, logits of earlier tasks keep their bits."""
+    found = learner(ALWAYS, "tiny_three")
+    found.learn(0)
+    found.learn(1)
+    seen: list[list[torch.Tensor]] = []
+    expand, prune = Den._expand, Den._prune
+
+    def expanding(strategy: Den, task: Any, loss: float) -> None:
+        seen.append([found.logits(0), found.logits(1)])
+        expand(strategy, task, loss)
+        seen.append([found.logits(0), found.logits(1)])
+
+    def pruning(strategy: Den, task: Any) -> None:
+        prune(strategy, task)
+        assert strategy.model.added(2) == (3, 3)
+        seen.append([found.logits(0), found.logits(1)])
+
+    monkeypatch.setattr(Den, "_expand", expanding)
+    monkeypatch.setattr(Den, "_prune", pruning)
+    found.learn(2)
+    assert len(seen) == 3
+    for later in seen[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(later, seen[0], strict=True))
+
+
+def test_split_restores_units() -> None:
+    """With a threshold of 0 and no limit all old units are as before the task, at the moment that they are split."""
+    found = learner({**ALWAYS, "split_limit": 100, "loss_threshold": 1e9})
+    found.learn(0)
+    before, seen = found.logits(0), []
+    split = found.strategy._split
+
+    def splitting(task: Any) -> None:
+        drifted = found.logits(0)
+        split(task)
+        seen.append((drifted, found.logits(0)))
+
+    found.strategy._split = splitting
+    found.learn(1)
+    ((drifted, restored),) = seen
+    assert not torch.equal(drifted, before)
+    assert torch.equal(restored, before)
+    assert found.model.added(1) == (20, 20)
+
+
+def test_group_sparsity_of_useless_units() -> None:
+    """Too strong, it removes all that was added; at 0 it removes nothing."""
+    for strength, left in ((10.0, (0, 0)), (0.0, (3, 3))):
+        found = learner({**ALWAYS, "group_sparsity": strength, "split_threshold": 1e9})
+        assert found.learn_all().model.added(1) == left
+
+
+def test_l1_makes_weights_zero() -> None:
+    """At 0 none is; a strong one leaves a sparse first network."""
+    shares = []
+    for strength in (0.0, 0.01):
+        found = learner({**NEVER, "l1": strength, "restore": "last"})
+        found.learn(0)
+        weight = found.model.layer(0).weight(0)
+        shares.append(float((weight == 0).float().mean()))
+    assert shares[0] == 0.0
+    assert shares[1] > 0.1
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_pull_holds_old_weights(optimizer: str) -> None:
+    """The stronger, the nearer are the first task's weights to where they were."""
+    distances = []
+    for drift in (0.0, 50.0):
+        found = learner({**NEVER, "drift": drift, "optimizer": optimizer, "learning_rate": 0.01, "epochs": 6})
+        found.learn(0)
+        before = found.model.layer(0).weight(0).detach().clone()
+        found.learn(1)
+        distances.append(float((found.model.layer(0).weight(0).detach() - before).norm()))
+    assert distances[1] < distances[0] / 2
+
+
+def test_resumes_in_every_stage() -> None:
+    """From a state after each epoch of the last task, in a file, the same weights are learned, bit by bit."""
+    whole = learner(ALWAYS)
+    states: list[Any] = []
+    whole.learn(0)
+    whole.strategy.pause = lambda stage: states.append((stage.name, from_file(whole.strategy.state_dict())))
+    whole.learn(1)
+    assert [name for name, _ in states[::2]] == ["selection", "training", "expansion", "drift", "splitting"]
+    for _, state in states:
+        again = learner(ALWAYS)
+        again.strategy.load_state_dict(state)
+        again.learn(1)
+        assert same(whole.weights(), again.weights())
+
+
+def test_old_layers_are_dropped() -> None:
+    """Between two tasks the strategy keeps its model and nothing else."""
+    found = learner(ALWAYS).learn_all()
+    assert found.strategy.get_extra_state() == {"old": [], "reached": [], "copies": []}
+    assert all(parameter.requires_grad for parameter in found.model.parameters())
+    assert set(found.sizes.memory_by_kind) == {"parameters"}
+
+
+def test_sizes_at_most() -> None:
+    """By hand, for 64 pixels, layers of 20, heads of 2, and 3 units added and 2 split in each later task."""
+    cost = learner(ALWAYS, "tiny_three").cost
+
+    def path(units: int) -> int:
+        return 65 * units + (units + 1) * units + 2 * (units + 1)
+
+    heads = [2 * (units + 1) for units in (20, 25)]
+    assert cost.params_total == (path(20), path(25) + heads[0], path(30) + sum(heads))
+    assert cost.params_total_min == (path(20), path(20) + heads[0], path(20) + 2 * heads[0])
+    assert cost.macs == tuple(64 * units + units * units + 2 * units for units in (20, 25, 30))
+    assert cost.memory_bytes == tuple(4 * params for params in cost.params_total)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "told"),
+    [
+        ("alexnet", "linear layers alone: this one has convolutions"),
+        ("resnet18", "needs a backbone that is a chain"),
+        ("linear", "needs a backbone that is a chain"),
+    ],
+)
+def test_other_backbones_are_refused(backbone: str, told: str) -> None:
+    with pytest.raises(RequestError, match=told) as error:
+        learner({"backbone": backbone})
+    assert error.value.remedy == "choose one with -o backbone=mlp or -o backbone=den_mlp"
+
+
+def test_published_network() -> None:
+    network, features = registry().backbones.find("den_mlp").factory.build(1, 28, 28, 1.0)
+    assert features == 128
+    assert [tuple(weight.shape) for weight in network.parameters()] == [(312, 784), (312,), (128, 312), (128,)]
+    assert registry().backbones.find("den_mlp").factory.build(1, 8, 8, 0.001)[1] == 1
+
+
+def test_tasks_in_another_order_are_refused() -> None:
+    found = learner(NEVER)
+    with pytest.raises(RunError, match="task 1 cannot follow 0 learned ones"):
+        found.learn(1)

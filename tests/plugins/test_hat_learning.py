@@ -1,0 +1,259 @@
+"""Hard attention to the task learns, and what earlier tasks use stays where it is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from support.tiny import accuracy_of, all_threads, build, class_stream, context, learn, logits_of, one_thread, registry
+
+from seu_bench.data.streams import TaskStream
+from seu_bench.errors import RequestError
+from seu_bench_hat.strategy import Hat
+
+setup_module, teardown_module = one_thread, all_threads
+
+#: Learns the textures; 6 batches an epoch.
+PLAIN: dict[str, Any] = {"epochs": 10, "batch_size": 8, "learning_rate": 0.2, "momentum": 0.0}
+QUICK: dict[str, Any] = {"backbone": "mlp", "width": 0.1, **PLAIN}
+ALEXNET: dict[str, Any] = {"backbone": "alexnet", "width": 0.1, "dropout": 0.0, **PLAIN}
+
+
+def stream(tasks: int = 3) -> TaskStream:
+    return class_stream([[2 * task, 2 * task + 1] for task in range(tasks)], images=32)
+
+
+def copies(strategy: Hat) -> list[torch.Tensor]:
+    """The weights and biases of the backbone."""
+    return [weight.detach().clone() for weight in strategy.model.backbone.parameters()]
+
+
+# --- what holds during a batch -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("batch_size", "batches"), [(8, 6), (48, 1)])
+def test_scale_of_every_batch(batch_size: int, batches: int) -> None:
+    """It grows within each epoch and begins anew in the next; validation and evaluation compute with the largest."""
+    source, found = stream(1), []
+    strategy: Hat = build(source, "hat", **{**QUICK, "epochs": 2, "batch_size": batch_size})
+    sigmoids = strategy.model.gates
+
+    def watched(task: int, scale: float | None = None) -> list[torch.Tensor]:
+        found.append((strategy.model.training, strategy.model.scale))
+        return sigmoids(task, scale)
+
+    strategy.model.gates = watched  # type: ignore[method-assign]
+    learn(source, strategy)
+    # The forward pass and the penalty ask for gates.
+    trained = [scale for training, scale in found if training][::2]
+    step = (400 - 1 / 400) / max(1, batches - 1)
+    assert trained == pytest.approx([1 / 400 + step * batch for batch in range(batches)] * 2)
+    largest, half = sigmoids(0, 400.0), strategy.model.eval().gates(0)
+    assert all(torch.equal(one, other) for one, other in zip(largest, half, strict=True))
+
+
+def test_a_step_by_hand() -> None:
+    """One step of the second task: masked gradients of weights, compensated ones of embeddings, then the bound."""
+    source = stream(2)
+    strategy: Hat = learn(source, build(source, "hat", **QUICK), tasks=1)
+    model, scenario = strategy.model, source.avalanche()
+    before: dict[str, Any] = {}
+    step = strategy.optimizer_step
+
+    def watched() -> None:
+        if not before:
+            before["weights"] = copies(strategy)
+            before["gradients"] = [weight.grad.clone() for weight in model.backbone.parameters()]  # type: ignore[union-attr]
+            before["embeddings"] = [each.detach().double() for each in model.embeddings_of(1)]
+            before["compensated"] = [each.grad.double() for each in model.embeddings_of(1)]  # type: ignore[union-attr]
+            before["scale"], before["rate"] = model.scale, strategy.optimizer.param_groups[0]["lr"]
+            step()
+            before["after"] = copies(strategy), [each.detach().clone() for each in model.embeddings_of(1)]
+        else:
+            step()
+
+    strategy.optimizer_step = watched  # type: ignore[method-assign]
+    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
+    rate, scale = before["rate"], before["scale"]
+    one, two = (1 / (1 + torch.exp(-400.0 * each.detach().double())) for each in model.embeddings_of(0))
+    factors = [1 - one[:, None], 1 - one, 1 - torch.minimum(two[:, None], one[None, :]), 1 - two]
+    for old, gradient, factor, new in zip(
+        before["weights"], before["gradients"], factors, before["after"][0], strict=True
+    ):
+        assert torch.allclose(new.double(), old.double() - rate * factor * gradient.double(), rtol=0, atol=1e-6)
+    for old, gradient, new in zip(before["embeddings"], before["compensated"], before["after"][1], strict=True):
+        factor = 400 / scale * (torch.cosh(scale * old) + 1) / (torch.cosh(old) + 1)
+        expected = (old - rate * factor * gradient).clamp(-6, 6)
+        assert torch.allclose(new.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_embeddings_stay_within_their_bound() -> None:
+    """Also at a rate that throws them far beyond."""
+    source = stream(1)
+    strategy: Hat = learn(
+        source, build(source, "hat", **{**QUICK, "learning_rate": 1.0, "epochs": 2, "hat_lambda": 100})
+    )
+    embeddings = torch.cat([each.detach() for each in strategy.model.embeddings_of(0)])
+    assert float(embeddings.abs().max()) == 6.0
+
+
+def test_validation_loss_has_the_penalty_of_evaluation() -> None:
+    """Cross-entropy on validation images and ``hat_lambda`` times the mean gate at the largest factor."""
+    source = stream(1)
+    strategy: Hat = build(source, "hat", **{**QUICK, "epochs": 1, "hat_lambda": 3.0})
+    measured: list[float] = []
+    validate = strategy.validation_loss
+
+    def watched(*arguments: Any) -> float | None:
+        strategy.model.scale = 0.5  # of no effect in evaluation
+        loss = validate(*arguments)
+        valid = source.tasks[0].valid
+        with torch.no_grad():
+            strategy.model.eval()
+            images, labels = valid.gather(torch.arange(len(valid)))
+            plain = float(torch.nn.functional.cross_entropy(strategy.model(images, 0), labels))
+            gates = torch.cat([torch.sigmoid(400 * each) for each in strategy.model.embeddings_of(0)])
+            strategy.model.train()
+        measured.append(plain + 3.0 * float(gates.mean()))
+        assert loss == pytest.approx(measured[0], rel=1e-5)
+        return loss
+
+    strategy.validation_loss = watched  # type: ignore[method-assign]
+    learn(source, strategy)
+    assert len(measured) == 1
+
+
+# --- what is protected -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [QUICK, {**QUICK, "momentum": 0.9}, ALEXNET], ids=["mlp", "momentum", "alexnet"])
+def test_what_earlier_tasks_use_does_not_move(options: dict[str, Any]) -> None:
+    """Where the gates of unit and input are exactly 1, a weight keeps its bits through two more tasks; free ones move,
+    and those that are nearly held nearly not. Momentum moves nothing: a task's optimiser begins without any."""
+    source = stream()
+    strategy: Hat = learn(source, build(source, "hat", **options), tasks=1)
+    before = copies(strategy)
+    gates = [gate.detach() for gate in strategy.model.gates(0, 400.0)]
+    passing = [factor for _, factor in strategy.protection_of(1).passing]
+    scenario = source.avalanche()
+    for experience in scenario.train_stream[1:]:
+        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
+    held = free = 0
+    for old, new, factor in zip(before, copies(strategy), passing, strict=True):
+        moved, kept = (new - old).abs(), factor.expand_as(old)
+        assert float(moved[kept == 0].sum()) == 0.0
+        held, free = held + int((kept == 0).sum()), free + int((moved[kept == 1] > 0).sum())
+        soft = (kept > 0) & (kept < 1e-3)
+        assert not bool(soft.any()) or float(moved[soft].max()) < 1e-3 * float(moved.max()) + 1e-6
+    assert held > 50 and free > 50
+    assert any(bool((gate == 1).any()) for gate in gates)
+
+
+def test_soft_gates_let_their_weights_move_a_little() -> None:
+    """Of gates of .982 a 55th of a gradient passes: their weights move, less than free ones do, and so do logits."""
+    source = stream(2)
+    strategy: Hat = learn(source, build(source, "hat", **QUICK), tasks=1)
+    with torch.no_grad():
+        for embedding in strategy.model.embeddings_of(0):
+            embedding[:] = torch.tensor([-6.0, 0.01]).repeat(len(embedding))[: len(embedding)]
+    before, logits = copies(strategy), logits_of(strategy.model, source, 0)
+    factors = [
+        factor.expand_as(old) for old, (_, factor) in zip(before, strategy.protection_of(1).passing, strict=True)
+    ]
+    scenario = source.avalanche()
+    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
+    moved = torch.cat([(new - old).abs().flatten() for old, new in zip(before, copies(strategy), strict=True)])
+    factor = torch.cat([each.flatten() for each in factors])
+    soft = (factor - 1 / (1 + math.exp(4))).abs() < 1e-6
+    assert bool(soft.any()) and 0 < float(moved[soft].max()) < 0.2 * float(moved[factor == 1].max())
+    drift = float((logits_of(strategy.model, source, 0) - logits).abs().max())
+    assert 0 < drift < 0.2 * float(logits.abs().max())
+
+
+def test_forgets_next_to_nothing() -> None:
+    """Accuracies of earlier tasks stay after two more; logits move by the softness of a few gates, and not more."""
+    source, scenario = stream(), stream().avalanche()
+    strategy: Hat = build(source, "hat", **QUICK)
+    learned, logits = [], []
+    for task, experience in enumerate(scenario.train_stream):
+        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
+        learned.append(accuracy_of(strategy.model, source, task))
+        logits.append(logits_of(strategy.model, source, task))
+    assert min(learned) >= 20 / 24  # 24 images of two classes: by chance once in 1,300
+    for task in range(3):
+        assert accuracy_of(strategy.model, source, task) >= learned[task] - 1 / 24
+        drift = float((logits_of(strategy.model, source, task) - logits[task]).abs().max())
+        assert drift < 0.02 * float(logits[task].abs().max())
+
+
+def test_naive_forgets_on_the_same_stream() -> None:
+    """So that the test above can fail: without gates and masks the logits of the first task move by their own size."""
+    source, scenario = stream(), stream().avalanche()
+    strategy: Any = build(source, "naive", **QUICK, weight_decay=0.0)
+    strategy.train(scenario.train_stream[0], eval_streams=[scenario.streams["valid"]])
+    before = logits_of(strategy.model, source, 0)
+    for experience in scenario.train_stream[1:]:
+        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
+    drift = float((logits_of(strategy.model, source, 0) - before).abs().max())
+    assert drift > 0.2 * float(before.abs().max())
+
+
+def test_only_the_task_that_trains_moves_its_embeddings_and_head() -> None:
+    """Those of other tasks keep their bits; so do those of tasks to come."""
+    source = stream()
+    strategy: Hat = learn(source, build(source, "hat", **QUICK), tasks=1)
+    before = {name: weight.detach().clone() for name, weight in strategy.model.named_parameters()}
+    scenario = source.avalanche()
+    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
+    moved = {name for name, weight in strategy.model.named_parameters() if not torch.equal(weight, before[name])}
+    private = {name for name in before if not name.startswith("backbone")}
+    assert moved & private == {name for name in private if name.split(".")[1] == "1"}
+    assert strategy.learned_tasks == (0, 1)
+
+
+# --- sizes and refusals -------------------------------------------------------------------------------------------
+
+
+def test_sizes_by_hand() -> None:
+    """Backbone, a head for each task, an embedding for each unit and task; no bits of masks."""
+    source = stream()
+    made = context(source.plan, "hat", {**QUICK, "width": 0.02})
+    cost = registry().strategies.find("hat").factory.cost(made)
+    backbone, heads, embeddings = (64 + 1) * 8 + (8 + 1) * 8, 3 * (8 + 1) * 2, 3 * (8 + 8)
+    assert cost.params_total == cost.params_total_min == (backbone + heads + embeddings,) * 3
+    assert cost.memory_bytes == (4 * (backbone + heads + embeddings),) * 3
+    assert cost.macs == (64 * 8 + 8 * 8 + 8 * 2,) * 3
+    assert cost.mask_bits == ()
+
+
+def test_hat_mlp() -> None:
+    """Two layers of 2000, dropout of .2 on the pixels and .5 behind both."""
+    backbone, features = registry().backbones.find("hat_mlp").factory.build(1, 28, 28, 1.0)
+    assert features == 2000
+    assert sum(weight.numel() for weight in backbone.parameters()) == 785 * 2000 + 2001 * 2000
+    assert [module.p for module in backbone if hasattr(module, "p")] == [0.2, 0.5, 0.5]
+    assert registry().backbones.find("hat_mlp").factory.build(1, 28, 28, 0.25)[1] == 500
+
+
+def test_weight_decay_is_refused() -> None:
+    """By the strategy and by its estimate: it moves weights whose gradient is 0."""
+    source = stream()
+    with pytest.raises(RequestError, match=r"weight decay of 0\.01"):
+        build(source, "hat", **QUICK, weight_decay=0.01)
+    with pytest.raises(RequestError, match="earlier tasks use"):
+        registry().strategies.find("hat").factory.cost(context(source.plan, "hat", {**QUICK, "weight_decay": 0.01}))
+
+
+def test_batch_normalisation_is_refused() -> None:
+    """Its running statistics are no gradient's."""
+    with pytest.raises(RequestError, match="hat needs a backbone that is a chain"):
+        build(stream(), "hat", **{**QUICK, "backbone": "resnet18"})
+
+
+def test_a_largest_factor_below_one_is_refused() -> None:
+    """It would be smaller than the smallest."""
+    with pytest.raises(Exception, match="s_max"):
+        build(stream(), "hat", **QUICK, s_max=0.5)
+    assert math.isclose(build(stream(), "hat", **QUICK, s_max=50).model.s_max, 50.0)

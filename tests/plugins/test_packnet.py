@@ -1,0 +1,270 @@
+"""PackNet's masks and weights: what a task keeps, what it computes with, and what cannot move."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from support.tiny import all_threads, one_thread, same, weights
+from torch import Tensor, nn
+
+from seu_bench.errors import RequestError, RunError
+from seu_bench.models import AlexNetShape, pack_bits, unpack_bits
+from seu_bench.models.alexnet import alexnet
+from seu_bench_backbones.networks import linear, mlp, resnet18
+from seu_bench_packnet.held import Held
+from seu_bench_packnet.model import PackedModel
+from seu_bench_packnet.pruning import kept_count, largest
+
+setup_module, teardown_module = one_thread, all_threads
+
+CLASSES = (2, 3, 4, 2)
+SHAPES = {"mlp": (1, 8, 8), "alexnet": (3, 8, 8), "resnet18": (1, 8, 8)}
+
+
+def model(backbone: str = "mlp") -> PackedModel:
+    """A model of which no task has any weight."""
+    torch.manual_seed(0)
+    made: tuple[nn.Module, int]
+    if backbone == "alexnet":
+        made = alexnet(AlexNetShape.of(3, 8, 8, 0.05)), 102
+    else:
+        made = mlp(1, 8, 8, 0.04) if backbone == "mlp" else resnet18(1, 8, 8, 0.1)
+    return PackedModel(*made, CLASSES)
+
+
+def keep(packed: PackedModel, fraction: float) -> list[Tensor]:
+    """Let the next task keep what pruning leaves, after its free weights were drawn anew."""
+    task = len(packed.masks)
+    packed.begin(task)
+    with torch.no_grad():
+        for weight, free in zip(packed.weights(), packed.free(), strict=True):
+            weight.copy_(torch.where(free, torch.randn_like(weight), weight))
+    kept = [largest(weight, free, fraction) for weight, free in zip(packed.weights(), packed.free(), strict=True)]
+    packed.pack(kept)
+    packed.finish()
+    return kept
+
+
+def images(backbone: str = "mlp", count: int = 5) -> Tensor:
+    return torch.randn(count, *SHAPES[backbone], generator=torch.Generator().manual_seed(1))
+
+
+each = pytest.mark.parametrize("backbone", SHAPES)
+
+
+# --- what is pruned ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("free", "fraction", "kept"),
+    [
+        (8, 0.5, 4),
+        (10, 0.75, 2),  # 7.5 to prune: 8, the even one
+        (5, 0.5, 3),  # 2.5 to prune: 2, the even one
+        (7, 0.5, 3),
+        (100, 0.9, 10),
+        (2, 0.75, 1),  # not 0: while any is free a task keeps one
+        (1, 0.75, 1),
+        (0, 0.75, 0),
+        (300, 0.001, 300),
+    ],
+)
+def test_counts_by_hand(free: int, fraction: float, kept: int) -> None:
+    assert kept_count(free, fraction) == kept
+
+
+def test_the_smallest_are_pruned() -> None:
+    """By magnitude, among the free ones; of equal ones those with the lower place are pruned first."""
+    weight = torch.tensor([[0.3, -0.9, 0.1], [5.0, 0.5, -0.2]], dtype=torch.float64)
+    free = torch.tensor([[True, True, True], [False, True, True]])
+    assert largest(weight, free, 0.5).tolist() == [[True, True, False], [False, True, False]]
+    assert largest(weight, free, 0.75).tolist() == [[False, True, False], [False, False, False]]
+    tied = torch.tensor([0.5, -0.5, 0.1, 0.5, -0.5, 0.0], dtype=torch.float64)
+    assert largest(tied, torch.ones(6, dtype=torch.bool), 0.5).tolist() == [False, True, False, True, True, False]
+    assert largest(torch.zeros(4), torch.ones(4, dtype=torch.bool), 0.5).tolist() == [False, False, True, True]
+    assert not largest(tied, torch.zeros(6, dtype=torch.bool), 0.5).any()
+
+
+@each
+@pytest.mark.parametrize("fraction", [0.5, 0.75, 0.9])
+def test_masks_are_disjoint_and_counted(backbone: str, fraction: float) -> None:
+    """In every layer each task keeps what the rule says of what the tasks before it left, and none twice."""
+    packed = model(backbone)
+    left = [weight.numel() for weight in packed.weights()]
+    assert packed.mask_bits == 0 and packed.count == sum(left)
+    for task in range(len(CLASSES)):
+        keep(packed, fraction)
+        expected = [max(1, free - round(fraction * free)) if free else 0 for free in left]
+        assert [int(mask.sum()) for mask in packed.kept(task, task)] == expected
+        left = [free - kept for free, kept in zip(left, expected, strict=True)]
+        assert [int(mask.sum()) for mask in packed.free()] == left
+        assert packed.mask_bits == (task + 1) * packed.count
+        assert packed.packed_masks() == (packed.masks,)
+        assert tuple(packed.masks.shape) == (task + 1, -(-packed.count // 8)) and packed.masks.dtype == torch.uint8
+    for one in range(len(CLASSES)):
+        for other in range(one):
+            pairs = zip(packed.kept(one, one), packed.kept(other, other), strict=True)
+            assert not any(bool((a & b).any()) for a, b in pairs)
+
+
+def test_the_free_weights_shrink_geometrically() -> None:
+    """A layer of 1,024 weights at .5: 512, 256, 128 and 64 are kept, and 64 are free."""
+    packed = model("mlp")
+    assert packed.weights()[0].numel() == 1024
+    for task, kept in enumerate((512, 256, 128, 64)):
+        keep(packed, 0.5)
+        assert int(packed.kept(task, task)[0].sum()) == kept
+        assert int(packed.free()[0].sum()) == 1024 // 2 ** (task + 1)
+        assert int(packed.kept(0, task)[0].sum()) == 1024 - 1024 // 2 ** (task + 1)
+
+
+@each
+def test_masks_come_back_from_their_bits(backbone: str) -> None:
+    """Each layer has its own part of the bits, in its own shape: unpacking is the inverse of packing."""
+    packed = model(backbone)
+    given = [keep(packed, 0.5) for _ in range(3)]
+    for task, masks in enumerate(given):
+        assert all(torch.equal(a, b) for a, b in zip(packed.kept(task, task), masks, strict=True))
+        flat = torch.cat([mask.flatten() for mask in masks])
+        assert torch.equal(packed.masks[task], pack_bits(flat))
+        assert torch.equal(unpack_bits(packed.masks[task], (packed.count,)), flat)
+    together = [a | b for a, b in zip(given[0], given[1], strict=True)]
+    assert all(torch.equal(a, b) for a, b in zip(packed.kept(0, 1), together, strict=True))
+    assert not any(bool(mask.any()) for mask in packed.kept(1, 0))
+
+
+# --- what a task computes ---------------------------------------------------------------------------------------------
+
+
+@each
+def test_a_task_computes_with_weights_up_to_its_own(backbone: str) -> None:
+    """As a plain network whose other weights are 0, bit by bit; whatever later tasks and free weights are."""
+    packed = model(backbone).eval()
+    x = images(backbone)
+    found = []
+    for task in range(3):
+        keep(packed, 0.5)
+        packed.eval()
+        plain = model(backbone).eval()
+        plain.load_architecture(packed.architecture())
+        plain.load_state_dict(packed.state_dict())
+        with torch.no_grad():
+            for weight, kept in zip(plain.weights(), packed.kept(0, task), strict=True):
+                assert torch.equal(weight, weight * kept)  # what no task keeps is 0
+            found.append(packed.forward_single_task(x, task))
+            assert torch.equal(found[-1], plain.heads[task](plain.backbone(x)))
+    with torch.no_grad():
+        for weight, free in zip(packed.weights(), packed.free(), strict=True):
+            weight[free] = 7.0
+        for task, logits in enumerate(found):
+            assert torch.equal(packed.forward_single_task(x, task), logits)
+    mixed = packed(torch.cat([x, x]), torch.tensor([0] * 5 + [2] * 5))
+    assert torch.allclose(mixed[:5, :2], found[0]) and torch.allclose(mixed[5:], found[2])
+
+
+@each
+def test_exported_alone(backbone: str) -> None:
+    """An early task after later ones: the copy to export answers the same, and has no weights but the task's."""
+    packed = model(backbone).eval()
+    x = images(backbone)
+    keep(packed, 0.5)
+    with torch.no_grad():
+        before = packed.eval().forward_single_task(x, 0)
+    for _ in range(2):
+        keep(packed, 0.5)
+    whole = weights(packed)
+    alone = packed.alone(0).eval()
+    with torch.no_grad():
+        assert torch.equal(alone.forward_single_task(x, 0), before)
+        assert torch.equal(alone.heads[0](alone.backbone(x)), before)
+        assert not torch.equal(packed.heads[0](packed.backbone(x)), before)
+    for weight, kept in zip(alone.weights(), packed.kept(0, 0), strict=True):
+        assert torch.equal(weight != 0, kept)
+    assert same(weights(packed), whole)
+
+
+def test_tasks_that_were_not_learned() -> None:
+    packed = model()
+    keep(packed, 0.5)
+    with pytest.raises(RunError, match="task 1 has no weights yet"):
+        packed.forward_single_task(images(), 1)
+    for task in (-1, 2):
+        with pytest.raises(RunError, match=f"task {task} cannot be learned after 1 tasks"):
+            packed.begin(task)
+    packed.begin(1)
+    assert packed.forward_single_task(images(), 1).shape == (5, 3)
+
+
+def test_a_backbone_without_weights() -> None:
+    with pytest.raises(RequestError, match="no convolution and no linear layer"):
+        PackedModel(*linear(1, 8, 8, 1.0), CLASSES)
+
+
+def test_architecture() -> None:
+    """Room for the masks of another model, in a new model only; never more than tasks."""
+    packed = model("resnet18")
+    assert packed.architecture() == {"masks": 0, "shared_frozen": False}
+    keep(packed, 0.75)
+    assert packed.architecture() == {"masks": 1, "shared_frozen": True}
+    again = model("resnet18")
+    again.load_architecture(packed.architecture())
+    again.load_state_dict(packed.state_dict())
+    assert (again.mask_bits, again.architecture()) == (packed.mask_bits, packed.architecture())
+    for wrong in (again, model("resnet18")):
+        with pytest.raises(ValueError, match="masks do not fit 4 tasks"):
+            wrong.load_architecture({"masks": 5 if wrong is not again else 1, "shared_frozen": True})
+
+
+# --- what cannot move -------------------------------------------------------------------------------------------------
+
+
+def test_held_by_hand() -> None:
+    """SGD with momentum .5 and weight decay .1 at rate 1 on the gradients 2 and 3: one weight follows, one stays."""
+    weight = nn.Parameter(torch.tensor([1.0, 4.0], dtype=torch.float64))
+    held = Held([weight], [torch.tensor([True, False])])
+    optimizer = torch.optim.SGD([weight], lr=1.0, momentum=0.5, weight_decay=0.1)
+    expected, momentum = 1.0, 0.0
+    for step in range(3):
+        weight.grad = torch.tensor([2.0, 3.0], dtype=torch.float64)
+        held.drop_gradients()
+        assert weight.grad.tolist() == [2.0, 0.0]
+        optimizer.step()
+        assert weight.tolist()[1] != 4.0  # weight decay alone, and from the second step on momentum too
+        held.put_back()
+        momentum = (0.5 * momentum if step else 0.0) + 2.0 + 0.1 * expected
+        expected -= momentum
+        assert weight.tolist() == [pytest.approx(expected, rel=1e-12), 4.0]
+
+
+def test_held_takes_no_copy_of_what_moves_as_a_whole() -> None:
+    held = Held([nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))], [torch.tensor([True, True])] * 2)
+    assert held.parts == []
+
+
+def test_what_is_no_weight_is_frozen_after_the_first_task() -> None:
+    """Affine parameters and statistics of batch normalisation: they train with the first task, and never again."""
+    packed: Any = model("resnet18")
+    norms = [module for module in packed.backbone.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert norms
+    packed.train()
+    assert all(norm.training and norm.weight.requires_grad for norm in norms)
+    keep(packed, 0.5)
+    packed.train()
+    assert packed.training and packed.backbone.training
+    assert not any(norm.training or norm.weight.requires_grad or norm.bias.requires_grad for norm in norms)
+    assert all(weight.requires_grad for weight in packed.weights())
+    before = weights(packed)
+    packed.begin(1)
+    packed.forward_single_task(images("resnet18"), 1)
+    assert same(weights(packed), before)
+
+
+def test_other_tasks_heads_are_not_on_a_path() -> None:
+    packed = model()
+    paths = [set(packed.task_module(task).parameters()) for task in range(4)]
+    for one, other in pairwise(range(4)):
+        assert set(packed.heads[one].parameters()) <= paths[one]
+        assert not set(packed.heads[other].parameters()) & paths[one]

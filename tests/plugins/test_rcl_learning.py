@@ -1,0 +1,388 @@
+"""Reinforced continual learning: trials, what is kept of them, sizes in closed form, costs."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from support.tiny import CPU, all_threads, build, class_stream, context, learn, logits_of, one_thread, registry, same
+
+from seu_bench.config.protocol import Schedule
+from seu_bench.data.streams import TaskStream
+from seu_bench.errors import RequestError, RunError
+from seu_bench.models import GrowingNetwork, chain_of, count_parameters
+from seu_bench.training.interfaces import Cost
+from seu_bench.training.phases import TaskData
+from seu_bench.training.stage import StageProgress
+from seu_bench_backbones.networks import mlp
+from seu_bench_rcl.controller import Controller
+from seu_bench_rcl.search import Growth, GrowthSearch, SearchSettings, trial_passes
+
+setup_module, teardown_module = one_thread, all_threads
+
+GROUPS = [[0, 1], [2, 3, 4], [5, 6]]
+CLASSES = (2, 3, 2)
+#: Two layers of 8 units.
+MLP: dict[str, Any] = {"backbone": "mlp", "width": 0.02, "trials": 3, "trial_epochs": 2, "max_units": 5}
+
+
+def stream() -> TaskStream:
+    return class_stream(GROUPS, images=20)
+
+
+def cost_of(source: TaskStream, options: dict[str, Any]) -> Cost:
+    made = context(source.plan, "rcl", {"epochs": 2, "batch_size": 16, **options})
+    found: Cost = registry().strategies.find("rcl").factory.cost(made)
+    return found
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[int]]:
+    """What controllers draw from now on, first to last; to be filled by the test."""
+    draws: list[Sequence[int]] = []
+    monkeypatch.setattr(Controller, "draw", lambda _: tuple(draws.pop(0)))
+    return draws
+
+
+def learned_network() -> GrowingNetwork:
+    """A network of 8 and 8 units that has learned its first task, by its look."""
+    torch.manual_seed(0)
+    network = GrowingNetwork(chain_of(mlp(1, 8, 8, 0.02)[0], "a test"), CLASSES)
+    network.grow((8, 8))
+    network.freeze()
+    return network
+
+
+def search(data: TaskData, *, seed: int = 3, epochs: int = 2, **settings: Any) -> GrowthSearch:
+    schedule = Schedule(epochs=epochs, batch_size=8, learning_rate=0.1)
+    return GrowthSearch(
+        learned_network(), data, SearchSettings(schedule, **{"trials": 3, "max_units": 5, **settings}), seed, CPU
+    )
+
+
+def second_task(*, valid: bool = True) -> TaskData:
+    task = stream().tasks[1]
+    return TaskData(1, task.train, task.valid if valid else None)
+
+
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def mlp_size(widths: Sequence[int]) -> int:
+    """Weights and biases of 64 pixels and two layers."""
+    first, second = widths
+    return 65 * first + (first + 1) * second
+
+
+def alexnet_size(widths: Sequence[int]) -> int:
+    """Three convolutions of 3x3 on 8x8 pixels, which are one at their end, and two linear layers."""
+    inputs, found = (1, *widths), 0
+    for at, units in enumerate(widths):
+        found += units * (inputs[at] * (9 if at < 3 else 1) + 1)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("backbone", "size", "first", "draws"),
+    [
+        ("mlp", mlp_size, (8, 8), [(3, 0), (1, 5)]),
+        ("alexnet", alexnet_size, (2, 4, 8, 64, 64), [(0, 1, 2, 3, 4), (5, 0, 0, 0, 0)]),
+    ],
+)
+def test_sizes_in_closed_form(backbone: str, size: Any, first: Any, draws: Any, drawn: list[Sequence[int]]) -> None:
+    """Given what is drawn, the network has the weights of one of that width, and earlier heads."""
+    drawn += draws
+    width = 0.02 if backbone == "mlp" else 0.03125
+    source = stream()
+    strategy = build(source, "rcl", **{**MLP, "backbone": backbone, "width": width, "trials": 1, "trial_epochs": 1})
+    widths, heads = list(first), 0
+    scenario = source.avalanche()
+    for task, experience in enumerate(scenario.train_stream):
+        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
+        widths = [old + new for old, new in zip(widths, draws[task - 1] if task else [0] * len(first), strict=True)]
+        head = CLASSES[task] * (widths[-1] + 1)
+        assert strategy.model.widths(task) == tuple(widths)
+        assert count_parameters(strategy.model.task_module(task)) == size(widths) + head
+        heads += head
+        assert count_parameters(strategy.model) == size(widths) + heads
+    choices = strategy.describe()["choices"]
+    assert choices == tuple(tuple(f"new {units}" for units in added) for added in (first, *draws))
+
+
+def test_bounds_in_closed_form() -> None:
+    """From heads alone to the most units in every layer, with every task but the first."""
+    cost = cost_of(stream(), MLP)
+    widths = [(8 + 5 * task, 8 + 5 * task) for task in range(3)]
+    heads = [CLASSES[task] * (widths[task][1] + 1) for task in range(3)]
+    assert cost.params_total == tuple(mlp_size(widths[task]) + sum(heads[: task + 1]) for task in range(3))
+    assert cost.params_total_min == tuple(mlp_size((8, 8)) + 9 * sum(CLASSES[: task + 1]) for task in range(3))
+    assert cost.memory_bytes == tuple(4 * params for params in cost.params_total)
+    assert cost.macs == tuple(64 * a + a * b + b * CLASSES[task] for task, (a, b) in enumerate(widths))
+    assert cost.macs_min == tuple(64 * 8 + 8 * 8 + 8 * classes for classes in CLASSES)
+
+
+@pytest.mark.parametrize("options", [{}, {"finish": "train"}, {"restore": "last"}])
+def test_cost_holds(options: dict[str, Any]) -> None:
+    """Image passes exactly; sizes and operations within the range."""
+    source, seen = stream(), list[StageProgress]()
+    strategy = learn(source, build(source, "rcl", on_progress=seen.append, **MLP, **options))
+    cost = cost_of(source, {**MLP, **options})
+    done = [progress for progress in seen if progress.done]
+    expected = {(stage.name, stage.task): stage for stage in cost.stages if stage.name != "evaluation"}
+    assert {(at.stage, at.task): at.image_passes for at in done} == {
+        key: stage.image_passes for key, stage in expected.items()
+    }
+    for progress in done:
+        stage = expected[progress.stage, progress.task]
+        assert stage.flops_min is not None and progress.flops is not None and stage.flops is not None
+        assert stage.flops_min <= progress.flops <= stage.flops
+    assert cost.params_total_min[-1] <= count_parameters(strategy.model) <= cost.params_total[-1]
+
+
+def test_operations_are_exact_where_nothing_is_drawn() -> None:
+    """With units that can only be 0, also those of the controller."""
+    source, seen = stream(), list[StageProgress]()
+    learn(source, build(source, "rcl", on_progress=seen.append, **{**MLP, "max_units": 0}))
+    cost = cost_of(source, {**MLP, "max_units": 0})
+    assert cost.params_total == cost.params_total_min and cost.train_flops == cost.train_flops_min
+    assert sum(progress.flops or 0 for progress in seen if progress.done) == cost.train_flops
+
+
+# --- what is frozen and what trains -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("finish", ["keep", "train"])
+def test_nothing_is_forgotten(finish: str) -> None:
+    """No weight of an earlier task changes by a bit, and no answer."""
+    source = stream()
+    strategy = build(source, "rcl", **MLP, finish=finish)
+    scenario, before, answers = source.avalanche(), dict[str, torch.Tensor](), list[torch.Tensor]()
+    for task, experience in enumerate(scenario.train_stream):
+        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
+        now = {name: value.clone() for name, value in strategy.model.state_dict().items()}
+        assert same(before, {name: now[name] for name in before})
+        assert not any(parameter.requires_grad for parameter in strategy.model.parameters())
+        before = now
+        for earlier, logits in enumerate(answers):
+            assert torch.equal(logits_of(strategy.model, source, earlier), logits)
+        answers.append(logits_of(strategy.model, source, task))
+
+
+def test_without_units_only_the_head_trains() -> None:
+    """No layer has anything new, and each task still gets better than chance on what the first one learned."""
+    source = class_stream([[0, 1], [2, 3]], images=40)
+    strategy = build(source, "rcl", **{**MLP, "max_units": 0, "trial_epochs": 10}, epochs=10, learning_rate=0.1)
+    learn(source, strategy)
+    assert strategy.model.added(1) == (0, 0)
+    names = {name for name, _ in strategy.model.named_parameters() if name.endswith(".1") or name.startswith("heads.1")}
+    assert names == {"heads.1.weight", "heads.1.bias"}
+    right = logits_of(strategy.model, source, 1).argmax(dim=1) == source.tasks[1].test.labels
+    assert int(right.sum()) >= 20  # of 24
+
+
+def test_the_search_leaves_the_model_alone() -> None:
+    """Trials share its weights, and change neither them nor what of them trains."""
+    stage = search(second_task())
+    before = {name: value.clone() for name, value in stage.model.state_dict().items()}
+    stage.advance()
+    assert stage.trial is not None
+    shared = {id(parameter) for parameter in stage.model.parameters()}
+    copies = [parameter for parameter in stage.trial.network.parameters() if id(parameter) not in shared]
+    assert {id(parameter) for parameter in copies} == {id(parameter) for parameter in stage.trial.parameters} - shared
+    assert all(parameter.requires_grad for parameter in copies)
+    found = stage.run()
+    assert same(before, stage.model.state_dict()) and len(stage.model.heads) == 1
+    stage.model.grow(found.units)
+    moved = stage.model.trainable_module(1).state_dict()
+    assert moved.keys() == found.weights.keys()
+
+
+# --- trials -----------------------------------------------------------------------------------------------------------
+
+
+def watched(stage: GrowthSearch, monkeypatch: pytest.MonkeyPatch) -> list[Growth]:
+    """Each trial as it ended: its weights, and the reward of what they answer."""
+    ended: list[Growth] = []
+    end = stage._end
+
+    def noted(trial: Any) -> None:
+        end(trial)
+        weights = {key: value.clone() for key, value in trial.trained.state_dict().items()}
+        trial.network.eval()
+        x, y = stage.score_images.gather(torch.arange(len(stage.score_images)))
+        with torch.no_grad():
+            accuracy = int((trial.forward(x).argmax(dim=1) == y).sum()) / len(y)
+        ended.append(Growth(trial.units, accuracy - stage.settings.unit_penalty * sum(trial.units), weights))
+
+    monkeypatch.setattr(stage, "_end", noted)
+    return ended
+
+
+@pytest.mark.parametrize("select", [True, False])
+def test_the_best_reward_is_kept(select: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the weights that its trial ended with, although others came after it; each reward is of those weights."""
+    stage = search(second_task(), trials=6, epochs=3, unit_penalty=0.05, select=select)
+    ended = watched(stage, monkeypatch)
+    found = stage.run()
+    rewards = [growth.reward for growth in ended]
+    best = ended[rewards.index(max(rewards))]
+    assert len(ended) == 6 and len({growth.units for growth in ended}) > 1
+    assert rewards.index(max(rewards)) < 5
+    assert (found.units, found.reward) == (best.units, pytest.approx(best.reward))
+    assert same(dict(found.weights), dict(best.weights))
+    assert [report.accuracy is None for report in stage.curve] == [not select, not select, False] * 6
+
+
+@pytest.mark.parametrize(
+    ("losses", "at"), [((0.5, 0.3, 0.4), 1), ((0.3, 0.3, 0.4), 0), ((math.nan, math.nan, math.nan), 2)]
+)
+def test_a_trial_ends_with_its_best_weights(losses: Any, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the lowest loss, the first of equal ones, and their accuracy; without any loss the last."""
+    stage = search(second_task(), trials=1, epochs=3, unit_penalty=0.0)
+    measured = iter(zip((0.25, 0.5, 0.75), losses, strict=True))
+    weights: list[dict[str, torch.Tensor]] = []
+
+    def noted(*_: Any) -> tuple[float, float]:
+        assert stage.trial is not None
+        weights.append({key: value.clone() for key, value in stage.trial.trained.state_dict().items()})
+        return next(measured)
+
+    monkeypatch.setattr("seu_bench_rcl.search.evaluate", noted)
+    found = stage.run()
+    assert found.reward == (0.25, 0.5, 0.75)[at]
+    assert [same(dict(found.weights), these) for these in weights] == [at == index for index in range(3)]
+
+
+def test_rewards_teach_the_controller(monkeypatch: pytest.MonkeyPatch, drawn: list[Sequence[int]]) -> None:
+    """Each trial once, in order, with accuracy less the penalty of what was drawn; the smaller of equals wins."""
+    told: list[tuple[Sequence[int], float]] = []
+    monkeypatch.setattr(Controller, "learn", lambda _, units, reward: told.append((units, reward)))
+    drawn += [(5, 5), (0, 1), (2, 2)]
+    stage = search(second_task(), unit_penalty=1.0)
+    ended = watched(stage, monkeypatch)
+    assert stage.run().units == (0, 1)
+    assert [units for units, _ in told] == [(5, 5), (0, 1), (2, 2)]
+    assert [reward for _, reward in told] == pytest.approx([growth.reward for growth in ended])
+
+
+def test_the_first_of_equal_rewards_is_kept(monkeypatch: pytest.MonkeyPatch, drawn: list[Sequence[int]]) -> None:
+    drawn += [(1, 2), (2, 1), (3, 0)]
+    monkeypatch.setattr("seu_bench_rcl.search.evaluate", lambda *_: (0.5, 1.0))
+    assert search(second_task()).run().units == (1, 2)
+
+
+@pytest.mark.parametrize("finish", ["keep", "train"])
+def test_weights_of_the_best_trial(finish: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the task's weights where they are kept; where they are trained on, training begins with them."""
+    source = stream()
+    strategy = build(source, "rcl", **MLP, finish=finish)
+    found: list[Growth] = []
+    begun: list[dict[str, torch.Tensor]] = []
+    grow, stage = strategy.grow, strategy.training_stage
+
+    def noted(task: TaskData, growth: Growth) -> None:
+        found.append(growth)
+        grow(task, growth)
+
+    def starting(task: TaskData) -> Any:
+        made = stage(task)
+        begun.append({name: value.clone() for name, value in made.module.state_dict().items()})
+        return made
+
+    monkeypatch.setattr(strategy, "grow", noted)
+    monkeypatch.setattr(strategy, "training_stage", starting)
+    learn(source, strategy, 2)
+    strategy.model.requires_grad_(False)
+    added = [parameter for name, parameter in strategy.model.named_parameters() if _is_new(name)]
+    for parameter in added:
+        parameter.requires_grad_(True)
+    now = strategy.model.trainable_module(1).state_dict()
+    kept = dict(found[0].weights)
+    if finish == "keep":
+        assert len(begun) == 1 and same(now, kept)
+    else:
+        assert same(begun[1], kept) and not same(now, kept)
+
+
+def _is_new(name: str) -> bool:
+    return name.endswith(".1") or name.startswith("heads.1")
+
+
+def test_without_validation_images_halves_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first half trains, the second, which has the odd image, scores; of one image nothing trains."""
+    data = second_task(valid=False)
+    count = len(data.train)
+    stage = search(data)
+    assert (len(stage.train_images), len(stage.score_images)) == (count // 2, count - count // 2)
+    assert set(stage.train_images.rows.tolist()).isdisjoint(stage.score_images.rows.tolist())
+    stage.run()
+    assert stage.image_passes == 3 * (2 * (count // 2) + count - count // 2)
+    assert trial_passes(count, 0, 2, select=True) == (2 * (count // 2), count - count // 2)
+    assert trial_passes(7, 3, 5, select=True) == (35, 15) and trial_passes(7, 3, 5, select=False) == (35, 3)
+    single = search(TaskData(1, data.train.part(0, 1), None))
+    single.run()
+    assert single.image_passes == 3 and all(report.loss is None for report in single.curve)
+
+
+def states(stage: GrowthSearch) -> Iterator[Any]:
+    """The stage's state after each epoch, as it comes back from a file."""
+    while stage.epoch < stage.epochs:
+        stage.advance()
+        file = io.BytesIO()
+        torch.save(stage.state_dict(), file)
+        file.seek(0)
+        yield torch.load(file, weights_only=True)
+
+
+def test_resumes_after_every_epoch() -> None:
+    """Within a trial and between two, to the same units, reward and weights, bit by bit."""
+    data = second_task()
+    found = search(data).run()
+    saved = list(states(search(data)))
+    assert len(saved) == 6
+    assert [state["own"]["trial"] is None for state in saved] == [False, True] * 3
+    for state in saved:
+        again = search(data)
+        again.load_state_dict(state)
+        result = again.run()
+        assert (result.units, result.reward) == (found.units, found.reward)
+        assert same(dict(result.weights), dict(found.weights))
+
+
+def test_each_trial_begins_anew() -> None:
+    """With rates of the first epoch, and with weights of its own."""
+    stage = search(second_task(), epochs=2)
+    rates, firsts = [], []
+    for _ in range(4):
+        before = stage.trial
+        stage.advance()
+        trial = stage.trial or before
+        if before is None:
+            assert trial is not None
+            rates.append(trial.optimizer.param_groups[0]["lr"])
+            firsts.append(trial.network.heads[1].weight.clone())
+    assert rates == [0.1, 0.1]
+    assert not torch.equal(firsts[0][:, :8], firsts[1][:, :8])
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backbone", ["linear", "resnet18"])
+def test_backbones_without_units_are_refused(backbone: str) -> None:
+    with pytest.raises(RequestError, match="rcl needs a backbone that is a chain"):
+        build(stream(), "rcl", **{**MLP, "backbone": backbone, "width": 0.25})
+
+
+def test_tasks_come_in_order() -> None:
+    source = stream()
+    strategy = build(source, "rcl", **MLP)
+    with pytest.raises(RunError, match="task 1 cannot follow 0 learned ones"):
+        strategy.train(source.avalanche().train_stream[1])
+    strategy = learn(source, build(source, "rcl", **MLP), 1)
+    with pytest.raises(RunError, match="task 0 cannot follow 1 learned ones"):
+        strategy.train(source.avalanche().train_stream[0])
