@@ -11,7 +11,6 @@ from scripts.evidence.formatting import NOTHING, heading, mean, ratio, table
 from scripts.evidence.runs import PAPER, RELATIVES, SEU, Group
 from seu_bench.results.leaderboard.boards import Row
 from seu_bench.results.record import Record
-from seu_bench.results.record_metrics import known_metric
 from seu_bench.results.statistics.samples import summarize
 
 #: The strategy whose costs the others' are given as multiples of.
@@ -127,26 +126,27 @@ def gated_perceptron(evidence: Evidence) -> dict[str, str]:
     Returns:
         The ``setting`` in words and the ``table``; empty where it was not run.
     """
-    runs: dict[tuple[str, float | None], list[Record]] = {}
+    runs: dict[tuple[str, float | None], dict[int, Record]] = {}
     for record in evidence.records(PERCEPTRON):
-        runs.setdefault((record.strategy, _width(record)), []).append(record)
+        runs.setdefault((record.strategy, _width(record)), {})[record.seed] = record
     if not runs:
         return {}
-    order = sorted(runs, key=lambda place: (-(place[1] or 0), -(_summary("acc", runs[place]) or 0)))
+    found = {place: Row(0, place[0], by_seed) for place, by_seed in runs.items()}
+    order = sorted(found.items(), key=lambda item: (-(item[0][1] or 0), -(item[1].mean("acc") or 0)))
     rows = [
         (
             f"`{name}`",
             NOTHING if width is None else f"{width:g}",
-            str(len(runs[name, width])),
-            *[_mean(metric, runs[name, width]) for metric in _METRICS],
-            _minutes(runs[name, width]),
+            str(row.seeds),
+            *[mean(row, metric) for metric in _METRICS],
+            _minutes(row),
         )
-        for name, width in order
+        for (name, width), row in order
     ]
     headings = ("strategy", "width", "seeds", *map(heading, _METRICS), "minutes of a run, one core")
-    some = next(record for found in runs.values() for record in found)
-    settings = {**some.protocol_settings["training"]}
-    settings |= {key: value for key, value in some.options.items() if value is not None}
+    some = order[0][1].record
+    chosen = {key: value for key, value in some.options.items() if value is not None}
+    settings = {**some.protocol_settings["training"], **chosen}
     setting = (
         f"{len(some.task_images)} tasks of {some.task_images[0][0]:,} training images each, "
         f"{settings['epochs']} epochs, batches of {settings['batch_size']}"
@@ -161,19 +161,6 @@ def _width(record: Record) -> float | None:
     return float(record.options.get("width") or record.protocol_settings["model"]["width"])
 
 
-def _summary(metric: str, found: Sequence[Record]) -> float | None:
-    summary = summarize([record.metrics.get(metric) for record in found])
-    return None if summary is None else summary.mean
-
-
-def _mean(metric: str, found: Sequence[Record]) -> str:
-    summary = summarize([record.metrics.get(metric) for record in found])
-    if summary is None:
-        return NOTHING
-    shown = known_metric(metric).format_cell
-    return shown(summary.mean) + ("" if summary.std is None else f" ± {shown(summary.std)}")
-
-
-def _minutes(found: Sequence[Record]) -> str:
-    summary = summarize([record.seconds for record in found])
+def _minutes(row: Row) -> str:
+    summary = summarize([record.seconds for record in row.runs.values()])
     return NOTHING if summary is None else f"{summary.mean / 60:.1f}"

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.labels import CanonicalTexts, configuration_labels, protocol_settings, why_not_ranked
@@ -25,9 +25,6 @@ from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.reference import compare_with_reference
 from seu_bench.results.reference_rows import missing_references
 from seu_bench.utils.files import refuse_link, write_atomic
-
-if TYPE_CHECKING:
-    pass
 
 #: Metrics that most records have no value of, or 0: a column of them is shown where one has another.
 _RARE: Final = ("tuning_passes", "mask_bits")
