@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from seu_bench.config import Options
+from seu_bench.config import SCENARIOS, Options
 from seu_bench.plugin.registration import LazyFactory, Unavailable, deferred
 from seu_bench.results import REFERENCE_ROWS
 from seu_bench_avalanche.options import (
@@ -32,7 +32,13 @@ def _method(
     cost = partial(deferred("seu_bench_avalanche.costing:avalanche_cost"), name)
     reference = REFERENCE_ROWS.get(name)
     return name, LazyFactory(
-        summary, options=options, build=build, cost=cost, reference=reference, check_options=check_options
+        summary,
+        options=options,
+        build=build,
+        cost=cost,
+        scenarios=SCENARIOS,
+        reference=reference,
+        check_options=check_options,
     )
 
 

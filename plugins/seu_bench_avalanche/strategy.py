@@ -133,7 +133,7 @@ class AvalancheStrategy(StagedStrategy):
     def make_train_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
         """Whole batches, also of data sets that a strategy put together from several tasks."""
         dataset: Any = self.adapted_dataset
-        if len(dataset.targets_task_labels.uniques) > 1:
+        if not getattr(dataset, "is_one_task", True) or len(dataset.targets_task_labels.uniques) > 1:
             self.dataloader = MixedLoader(dataset, self.train_mb_size)
         else:
             super().make_train_dataloader(*arguments, **kwargs)
@@ -172,6 +172,7 @@ class Joint(AvalancheStrategy, StockJoint):  # type: ignore[type-arg]
 
     def _before_training_exp(self, **kwargs: Any) -> None:
         self.model.known_train_tasks_labels.update(map(self._task_of, self._experiences))
+        self.model.begin_task(len(self._experiences) - 1)
         super()._before_training_exp(**kwargs)
 
     def _after_training_exp(self, **kwargs: Any) -> None:

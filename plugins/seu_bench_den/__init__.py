@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import BackboneOptions, SelectingOptions, TuningGrid
+from seu_bench.config import BackboneOptions, SelectingOptions, TaskInferenceOptions, TuningGrid
 from seu_bench.plugin.registration import deferred
 from seu_bench.training import BackboneFactory, StrategyFactory
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-class DenOptions(BackboneOptions, SelectingOptions):
+class DenOptions(BackboneOptions, SelectingOptions, TaskInferenceOptions):
     """Options of dynamically expandable networks; a schedule is that of each of a task's stages."""
 
     tuning_grid: ClassVar[TuningGrid] = {"drift": (0.1, 0.5, 2.5), "learning_rate": (0.0003, 0.001, 0.003)}

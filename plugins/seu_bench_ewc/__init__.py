@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, TypeAlias
 from pydantic import Field, NonNegativeFloat
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TuningGrid
+from seu_bench.config import LEARNING_RATES, SCENARIOS, BackboneOptions, SelectingOptions, TuningGrid
 from seu_bench.training import StrategyFactory
 
 #: How the Fisher information is estimated: see :class:`seu_bench_ewc.fisher.FisherStage`.
@@ -39,6 +39,7 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
         LazyFactory(
             "elastic weight consolidation (Kirkpatrick et al. 2017)",
             options=EwcOptions,
+            scenarios=SCENARIOS,
             build="seu_bench_ewc.strategy:build_ewc",
             cost="seu_bench_ewc.strategy:ewc_cost",
         ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import BackboneOptions, PlateauOptions, TuningGrid
+from seu_bench.config import BackboneOptions, PlateauOptions, TaskInferenceOptions, TuningGrid
 from seu_bench.plugin.registration import deferred
 from seu_bench.training import StrategyFactory
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from seu_bench.training import BackboneFactory
 
 
-class HatOptions(PlateauOptions, BackboneOptions):
+class HatOptions(PlateauOptions, BackboneOptions, TaskInferenceOptions):
     """Options of hard attention to the task."""
 
     tuning_grid: ClassVar[TuningGrid] = {

@@ -6,19 +6,19 @@ from __future__ import annotations
 from typing import ClassVar
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TuningGrid
+from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TaskInferenceOptions, TuningGrid
 from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import StrategyFactory
 
 
-class LinearOptions(SelectingOptions):
+class LinearOptions(SelectingOptions, TaskInferenceOptions):
     """Options of a linear classifier per task."""
 
     # Pixels that are not normalised by any layer ask for smaller steps than networks do.
     tuning_grid: ClassVar[TuningGrid] = {"learning_rate": (0.0008, 0.0025, *LEARNING_RATES)}
 
 
-class IndependentOptions(BackboneOptions, SelectingOptions):
+class IndependentOptions(BackboneOptions, SelectingOptions, TaskInferenceOptions):
     """Options of a network per task."""
 
 

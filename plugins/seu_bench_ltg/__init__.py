@@ -12,11 +12,11 @@ from typing import ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import LEARNING_RATES, SelectingOptions, TuningGrid, WidthOptions
+from seu_bench.config import LEARNING_RATES, SelectingOptions, TaskInferenceOptions, TuningGrid, WidthOptions
 from seu_bench.training import StrategyFactory
 
 
-class LtgOptions(WidthOptions, SelectingOptions):
+class LtgOptions(WidthOptions, SelectingOptions, TaskInferenceOptions):
     """Options of Learn to Grow; the schedule's, ``lr_schedule`` and ``restore`` are those of search and training."""
 
     tuning_grid: ClassVar[TuningGrid] = {"size_penalty": (0.0, 0.001, 0.01, 0.1), "learning_rate": LEARNING_RATES}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TuningGrid
+from seu_bench.config import LEARNING_RATES, SCENARIOS, BackboneOptions, SelectingOptions, TuningGrid
 from seu_bench.training import StrategyFactory
 
 
@@ -27,6 +27,7 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
         LazyFactory(
             "SGD on each task in turn, nothing against forgetting (the paper's SGD baseline)",
             options=NaiveOptions,
+            scenarios=SCENARIOS,
             build="seu_bench_naive.strategy:build_naive",
             cost="seu_bench_naive.strategy:naive_cost",
         ),

@@ -12,11 +12,11 @@ from typing import Annotated, ClassVar
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TuningGrid
+from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TaskInferenceOptions, TuningGrid
 from seu_bench.training import StrategyFactory
 
 
-class PackNetOptions(BackboneOptions, SelectingOptions):
+class PackNetOptions(BackboneOptions, SelectingOptions, TaskInferenceOptions):
     """Options of PackNet; the schedule's are those of training, and of retraining but for its epochs and rate."""
 
     tuning_grid: ClassVar[TuningGrid] = {"prune_fraction": (0.5, 0.75, 0.9), "learning_rate": LEARNING_RATES}

@@ -14,11 +14,11 @@ from typing import ClassVar, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TuningGrid
+from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TaskInferenceOptions, TuningGrid
 from seu_bench.training import StrategyFactory
 
 
-class PathNetOptions(BackboneOptions, SelectingOptions):
+class PathNetOptions(BackboneOptions, SelectingOptions, TaskInferenceOptions):
     """Options of PathNet; ``epochs`` is how long each of the two paths is trained for a task."""
 
     tuning_grid: ClassVar[TuningGrid] = {"generations": (5, 20), "learning_rate": LEARNING_RATES}

@@ -8,11 +8,11 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import SelectingOptions, WidthOptions
+from seu_bench.config import SelectingOptions, TaskInferenceOptions, WidthOptions
 from seu_bench.training import StrategyFactory
 
 
-class PnnOptions(WidthOptions, SelectingOptions):
+class PnnOptions(WidthOptions, SelectingOptions, TaskInferenceOptions):
     """Options of progressive networks."""
 
     variant: Literal["proper", "compat"] = Field(

@@ -11,11 +11,11 @@ from typing import ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TuningGrid
+from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TaskInferenceOptions, TuningGrid
 from seu_bench.training import StrategyFactory
 
 
-class RclOptions(BackboneOptions, SelectingOptions):
+class RclOptions(BackboneOptions, SelectingOptions, TaskInferenceOptions):
     """Options of reinforced continual learning; the schedule's and ``lr_schedule`` are those of trials and training."""
 
     tuning_grid: ClassVar[TuningGrid] = {"unit_penalty": (0.0, 0.0001, 0.001), "learning_rate": LEARNING_RATES}

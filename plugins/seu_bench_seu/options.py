@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from seu_bench.config import NetworkOptions, ScoringOptions, SelectingOptions
+from seu_bench.config import NetworkOptions, ScoringOptions, SelectingOptions, TaskInferenceOptions
 from seu_bench.config.common_options import Cells
 
 #: With which running statistics a task computes the units that it reuses.
@@ -42,7 +42,7 @@ class CreationOptions(MdlOptions):
     )
 
 
-class SeuOptions(SelectingOptions):
+class SeuOptions(SelectingOptions, TaskInferenceOptions):
     """Options of SEU; the schedule's are those of the training stage."""
 
     preset: Literal["default", "paper_literal", "code"] = Field(

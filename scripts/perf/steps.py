@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from seu_bench.data.images import TaskImages
 from seu_bench.models.alexnet import AlexNetShape, alexnet
+from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.cells import ProxyNetwork
 from seu_bench.models.feature_cache import FeatureCache
 from seu_bench.models.feature_store import Tier
-from seu_bench.models.multihead import BackboneModel, MultiHeadModel
+from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.search_space import EDGES, GENOTYPES, OPERATIONS, SearchSpace
 from seu_bench_ltg.mixture import Mixture
 from seu_bench_ltg.model import GrowingAlexNet

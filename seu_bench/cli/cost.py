@@ -42,7 +42,7 @@ def _document(run: ResolvedRun) -> dict[str, Any]:
     evaluation, ``stages`` both by stage and by whether they train; ``warnings`` are texts.
     """
     plan = run.plan()
-    cost = run.strategy.cost(run.context(plan))
+    cost = run.cost(run.context(plan))
     stages: dict[str, dict[str, int]] = {}
     for stage in cost.stages:
         sums = stages.setdefault(stage.name, {"train": 0, "evaluate": 0, "image_passes": 0})

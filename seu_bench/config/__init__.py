@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .benchmark import BenchmarkSource, BenchmarkSpec
+    from .benchmark import SCENARIOS, BenchmarkSource, BenchmarkSpec, Scenario
     from .benchmark_file import BenchmarkFile
     from .common_options import (
         LEARNING_RATES,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         PlateauOptions,
         ScoringOptions,
         SelectingOptions,
+        TaskInferenceOptions,
         TrainingOptions,
         WidthOptions,
     )
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEARNING_RATES",
+    "SCENARIOS",
     "BackboneOptions",
     "BenchmarkFile",
     "BenchmarkSource",
@@ -53,9 +55,11 @@ __all__ = [
     "Request",
     "Schedule",
     "ScheduleOptions",
+    "Scenario",
     "ScoringOptions",
     "SearchSchedule",
     "SelectingOptions",
+    "TaskInferenceOptions",
     "TrainingOptions",
     "TuningGrid",
     "WidthOptions",

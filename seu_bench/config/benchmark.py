@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 
@@ -59,7 +59,21 @@ def _class(value: Any) -> Any:
 ClassLabel: TypeAlias = Annotated[int | str, BeforeValidator(_class)]
 
 
-class ClassSplit(Frozen):
+#: What is known of an image at test time, and what is asked (van de Ven, Tuytelaars & Tolias, "Three types of
+#: incremental learning", Nature Machine Intelligence 2022). ``task``: its task is known, and each task has a head of
+#: its own. ``class``: it is not known, and one head answers with a class of any task seen so far. ``domain``: it is not
+#: known, and one head answers with a class that all tasks share.
+Scenario: TypeAlias = Literal["task", "class", "domain"]
+SCENARIOS: Final[tuple[Scenario, ...]] = ("task", "class", "domain")
+
+
+class Stream(Frozen):
+    """What all streams of tasks have."""
+
+    scenario: Scenario = Field("task", description="whether the task of a test image is known, and what is asked of it")
+
+
+class ClassSplit(Stream):
     """Tasks are groups of classes of one data set; labels are renumbered from 0 within a task.
 
     Classes may be given by name. :func:`seu_bench.data.classes.numbered` puts labels in their place, so that a
@@ -72,11 +86,23 @@ class ClassSplit(Frozen):
     groups: tuple[tuple[ClassLabel, ...], ...] | None = Field(
         None, description="classes of each task, in full: labels, names or both"
     )
+    class_order: Literal["natural", "shuffled"] | NonNegativeInt = Field(
+        "natural",
+        description="order of the classes before they are cut by classes_per_task: that of their labels, shuffled by "
+        "the run's seed, or by a seed of its own for all runs, such as 1993 (the field's usual one)",
+    )
     order: Literal["shuffled", "fixed"] | tuple[ClassLabel, ...] = Field(
         "shuffled", description="tasks by index, or by the name of a class of theirs"
     )
     validation: Fraction = 0.10
     input: InputSpec = InputSpec()
+
+    @field_validator("order")
+    @classmethod
+    def _of_known_tasks(cls, order: Any, info: ValidationInfo) -> Any:
+        if isinstance(order, tuple) and info.data.get("class_order", "natural") != "natural":
+            raise ValueError("class_order decides which classes a task has: give order as fixed or shuffled")
+        return order
 
     @field_validator("groups")
     @classmethod
@@ -90,8 +116,15 @@ class ClassSplit(Frozen):
             raise ValueError(f"groups share no class, but {', '.join(map(repr, twice))} is in them twice")
         return groups
 
+    @field_validator("class_order")
+    @classmethod
+    def _before_a_cut(cls, class_order: Any, info: ValidationInfo) -> Any:
+        if class_order != "natural" and info.data.get("groups"):
+            raise ValueError("groups name the classes of each task: class_order is for classes_per_task")
+        return class_order
 
-class Permutation(Frozen):
+
+class Permutation(Stream):
     """Every task is the whole data set with its pixels permuted, a different permutation per task."""
 
     kind: Literal["permutation"]
@@ -110,7 +143,7 @@ class DatasetTask(Frozen):
     input: InputSpec = InputSpec()
 
 
-class DatasetSequence(Frozen):
+class DatasetSequence(Stream):
     """Every task is another data set."""
 
     kind: Literal["datasets"]
@@ -196,14 +229,28 @@ class BenchmarkSpec(Frozen):
             raise ValueError(f"default_protocol {default!r} is not one of {', '.join(protocols)}")
         return protocols
 
+    @property
+    def title(self) -> str:
+        """Its name, with the scenario where that is neither ``task`` nor in the name."""
+        scenario = self.stream.scenario
+        is_told = scenario == "task" or self.name.endswith(f"_{scenario}")
+        return self.name if is_told else f"{self.name}-{scenario}"
+
     def identity(self) -> dict[str, Any]:
         """Values that make two benchmarks the same: all but texts, protocols and where the user's files lie."""
         texts = dict.fromkeys(("summary", "citation", "protocols", "default_protocol"), True)
         identity = self.model_dump(mode="json", exclude={**texts, "datasets": {"__all__": {"path"}}})
+        identity["stream"] = self.stream_identity()
         for table in identity["datasets"].values():
             if not table.get("label_offset"):  # a later key: where it changes nothing, runs are those that they were
                 table.pop("label_offset", None)
         return identity
+
+    def stream_identity(self) -> dict[str, Any]:
+        """Values of the stream that tell it from another; keys of later versions only where they change something."""
+        later = {"scenario": "task", "class_order": "natural"}
+        stream = self.stream.model_dump(mode="json")
+        return {key: value for key, value in stream.items() if key not in later or value != later[key]}
 
 
 class BenchmarkSource(Protocol):

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from seu_bench.config.options import TuningGrid
+from seu_bench.config.options import Options, TuningGrid
 from seu_bench.config.protocol import DropoutFactor, ScheduleOptions
 
 #: Learning rates that a strategy is tuned over: that of the standard protocols, and a factor of about three either way.
@@ -59,6 +59,20 @@ class BackboneOptions(WidthOptions):
     """Options of a strategy that takes any backbone."""
 
     backbone: str = Field("alexnet", description="network below the heads (seu-bench list backbones)")
+
+
+#: By what a path is chosen where the task of an image is not known.
+Certainty: TypeAlias = Literal["entropy", "energy"]
+
+
+class TaskInferenceOptions(Options):
+    """Options of a strategy that needs the task of an image, and can do without by choosing among its paths."""
+
+    infer_task: Certainty | None = Field(
+        None,
+        description="in the scenarios class and domain, where no task is known at test time: the path that is most "
+        "certain answers, by entropy or energy; all paths are computed",
+    )
 
 
 class ScoringOptions(ScheduleOptions):

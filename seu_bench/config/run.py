@@ -256,8 +256,8 @@ class RunSpec(ResultFields):
     @property
     def place(self) -> Place:
         """What it can be tuned for."""
-        benchmark = self.benchmark
-        return benchmark.name, benchmark.version, self.protocol_name, self.strategy, self.searcher, self.creator
+        it = self.benchmark
+        return it.name, it.version, self.protocol_name, self.strategy, self.searcher, self.creator, it.stream.scenario
 
     @property
     def configuration(self) -> str:
@@ -275,7 +275,7 @@ class RunSpec(ResultFields):
             "protocol": self._protocol_identity(),
         }
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:10]
-        parts = [self.benchmark.name, self.protocol_name, self.configuration]
+        parts = [self.benchmark.title, self.protocol_name, self.configuration]
         parts += [f"limit{self.limit}"] if self.limit else []
         parts += ["synthetic"] if self.synthetic else []
         parts += [self.precision] if self.precision != "float32" else []

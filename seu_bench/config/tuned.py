@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, NonNegativeInt, ValidationError
 
+from seu_bench.config.benchmark import Scenario
 from seu_bench.config.faults import fault_lines
 from seu_bench.config.options import Frozen
 from seu_bench.config.toml_file import toml_text
@@ -28,8 +29,8 @@ _GUIDE: Final = "docs/guides/tuning.md"
 
 #: Accuracies on withheld validation images after each task; a row is as long as tasks were learned, or empty.
 Matrix: TypeAlias = tuple[tuple[Annotated[float, Field(ge=0, le=1)], ...], ...]
-#: Benchmark and its version, protocol, strategy, searcher, creator.
-Place: TypeAlias = tuple[str, int, str, str, str | None, str | None]
+#: Benchmark and its version, protocol, strategy, searcher, creator, scenario.
+Place: TypeAlias = tuple[str, int, str, str, str | None, str | None, Scenario]
 _Count: TypeAlias = Annotated[int, Field(ge=0)]
 _Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
 _Sha256: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -93,6 +94,7 @@ class TunedFile(Frozen):
         id: its name, by default ``<benchmark>-<protocol>-<configuration>``.
         configuration: the strategy, with searcher and creator where they are not its own.
         searcher, creator: their names; ``None``: the strategy takes none.
+        scenario: of the benchmark; ``None``: ``task``.
         method: ``first-tasks:N``, ``whole-stream`` or ``stability-decay``.
         note: what the method presupposes.
         sampler: ``grid``, or the name of Optuna's sampler.
@@ -114,6 +116,7 @@ class TunedFile(Frozen):
     strategy: str
     searcher: str | None = None
     creator: str | None = None
+    scenario: Scenario | None = None
     method: str
     note: str
     sampler: str = "grid"
@@ -147,7 +150,8 @@ class TunedFile(Frozen):
     @property
     def place(self) -> Place:
         """What it was tuned for."""
-        return self.benchmark, self.benchmark_version, self.protocol, self.strategy, self.searcher, self.creator
+        names = self.strategy, self.searcher, self.creator, self.scenario or "task"
+        return self.benchmark, self.benchmark_version, self.protocol, *names
 
     def refuse_seed(self, seed: int) -> None:
         """Refuse a run on a seed of the tuning: its result would have been chosen."""

@@ -47,7 +47,7 @@ class TaskDataset(AvalancheDataset[Any]):
     def of(cls, images: TaskImages) -> TaskDataset:
         """Make the data set of ``images``, with Avalanche's ``targets`` and ``targets_task_labels``."""
         targets = DataAttribute(images.labels.tolist(), name="targets")
-        tasks = TaskLabels(ConstantSequence(images.task, len(images)))
+        tasks = TaskLabels(ConstantSequence(images.task_label, len(images)))
         return cls([_Rows(images)], data_attributes=[targets, tasks], collate_fn=collate)
 
     @property
@@ -71,7 +71,7 @@ class TaskDataset(AvalancheDataset[Any]):
             places.append((which == index).nonzero().flatten())
             images: TaskImages = self._flat_data._datasets[index].images
             x, y = images.gather(wanted[places[-1]] - starts[index])
-            parts.append((x, y, torch.full((len(y),), images.task)))
+            parts.append((x, y, torch.full((len(y),), images.task_label)))
         if len(parts) == 1:
             return TensorDataset(*parts[0])
         back = torch.cat(places).argsort()
@@ -119,7 +119,8 @@ def task_images(dataset: Any, task: int, device: torch.device) -> TaskImages:
     items = [dataset[index] for index in range(len(dataset))]
     store = torch.stack([torch.as_tensor(item[0], dtype=torch.float32) for item in items])
     labels = torch.tensor([int(item[1]) for item in items])
-    return TaskImages(store, torch.arange(len(items)), labels, task, store.shape[1]).to(device)
+    hides_task = task not in {int(label) for label in tasks or (task,)}
+    return TaskImages(store, torch.arange(len(items)), labels, task, store.shape[1], hides_task=hides_task).to(device)
 
 
 class BatchLoader:
@@ -145,7 +146,7 @@ class BatchLoader:
         return len(batch_bounds(len(self.images), self.batch_size, join=self.shuffle))
 
     def __iter__(self) -> Iterator[list[Tensor]]:
-        task = torch.tensor([self.images.task])
+        task = torch.tensor([self.images.task_label])
         for x, y in self.images.batches(self.batch_size, shuffle=self.shuffle):
             yield [x, y, task.expand(len(y))]
 

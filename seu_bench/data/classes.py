@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from seu_bench.config.benchmark import BenchmarkSpec, ClassSplit
 from seu_bench.config.faults import did_you_mean
@@ -14,6 +17,13 @@ from seu_bench.errors import RequestError
 _LONGEST: Final = 40
 #: Class names that a message lists.
 _MOST_NAMES: Final = 200
+
+
+def shuffled(count: int, seed: int) -> NDArray[np.int64]:
+    """``0 .. count-1`` shuffled by NumPy's legacy generator; equals ``sklearn.utils.shuffle`` (published code)."""
+    order = np.arange(count, dtype=np.int64)
+    np.random.RandomState(seed % 2**32).shuffle(order)
+    return order
 
 
 def names_classes(spec: BenchmarkSpec) -> bool:
@@ -72,8 +82,17 @@ def numbered(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo]) -> Benchmark
     return spec
 
 
-def class_groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo) -> tuple[tuple[int, ...], ...]:
-    """Labels of each task of a numbered ``stream``, in the benchmark's order.
+def numbered_overrides(overrides: Mapping[str, Any], benchmark: BenchmarkSpec) -> dict[str, Any]:
+    """Values of ``-o benchmark.KEY`` with labels in place of class names, so that records of a run are all the same."""
+    stream = benchmark.model_dump(mode="json")["stream"]
+    keys = ("groups", "order")
+    return {**overrides, **{f"stream.{key}": stream[key] for key in keys if f"stream.{key}" in overrides}}
+
+
+def class_groups(
+    spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, seed: int = 0
+) -> tuple[tuple[int, ...], ...]:
+    """Labels of each task of a numbered ``stream``, in the benchmark's order; ``seed`` is that of the run.
 
     Raises:
         RequestError: the classes cannot be divided so, or there is no such label.
@@ -86,7 +105,10 @@ def class_groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo) -> 
                 where=place_of(spec, stream.dataset, "stream.classes_per_task"),
                 remedy="choose classes_per_task so that it divides the number of classes, or name groups",
             )
-        return tuple(tuple(range(start, start + width)) for start in range(0, info.num_classes, width))
+        labels = list(range(info.num_classes))
+        if stream.class_order != "natural":
+            labels = shuffled(len(labels), seed if stream.class_order == "shuffled" else stream.class_order).tolist()
+        return tuple(tuple(labels[start : start + width]) for start in range(0, len(labels), width))
     groups = tuple(tuple(int(label) for label in group) for group in stream.groups)
     unknown = sorted({label for group in groups for label in group if label >= info.num_classes})
     if unknown:
@@ -108,7 +130,9 @@ def task_title(labels: Sequence[int], info: DatasetInfo) -> str:
     """Name of a task by its classes: ``daisy, rose``, ``apple ... bed (20 classes)``, or by numbers ``classes 0-1``."""
     names = class_names(info, labels)
     if len(names) < len(labels) or names == tuple(map(str, labels)):
-        return "classes " + "-".join(map(str, dict.fromkeys((labels[0], labels[-1]))))
+        if list(labels) == list(range(labels[0], labels[0] + len(labels))):
+            return "classes " + "-".join(map(str, dict.fromkeys((labels[0], labels[-1]))))
+        names = tuple(map(str, labels))
     joined = ", ".join(names)
     if len(joined) > _LONGEST and len(names) > 2:
         joined = f"{names[0]} ... {names[-1]} ({len(names)} classes)"

@@ -39,11 +39,12 @@ class TaskImages:
     Attributes:
         store: normalised float32 images ``[N, C, H, W]`` of the whole data set, on the run's device.
         rows: ``[n]`` int64, which of them are this split's, in its order.
-        labels: ``[n]`` int64, numbered from 0 within the task.
+        labels: ``[n]`` int64, numbered from 0 within the task; over all tasks in the class-incremental scenario.
         task: 0-based position of the task in the stream.
         permutation: ``[C*H*W]`` int64, the order in which this task sees the pixels.
         channels: a store of one channel is repeated to so many.
         sample_ids: who these images are; batches of them are tagged with it.
+        hides_task: whether learners are not told the task: batches of all tasks have the task label 0.
     """
 
     store: Tensor
@@ -53,6 +54,12 @@ class TaskImages:
     channels: int
     permutation: Tensor | None = None
     sample_ids: SampleIds | None = None
+    hides_task: bool = False
+
+    @property
+    def task_label(self) -> int:
+        """The task as learners are told it."""
+        return 0 if self.hides_task else self.task
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from seu_bench.config.benchmark import BenchmarkSpec, DatasetSequence, InputSpec, Permutation
+from seu_bench.config.benchmark import BenchmarkSpec, DatasetSequence, InputSpec, Permutation, Scenario
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
-from seu_bench.data.classes import class_groups, class_names, numbered, place_of, task_title
+from seu_bench.data.classes import class_groups, class_names, numbered, place_of, shuffled, task_title
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.errors import RequestError
 
@@ -45,6 +42,8 @@ class TaskPlan:
     Attributes:
         num_classes: outputs of its head.
         num_train, num_valid, num_test: images per split.
+        first_class: number of its first class among the classes of all tasks, where one head answers with any of them;
+            otherwise 0, since labels are numbered within the task.
         stored_channels: of an image as its data set has it; ``None``: those of the network's input.
         class_names: of the outputs of its head, in their order; outputs without a class are at the end, and empty
             where the data set names none.
@@ -59,6 +58,7 @@ class TaskPlan:
     stored_channels: int | None = None
     class_names: tuple[str, ...] = ()
     is_one_class: bool = False
+    first_class: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class StreamPlan:
         channels, height, width: of the network's input.
         tasks: in the order in which they are learned.
         order: the benchmark's own index of each of ``tasks``.
+        scenario: whether learners are told the task of an image, and what they are asked.
     """
 
     channels: int
@@ -76,10 +77,11 @@ class StreamPlan:
     width: int
     tasks: tuple[TaskPlan, ...]
     order: tuple[int, ...]
+    scenario: Scenario = "task"
 
     @property
     def classes_per_task(self) -> tuple[int, ...]:
-        """Outputs of each task's head."""
+        """Classes of each task, which are the outputs of its head where it has one of its own."""
         return tuple(task.num_classes for task in self.tasks)
 
     @property
@@ -109,13 +111,6 @@ def stream_warnings(names: Sequence[str], one_class_tasks: Sequence[int]) -> tup
     )
 
 
-def shuffled(count: int, seed: int) -> NDArray[np.int64]:
-    """``0 .. count-1`` shuffled by NumPy's legacy generator; equals ``sklearn.utils.shuffle`` (published code)."""
-    order = np.arange(count, dtype=np.int64)
-    np.random.RandomState(seed % 2**32).shuffle(order)
-    return order
-
-
 def dataset_names(spec: BenchmarkSpec) -> tuple[str, ...]:
     """The data sets that a benchmark names, each once."""
     if isinstance(spec.stream, DatasetSequence):
@@ -141,7 +136,7 @@ def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: i
     else:
         parts = []
         info = infos[stream.dataset]
-        for index, group in enumerate(class_groups(spec, stream, info)):
+        for index, group in enumerate(class_groups(spec, stream, info, seed)):
             name = task_title(group, info)
             parts.append(TaskPart(name, index, stream.dataset, stream.input, group, 0, len(group)))
         if isinstance(stream.order, tuple):
@@ -194,9 +189,17 @@ def plan_stream(
             remedy="bring them to one shape with input.pad and input.channels",
         )
     channels, height, width = shapes[parts[0].name]
-    tasks = []
+    scenario = spec.stream.scenario
+    if scenario == "domain" and len(widths := sorted({part.head for part in parts})) > 1:
+        raise RequestError(
+            f"the tasks of benchmark {spec.name!r} have {' or '.join(map(str, widths))} classes, not the same ones",
+            where=place_of(spec, parts[0].dataset, "stream.scenario"),
+            remedy="choose the scenario 'task' or 'class', or tasks of as many classes each",
+        )
+    tasks: list[TaskPlan] = []
     for part in parts:
         info = infos[part.dataset]
+        first = sum(task.num_classes for task in tasks) if scenario == "class" else 0
         pool = _images(info.num_train, info.train_per_class, info.num_classes, part.classes)
         valid = _validation_images(spec, part, pool)
         test = withheld(valid, evaluation)
@@ -209,8 +212,9 @@ def plan_stream(
         each = info.train_per_class
         present = [label for label in labels if each is None or (label < len(each) and each[label])]
         names = class_names(info, labels)
-        tasks.append(TaskPlan(part.name, part.head, train, held, tested, info.channels, names, len(present) < 2))
-    return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts))
+        own = part.head, train, held, tested, info.channels, names, len(present) < 2
+        tasks.append(TaskPlan(part.name, *own, first_class=first))
+    return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts), scenario)
 
 
 def _validation_images(spec: BenchmarkSpec, part: TaskPart, pool: int) -> int:

@@ -23,10 +23,10 @@ from seu_bench.config.benchmark import BenchmarkSpec, InputSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
 from seu_bench.data.avalanche import TaskDataset
-from seu_bench.data.classes import numbered, place_of
+from seu_bench.data.classes import numbered, place_of, shuffled
 from seu_bench.data.dataset import Labels, RawDataset
 from seu_bench.data.images import TaskImages
-from seu_bench.data.planning import StreamPlan, TaskPart, dataset_names, ordered_tasks, plan_stream, shuffled, withheld
+from seu_bench.data.planning import StreamPlan, TaskPart, dataset_names, ordered_tasks, plan_stream, withheld
 from seu_bench.errors import RequestError
 from seu_bench.utils.progress import tracked
 
@@ -84,7 +84,9 @@ class TaskStream:
         for stream in scenario.streams.values():
             for experience, task in zip(stream, self.plan.tasks, strict=True):
                 # Avalanche leaves this unset or makes it a set; its own MultiHeadClassifier wants a list.
-                experience.classes_in_this_experience = list(range(task.num_classes))
+                experience.classes_in_this_experience = list(
+                    range(task.first_class, task.first_class + task.num_classes)
+                )
         return scenario
 
 
@@ -127,12 +129,14 @@ def build_stream(
     excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation}
     plan = plan_stream(spec, infos, limits, seed, **excerpt)
     parts = ordered_tasks(spec, infos, seed)[:first_tasks]
-    rows = [_rows(spec, part, raw[part.dataset], limits, seed, evaluation) for part in parts]
+    drawn = [_rows(spec, part, raw[part.dataset], limits, seed, evaluation) for part in parts]
 
     @cache
     def store(name: str, source: InputSpec) -> tuple[torch.Tensor, Rows]:
         """Images of a data set that any task of this normalisation uses, and their numbers, ascending."""
-        own = [splits for part, splits in zip(parts, rows, strict=True) if (part.dataset, part.input) == (name, source)]
+        own = [
+            splits for part, splits in zip(parts, drawn, strict=True) if (part.dataset, part.input) == (name, source)
+        ]
         used = np.unique(np.concatenate([numbers for splits in own for numbers in splits]))
         return _normalised(raw[name], source, used).to(device), used
 
@@ -140,7 +144,7 @@ def build_stream(
         return torch.from_numpy(array).to(device)
 
     tasks: list[TaskSplits] = []
-    for index, (part, splits) in enumerate(tracked(list(zip(parts, rows, strict=True)), "preparing tasks")):
+    for index, (part, splits) in enumerate(tracked(list(zip(parts, drawn, strict=True)), "preparing tasks")):
         images, used = store(part.dataset, part.input)
         data = raw[part.dataset]
         labels = _relabelled(np.concatenate([data.train.labels, data.test.labels]), part)
@@ -159,11 +163,15 @@ def build_stream(
             # The store's channels, not the plan's: grey images are permuted before they are repeated.
             permutation = tensor(shuffled(images[0].numel(), part.permutation_seed))
         places = [(tensor(np.searchsorted(used, numbers)), tensor(labels[numbers])) for numbers in splits]
-        train, valid, test = (TaskImages(images, *place, index, plan.channels, permutation) for place in places)
+        first, hides_task = plan.tasks[index].first_class, plan.scenario != "task"
+        train, valid, test = (
+            TaskImages(images, rows, own + first, index, plan.channels, permutation, hides_task=hides_task)
+            for rows, own in places
+        )
         tasks.append(TaskSplits(train, valid, test))
     sizes = [
         replace(task, num_train=len(train), num_valid=len(valid), num_test=len(test))
-        for task, (train, valid, test) in zip(plan.tasks, rows, strict=True)
+        for task, (train, valid, test) in zip(plan.tasks, drawn, strict=True)
     ]
     return TaskStream(replace(plan, tasks=tuple(sizes)), tuple(tasks), fingerprint(spec, raw, **excerpt))
 
@@ -177,7 +185,7 @@ def fingerprint(
 ) -> str:
     """SHA-256 of the data sets as loaded and of how they are cut into tasks; the same for every seed."""
     parts: dict[str, Any] = {
-        "stream": spec.stream.model_dump(mode="json"),
+        "stream": spec.stream_identity(),
         "data": {name: data.checksum() for name, data in sorted(raw.items())},
     }
     if first_tasks is not None:

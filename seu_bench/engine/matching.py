@@ -76,7 +76,7 @@ def matched_request(registry: Registry, request: Request) -> Request:
 
     def forecast(step: int) -> int:
         run = resolve(registry, with_step(step))
-        return _forecast(run.strategy.cost(run.context(run.plan())), budget, where)
+        return _forecast(run.cost(run.context(run.plan())), budget, where)
 
     step, value = nearest(forecast, wanted, start=per_one, most=most)
     found = with_step(step)

@@ -230,6 +230,7 @@ def _tuning_record(file: TunedFile | None) -> TuningRecord | None:
 def stream_fields(plan: StreamPlan) -> dict[str, Any]:
     """Fields of a record that describe the stream."""
     return {
+        "scenario": plan.scenario,
         "task_order": plan.order,
         "task_names": tuple(task.name for task in plan.tasks),
         "task_classes": plan.classes_per_task,

@@ -7,22 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seu_bench.config.benchmark import BenchmarkSource, BenchmarkSpec
+from seu_bench.config.benchmark import BenchmarkSource
 from seu_bench.config.benchmark_file import BenchmarkFile, names_a_file
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.config.tuned import TunedFile
-from seu_bench.data.classes import names_classes, numbered
+from seu_bench.data.classes import names_classes, numbered, numbered_overrides
 from seu_bench.data.dataset import DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, dataset_names, plan_stream
 from seu_bench.data.sources.definitions import definition_source
+from seu_bench.engine.scenarios import require_scenario
 from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.components import Component
-from seu_bench.training.interfaces import BackboneFactory, StrategyContext, StrategyFactory
+from seu_bench.training.interfaces import BackboneFactory, Cost, StrategyContext, StrategyFactory
 
 Answer = TypeVar("Answer")
 
@@ -93,6 +94,13 @@ class ResolvedRun:
 
     def _asked(self, name: str, question: Callable[[Path | None], Answer]) -> Answer:
         return _asked(name, question, self.request, self.packages)
+
+    def cost(self, context: StrategyContext) -> Cost:
+        """The cost that the strategy's factory estimates; where tasks are inferred, all paths of each image count."""
+        from seu_bench.training.task_inference import all_paths_cost, task_inference
+
+        cost = self.strategy.cost(context)
+        return cost if task_inference(context) is None else all_paths_cost(cost)
 
     def context(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> StrategyContext:
         """Return the context that the strategy's factory is given; ``more`` are further fields of it."""
@@ -189,13 +197,14 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     protocol = benchmark.protocols[protocol_name]
     names = {kind: getattr(request, kind) or own for kind, own in factory.components.items()}
     other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
-    searcher, creator = (names.get(kind) for kind in _KINDS)
-    place = (benchmark.name, benchmark.version, protocol_name, request.strategy, searcher, creator)
+    which = benchmark.name, benchmark.version, protocol_name, request.strategy
+    place = (*which, names.get("searcher"), names.get("creator"), benchmark.stream.scenario)
     tuned = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
     defaults = tuned.options(as_default=True) if tuned else {}
     given = (tuned.options(as_default=False) if tuned else {}) | request.options
     picked = choose_strategy(registry, request, protocol, given, defaults)
     options, components = picked.options, picked.components
+    require_scenario(registry, request, options, benchmark)
     own = {
         name: definition_source(benchmark.datasets[name], name)
         for name in dataset_names(benchmark)
@@ -209,7 +218,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     if names_classes(benchmark):
         infos = {name: _asked(name, source.info, request, packages) for name, source in sources.items()}
         benchmark = numbered(benchmark, infos)
-        overrides = _numbered_overrides(overrides, benchmark)
+        overrides = numbered_overrides(overrides, benchmark)
     spec = RunSpec(
         strategy=request.strategy,
         benchmark=benchmark,
@@ -238,13 +247,6 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     )
     run.refuse_tuned_seed(request.seed)
     return run
-
-
-def _numbered_overrides(overrides: Mapping[str, Any], benchmark: BenchmarkSpec) -> dict[str, Any]:
-    """Values of ``-o benchmark.KEY`` with labels in place of class names, so that records of a run are all the same."""
-    stream = benchmark.model_dump(mode="json")["stream"]
-    keys = ("groups", "order")
-    return {**overrides, **{f"stream.{key}": stream[key] for key in keys if f"stream.{key}" in overrides}}
 
 
 def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:

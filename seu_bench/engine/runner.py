@@ -104,7 +104,7 @@ class _Run:
         self.recorder = RunRecorder(self._write, record, self.registry, device, watch, hooks.notice)
         self.decider = Decider(self.run, self.recorder, self._context_of, watch)
         try:
-            cost = self.run.strategy.cost(self._context())
+            cost = self.run.cost(self._context())
             require_memory(cost.params_total_min, self.device)
             self.strategy = self._build()
         except Exception as error:

@@ -106,6 +106,8 @@ def find_tuned(request: Request, benchmark: BenchmarkSpec, place: Place, configu
         return None
     files = TunedFiles(request.results, [name])
     path = files.path_for(place)
+    if path is None and request.tuned is None and all(it.place[-1] != place[-1] for it in files.files.values()):
+        return None  # the scenario was changed, and nothing is tuned for this one
     if path is None:
         files.refuse_unused()
         raise SpecError(
@@ -116,5 +118,6 @@ def find_tuned(request: Request, benchmark: BenchmarkSpec, place: Place, configu
 
 def describe(place: Place) -> str:
     """Describe in words what a file was tuned for."""
-    benchmark, version, protocol, *names = place
-    return f"{' + '.join(filter(None, names))} on {benchmark} version {version}, protocol {protocol}"
+    benchmark, version, protocol, *names, scenario = place
+    told = f"{' + '.join(filter(None, names))} on {benchmark} version {version}, protocol {protocol}"
+    return told if scenario == "task" else f"{told}, scenario {scenario}"

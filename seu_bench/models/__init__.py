@@ -1,6 +1,7 @@
 """Networks: models with a head per task, cells of a search space, and what makes them fast.
 
-- ``multihead``: base of models with a head per task, units of it compiled; a backbone with heads
+- ``multihead``: base of models with a head per task, units of it compiled
+- ``backbone``: a backbone that tasks share, under one head per task, one that grows, or one for all
 - ``alexnet``: the AlexNet variant
 - ``cells``: stem, extension unit, proxy network, network of one genotype
 - ``operations``: the eight operations of the search space
@@ -24,6 +25,7 @@ from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from .alexnet import AlexNetShape
+    from .backbone import BackboneModel, GrowingHead
     from .cells import ExtensionUnit, GenotypeNetwork, Mixture, ProxyNetwork, Sample, Stem, Unit, sample_of
     from .chain import ChainLayer, chain_of, run_chain
     from .flops import FlopCounter, RepeatedBatches, counted_as
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from .layers import ChannelsLastConv2d, Dropout, channels_last, dropout
     from .masks import pack_bits, packed_bytes, unpack_bits
     from .modes import modes_kept
-    from .multihead import BackboneModel, MultiHeadModel
+    from .multihead import MultiHeadModel
     from .sizes import count_bytes, count_macs, count_parameters, state_bytes
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "ExtensionUnit",
     "FlopCounter",
     "GenotypeNetwork",
+    "GrowingHead",
     "GrowingLayer",
     "GrowingNetwork",
     "Mixture",

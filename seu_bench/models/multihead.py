@@ -101,6 +101,12 @@ class MultiHeadModel(MultiTaskModule):
     def adaptation(self, experience: object) -> None:
         """Do not adapt: the strategy alone grows the model."""
 
+    def begin_task(self, task: int) -> None:
+        """Take note that ``task`` is learned from now on; nothing by default.
+
+        It may be called again for the same task, by a run that is resumed.
+        """
+
     def forward(self, images: Tensor, task_labels: Tensor | int | None) -> Any:
         """Logits ``[N, num_classes]``; of the widest head present where a batch mixes tasks.
 
@@ -197,42 +203,6 @@ def by_task(
     if logits is None:
         raise ValueError("a batch needs at least one image")
     return logits
-
-
-class BackboneModel(MultiHeadModel):
-    """A backbone that all tasks share, and a linear head for each.
-
-    Args:
-        backbone: images ``[N, C, H, W]`` -> features ``[N, features]``.
-        features: width of its output.
-        classes: outputs of each task's head.
-
-    Example:
-        ``BackboneModel(nn.Flatten(), 64, plan.classes_per_task)``
-    """
-
-    def __init__(self, backbone: nn.Module, features: int, classes: Sequence[int]) -> None:
-        super().__init__(classes)
-        self.backbone = backbone
-        self.heads = nn.ModuleList(nn.Linear(features, width) for width in classes)
-
-    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
-        """Logits ``[N, classes_per_task[task]]`` of one task."""
-        logits: Tensor = self.heads[task_label](self.backbone(x))
-        return logits
-
-    def forward_mixed(self, images: Tensor, task_labels: Tensor) -> Tensor:
-        """Logits ``[N, widest head present]``; the backbone is computed once for all tasks."""
-        return by_task(self.backbone(images), task_labels, self.classes_per_task, lambda x, task: self.heads[task](x))
-
-    def forward_all_tasks(self, x: Tensor) -> dict[int, Tensor]:
-        """Logits of every task that was learned; the backbone is computed once."""
-        features = self.backbone(x)
-        return {task: self.heads[task](features) for task in sorted(self.known_train_tasks_labels)}
-
-    def task_module(self, task: int) -> nn.Module:
-        """The backbone and the task's head."""
-        return nn.ModuleList([self.backbone, self.heads[task]])
 
 
 def not_learned(task: int, part: str = "path") -> RunError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -99,6 +99,7 @@ class LazyFactory:
             evaluate, given ``options``, ``schedule`` and ``train_images``; none by default.
         components: of a strategy: names of the default searcher and creator, e.g. ``{"searcher": "mdl"}``.
         presets: of a strategy: option values by name of a preset.
+        scenarios: of a strategy: those that it can learn, of ``task``, ``class`` and ``domain``.
         reference: of a strategy that is no learner to be ranked: what it is a reference of, in a few words.
         reference_components: of a strategy that takes components: it is a reference with these alone.
         is_remote: of a logger: whether it talks to another machine with these ``options``. It is then called in a
@@ -132,6 +133,7 @@ class LazyFactory:
         estimate_passes: Callable[[Any, Any, int], tuple[int, int]] | None = None,
         components: Mapping[str, str] | None = None,
         presets: Mapping[str, Mapping[str, object]] | None = None,
+        scenarios: Sequence[str] = ("task",),
         reference: str | None = None,
         reference_components: Mapping[str, str] | None = None,
         is_remote: Callable[[Any], bool] | None = None,
@@ -144,6 +146,7 @@ class LazyFactory:
         self.estimate_passes = estimate_passes or (lambda *_: (0, 0))
         self.components = components or {}
         self.presets = presets or {}
+        self.scenarios = tuple(scenarios)
         self.reference = reference
         self.reference_components = reference_components or {}
         self.is_remote = is_remote or (lambda _: False)

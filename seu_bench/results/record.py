@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationError
 
+from seu_bench.config.benchmark import Scenario
 from seu_bench.config.faults import fault_lines
 from seu_bench.config.matched import Matched
 from seu_bench.config.run import MOST_THREADS, Evaluation, Precision
@@ -104,6 +105,7 @@ class Record(ShownRecord, Versioned):
         decisions: what it decided, per task.
         matched: the run whose budget was to be met, and how near the option chosen for it came; ``None``: none was.
         first_tasks: so many tasks of the stream were learned; ``None``: all.
+        scenario: whether the task of a test image was known, and what was asked; older records are task-incremental.
         metrics: by id, defined in :mod:`seu_bench.results.record_metrics`; ``None``: not measured, or not defined.
         params_total, params_active: parameters stored, and on the task's own path, after each task.
         mask_bits: bits of binary masks that tell tasks apart, after each task; ``None`` or empty in older records.
@@ -150,6 +152,7 @@ class Record(ShownRecord, Versioned):
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 1
     evaluation: Evaluation = "test"
     first_tasks: Integer | None = None
+    scenario: Scenario = "task"
     tuned: TuningRecord | None = None
     stability_decay: dict[str, Any] | None = None
     decisions: tuple[DecisionRecord, ...] = ()

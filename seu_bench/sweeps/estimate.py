@@ -131,7 +131,7 @@ def _planned_passes(configuration: Configuration) -> int | None:
     """Image passes as by ``seu-bench cost``; ``None`` where a plugin fails, which its run will report."""
     run = configuration.run
     try:
-        return run.strategy.cost(run.context(run.plan())).all_passes
+        return run.cost(run.context(run.plan())).all_passes
     except PluginError:
         return None
     except SeuBenchError:

@@ -141,7 +141,7 @@ class Learner:
     @cached_property
     def cost(self) -> Cost:
         """Estimate of the strategy's factory."""
-        return self.run.strategy.cost(self.context)
+        return self.run.cost(self.context)
 
     @property
     def model(self) -> Any:

@@ -13,7 +13,7 @@ from seu_bench.config.protocol import Schedule, ScheduleOptions
 from seu_bench.errors import PluginError
 from seu_bench.training.components import Component
 from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, backbone_model, checked_options
-from seu_bench.training.pricing import priced, task_flops
+from seu_bench.training.pricing import paths_begun, priced, task_flops
 from seu_bench.utils.packages import remedy_for
 
 if TYPE_CHECKING:
@@ -219,5 +219,4 @@ def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False
     counted = functools.cache(
         lambda task: count_macs(functools.partial(model.forward_single_task, task_label=task), shape, meta)
     )
-    heads = plan.classes_per_task
-    return tuple(counted(heads.index(width) if one_path else task) for task, width in enumerate(heads))
+    return tuple(map(counted, paths_begun(model, plan, one_path=one_path)))

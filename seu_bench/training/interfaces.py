@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from seu_bench.config.protocol import ProtocolSpec
     from seu_bench.data.planning import StreamPlan
-    from seu_bench.models.multihead import BackboneModel
+    from seu_bench.models.backbone import BackboneModel
     from seu_bench.training.stage import ProgressCallback
 
 
@@ -161,7 +161,7 @@ def build_backbone(context: StrategyContext) -> tuple[nn.Module, int]:
 
 
 def backbone_model(context: StrategyContext) -> BackboneModel:
-    """Make the backbone chosen for a run with a head per task, its weights drawn from the run's seed.
+    """Make the backbone chosen for a run with the heads of its scenario, its weights drawn from the run's seed.
 
     Args:
         context: of the run.
@@ -172,11 +172,11 @@ def backbone_model(context: StrategyContext) -> BackboneModel:
     Raises:
         RequestError: as :func:`build_backbone`.
     """
-    from seu_bench.models.multihead import BackboneModel
+    from seu_bench.models.backbone import BackboneModel
     from seu_bench.utils.seeding import RandomState, derive_seed
 
     with RandomState(derive_seed(context.seed, "model")).active():
-        return BackboneModel(*build_backbone(context), context.plan.classes_per_task)
+        return BackboneModel(*build_backbone(context), context.plan.classes_per_task, context.plan.scenario)
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,10 @@ class StrategyFactory(Protocol):
         presets: option values by name of a preset, chosen with the strategy's own option ``preset``; keys that begin
             with ``searcher.`` or ``creator.`` go to the components. Empty where there are none.
 
-    A factory may also have ``reference``, a few words on what it is a reference of: its runs are then shown beside the
+    A factory may also have ``scenarios``, the scenarios that it can learn; without it, only ``task``. One whose options
+    are :class:`~seu_bench.config.TaskInferenceOptions` can learn the others where ``infer_task`` is given.
+
+    It may have ``reference``, a few words on what it is a reference of: its runs are then shown beside the
     rows of a leaderboard and never ranked. With ``reference_components``, names by kind, only runs with these are.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +71,24 @@ def task_flops(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = Fals
     counted = functools.cache(
         lambda task: pass_flops(functools.partial(model.forward_single_task, task_label=task), plan)
     )
+    return tuple(map(counted, paths_begun(model, plan, one_path=one_path)))
+
+
+def paths_begun(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool) -> Iterator[int]:
+    """Begin each task of a stream in turn.
+
+    Args:
+        model: a head of it may grow with each task.
+        plan: of the stream.
+        one_path: as of :func:`~seu_bench.training.costing.task_macs`.
+
+    Yields:
+        The task whose path costs what that of the task just begun does.
+    """
     heads = plan.classes_per_task
-    return tuple(counted(heads.index(width) if one_path else task) for task, width in enumerate(heads))
+    for task, width in enumerate(heads):
+        model.begin_task(task)
+        yield heads.index(width) if one_path and plan.scenario != "class" else task
 
 
 def priced(

@@ -24,6 +24,7 @@ from seu_bench.training.loops import EpochMeter, clip_gradients, evaluate, make_
 from seu_bench.training.phases import Phase, PhasedStrategy, TaskData
 from seu_bench.training.plateau import PlateauStage
 from seu_bench.training.stage import ProgressCallback
+from seu_bench.training.task_inference import task_inference
 from seu_bench.training.task_training import TrainingStage
 from seu_bench.training.template import SilentLogger
 from seu_bench.utils.seeding import derive_seed
@@ -122,7 +123,9 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
             "on_progress": context.on_progress,
             "evaluator": context.evaluator,
         }
-        return cls(model=model, **(arguments | more))
+        strategy = cls(model=model, **(arguments | more))
+        strategy.task_inference = task_inference(context)
+        return strategy
 
     # ------------------------------------------------------------------ overridden by subclasses
 

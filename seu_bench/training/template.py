@@ -19,6 +19,7 @@ from torch import Tensor
 
 from seu_bench.data.avalanche import BatchLoader, task_images
 from seu_bench.data.images import TaskImages
+from seu_bench.training.task_inference import TaskInference
 
 #: Classes whose callbacks do nothing.
 _EMPTY = (BasePlugin, BaseSGDPlugin, SupervisedPlugin, PluginMetric, BaseLogger)
@@ -64,6 +65,9 @@ class LeanTemplate(_Template):  # type: ignore[type-arg]
     experience: Any
     mbatch: Any
 
+    #: How the task of a test image is found where it is not known; ``None``: it is known, or there are no paths.
+    task_inference: TaskInference | None = None
+
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._listeners: dict[str, list[Callable[..., Any]]] = {}
@@ -87,14 +91,17 @@ class LeanTemplate(_Template):  # type: ignore[type-arg]
         self.dataloader = self._loader(self.eval_mb_size, shuffle=False)
 
     def check_model_and_optimizer(self, *arguments: Any, **kwargs: Any) -> None:
-        """Do not adapt here: stages grow the model and make their optimisers."""
+        """Have the model take note of the task; stages grow it and make their optimisers."""
+        self.model.begin_task(self._task_of(self.experience))
 
     def model_adaptation(self, model: Any = None) -> Any:
         """Return the model unchanged: evaluation must not adapt it."""
         return self.model if model is None else model
 
     def forward(self) -> Tensor:
-        """Logits of the present batch on its task's path."""
+        """Logits of the present batch on its task's path, or on the path that is inferred."""
+        if self.task_inference is not None and not self.is_training:
+            return self.task_inference(self.model, self.mb_x, int(self.clock.train_exp_counter))
         logits: Tensor = self.model(self.mb_x, self.mb_task_id)
         return logits
 
@@ -107,6 +114,8 @@ class LeanTemplate(_Template):  # type: ignore[type-arg]
 
     def _loader(self, batch_size: int, *, shuffle: bool) -> BatchLoader:
         images = task_images(self.adapted_dataset, self._task_of(self.experience), self.device)
+        if self.task_inference is not None and self.is_training:
+            images = self.task_inference.with_label(images)
         return BatchLoader(images, batch_size, shuffle=shuffle)
 
     def _unpack_minibatch(self) -> None:
@@ -125,7 +134,8 @@ class LeanTemplate(_Template):  # type: ignore[type-arg]
         for stream in eval_streams or ():
             for candidate in stream if isinstance(stream, Iterable) else [stream]:
                 if candidate.origin_stream.name.startswith("valid") and self._task_of(candidate) == task:
-                    return task_images(candidate.dataset.eval(), task, self.device)
+                    images = task_images(candidate.dataset.eval(), task, self.device)
+                    return images if self.task_inference is None else self.task_inference.with_label(images)
         return None
 
     def _before_eval_exp(self, **kwargs: Any) -> None:

@@ -18,9 +18,10 @@ from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.benchmark_file import BenchmarkFile
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.avalanche import TaskDataset
+from seu_bench.data.classes import shuffled
 from seu_bench.data.dataset import RawDataset
 from seu_bench.data.images import TaskImages
-from seu_bench.data.planning import dataset_names, ordered_tasks, plan_stream, shuffled
+from seu_bench.data.planning import dataset_names, ordered_tasks, plan_stream
 from seu_bench.data.streams import build_stream, fingerprint
 from seu_bench.errors import RequestError
 from seu_bench_benchmarks.datasets import DATASETS

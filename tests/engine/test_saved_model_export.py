@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from seu_bench.engine.saved_model.export import TaskNetwork, export_onnx, onnx_bytes
 from seu_bench.engine.saved_model.model import LearnedModel, load_model
 from seu_bench.errors import RequestError, ResultsError
-from seu_bench.models.multihead import BackboneModel
+from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.sizes import count_parameters
 from seu_bench.results.record import Record, read_record, write_record
 

@@ -23,7 +23,8 @@ from seu_bench.engine.saved_model.file import FORMAT, KEY, parse_weights, save_m
 from seu_bench.engine.saved_model.model import LearnedModel, learned_tasks, load_model
 from seu_bench.engine.saved_model.verify import count_correct, request_of
 from seu_bench.errors import PluginError, RequestError, ResultsError
-from seu_bench.models.multihead import BackboneModel, MultiHeadModel
+from seu_bench.models.backbone import BackboneModel
+from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.results.record import Record, read_record, write_record
 
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "--device", "cpu")

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models.multihead import BackboneModel, MultiHeadModel
+from seu_bench.models.backbone import BackboneModel
+from seu_bench.models.multihead import MultiHeadModel
 
 CLASSES = (2, 4, 3)
 TASKS = torch.tensor([0, 1, 2, 0, 1, 1, 2, 0])

@@ -26,7 +26,7 @@ from seu_bench.config.protocol import Schedule
 from seu_bench.data.avalanche import MixedLoader, TaskDataset
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError
-from seu_bench.models.multihead import BackboneModel
+from seu_bench.models.backbone import BackboneModel
 from seu_bench.training.monitoring.evaluators import AccuracyMatrix
 from seu_bench.training.stage import StageProgress
 from seu_bench.training.template import SilentLogger

@@ -20,7 +20,7 @@ from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import CheckpointError, RunError
-from seu_bench.models.multihead import BackboneModel
+from seu_bench.models.backbone import BackboneModel
 from seu_bench_avalanche.buffers import ErAceMemory
 from seu_bench_avalanche.catalogue import METHODS
 from seu_bench_avalanche.methods import MEMORIES

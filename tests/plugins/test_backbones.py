@@ -16,7 +16,7 @@ from seu_bench import hookimpl
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.errors import RequestError, UnknownNameError
 from seu_bench.models.alexnet import AlexNetShape, alexnet
-from seu_bench.models.multihead import BackboneModel
+from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.sizes import count_parameters
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register, Unavailable

@@ -47,7 +47,7 @@ class TinyFactory:
     def build(self, context):
         from torch import nn
 
-        from seu_bench.models.multihead import BackboneModel
+        from seu_bench.models.backbone import BackboneModel
         from seu_bench.utils.seeding import RandomState, derive_seed
         from seu_bench.training.strategy import StagedStrategy
 

@@ -21,7 +21,7 @@ from seu_bench.config.options import Options
 from seu_bench.data.avalanche import BatchLoader, task_images
 from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError, SpecError
-from seu_bench.models.multihead import BackboneModel
+from seu_bench.models.backbone import BackboneModel
 from seu_bench.plugin.registration import Register
 from seu_bench.testing import FrozenGrowthContract, StrategyContract, Trial
 from seu_bench.testing.contract import above_chance

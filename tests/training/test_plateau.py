@@ -13,7 +13,7 @@ from seu_bench.config.options import build_options
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import OptionError, RequestError
-from seu_bench.models.multihead import BackboneModel
+from seu_bench.models.backbone import BackboneModel
 from seu_bench.testing.trial import from_file
 from seu_bench.training.costing import fixed_size_cost
 from seu_bench.training.interfaces import StrategyContext, backbone_model

@@ -24,7 +24,7 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
 
 def default_id(run: ResolvedRun) -> str:
     """Name of a tuned file that was given none."""
-    return f"{run.spec.benchmark.name}-{run.spec.protocol_name}-{run.spec.configuration}"
+    return f"{run.spec.benchmark.title}-{run.spec.protocol_name}-{run.spec.configuration}"
 
 
 def definition(spec: TuneSpec, run: ResolvedRun) -> dict[str, Any]:
@@ -38,6 +38,7 @@ def definition(spec: TuneSpec, run: ResolvedRun) -> dict[str, Any]:
         "strategy": own.strategy,
         "searcher": own.searcher,
         "creator": own.creator,
+        "scenario": None if own.benchmark.stream.scenario == "task" else own.benchmark.stream.scenario,
         "method": spec.method,
         "sampler": spec.sampler if spec.trials is None else f"{spec.sampler}:{spec.trials}",
         "given": spec.run_options,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -106,7 +107,11 @@ class ModelSizes(PluginMetric[dict[str, list[Any]]]):
             model.eval()
             # Not of the last batch: a run resumed behind the last epoch has seen none.
             shape = strategy.experience.dataset[0][0].shape
-            self.macs.append(count_macs(lambda x: model.forward_single_task(x, task), shape, strategy.device))
+            inference = getattr(strategy, "task_inference", None)
+            answer = partial(model.forward_single_task, task_label=task)
+            if inference is not None:
+                answer = partial(inference, model, tasks=task + 1)
+            self.macs.append(count_macs(answer, shape, strategy.device))
         memory = memory_of(strategy)
         self.memory_by_kind = memory or {}
         self.memory_bytes.append(None if memory is None else sum(memory.values()))

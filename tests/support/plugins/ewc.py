@@ -10,7 +10,7 @@ from torch import nn
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
-from seu_bench.models.multihead import BackboneModel
+from seu_bench.models.backbone import BackboneModel
 from seu_bench.training.phases import TaskData
 from seu_bench_ewc.fisher import FisherStage
 from seu_bench_ewc.strategy import Ewc

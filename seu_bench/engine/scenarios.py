@@ -1,0 +1,45 @@
+"""Which scenarios a strategy can learn, and the error of one that cannot learn a benchmark's."""
+
+from __future__ import annotations
+
+from seu_bench.config.benchmark import SCENARIOS, BenchmarkSpec
+from seu_bench.config.common_options import TaskInferenceOptions
+from seu_bench.config.options import Options
+from seu_bench.config.run import Request
+from seu_bench.errors import RequestError
+from seu_bench.plugin.registry import Registry
+from seu_bench.training.interfaces import StrategyFactory
+
+
+def scenarios_of(factory: StrategyFactory, options: Options | None = None) -> tuple[str, ...]:
+    """Return the scenarios that a strategy can learn, with these options or with any."""
+    declared: tuple[str, ...] = tuple(getattr(factory, "scenarios", ("task",)))
+    can_infer = issubclass(factory.options, TaskInferenceOptions)
+    if can_infer and (not isinstance(options, TaskInferenceOptions) or options.infer_task is not None):
+        return SCENARIOS
+    return declared
+
+
+def require_scenario(registry: Registry, request: Request, options: Options, benchmark: BenchmarkSpec) -> None:
+    """Refuse a strategy that cannot learn a benchmark's scenario by a RequestError that names those that can."""
+    strategy, scenario = request.strategy, benchmark.stream.scenario
+    factory = registry.strategies.find(strategy).factory
+    known = scenarios_of(factory, options)
+    if scenario in known:
+        return
+    others = sorted(
+        name
+        for name, entry in registry.strategies.items()
+        if scenario in getattr(entry.factory, "scenarios", ("task",)) and name != strategy
+    )
+    remedy = f"these can: {', '.join(others)}" if others else "choose another scenario"
+    if isinstance(options, TaskInferenceOptions):
+        remedy = (
+            f"give -o infer_task=entropy (or energy), and the most certain path answers; or choose another: {remedy}"
+        )
+    raise RequestError(
+        f"strategy {strategy!r} cannot learn the scenario {scenario!r}: it learns {', '.join(map(repr, known))}"
+        + (", and needs the task label of each image" if known == ("task",) else ""),
+        where=f"stream.scenario of benchmark {benchmark.name!r}",
+        remedy=remedy,
+    )

@@ -1,0 +1,136 @@
+"""Backbones that all tasks share, under the heads of the three scenarios: one per task, one that grows, one for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from seu_bench.config.benchmark import Scenario
+from seu_bench.models.multihead import MultiHeadModel, by_task
+
+
+class GrowingHead(nn.Linear):
+    """A linear head that gives logits of the classes seen so far, and of no other.
+
+    Its rows are drawn at the start, as all heads of a task-incremental model are, and counted from then on. Those of
+    classes not seen yet have no part in what is computed, so that they get no gradient.
+
+    Args:
+        features: width of its input.
+        classes: number of classes of each task, in the order in which they are learned.
+
+    Attributes:
+        tasks: number of tasks seen.
+
+    Example:
+        .. code-block:: python
+
+            head = GrowingHead(64, (2, 2, 2))
+            head.begin(1)
+            head(features)  # logits [N, 4]
+    """
+
+    def __init__(self, features: int, classes: Sequence[int]) -> None:
+        super().__init__(features, sum(classes))
+        self._ends = list(accumulate(classes))
+        self.tasks = 0
+
+    @property
+    def seen(self) -> int:
+        """Number of classes seen."""
+        return self._ends[self.tasks - 1] if self.tasks else 0
+
+    def begin(self, task: int) -> None:
+        """Count the classes of ``task`` and of those before it among those seen."""
+        if task >= len(self._ends):
+            raise ValueError(f"there is no task {task} among {len(self._ends)}")
+        self.tasks = max(self.tasks, task + 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits ``[N, seen]`` of features ``[N, F]``."""
+        return linear(features, self.weight[: self.seen], self.bias[: self.seen])
+
+
+class BackboneModel(MultiHeadModel):
+    """A backbone that all tasks share, and linear heads.
+
+    Args:
+        backbone: images ``[N, C, H, W]`` -> features ``[N, features]``.
+        features: width of its output.
+        classes: number of classes of each task, in the order in which they are learned.
+        scenario: ``task``: a head for each task. ``class``: one head that grows, whose outputs are the classes of all
+            tasks seen so far, numbered through. ``domain``: one head for all tasks. Where there is one head, the task
+            that an image is said to be of makes no difference.
+
+    Example:
+        ``BackboneModel(nn.Flatten(), 64, plan.classes_per_task, plan.scenario)``
+    """
+
+    def __init__(self, backbone: nn.Module, features: int, classes: Sequence[int], scenario: Scenario = "task") -> None:
+        super().__init__(classes)
+        self.scenario: Scenario = scenario
+        self.backbone = backbone
+        heads: Sequence[nn.Module]
+        if scenario == "class":
+            heads = [GrowingHead(features, classes)]
+        else:
+            heads = [nn.Linear(features, width) for width in (classes if scenario == "task" else classes[:1])]
+        self.heads = nn.ModuleList(heads)
+
+    def head(self, task: int) -> nn.Module:
+        """The head that answers for ``task``."""
+        return self.heads[task if self.scenario == "task" else 0]
+
+    def begin_task(self, task: int) -> None:
+        """Let a head that grows answer with the classes of ``task``, too."""
+        if self.scenario == "class":
+            self._growing.begin(task)
+
+    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
+        """Logits ``[N, outputs]`` of the head that answers for a task."""
+        logits: Tensor = self.head(task_label)(self.backbone(x))
+        return logits
+
+    def forward_mixed(self, images: Tensor, task_labels: Tensor) -> Tensor:
+        """Logits ``[N, widest head present]``; the backbone is computed once for all tasks."""
+        if self.scenario != "task":
+            return self.forward_single_task(images, 0)
+        return by_task(self.backbone(images), task_labels, self.classes_per_task, lambda x, task: self.heads[task](x))
+
+    def forward_all_tasks(self, x: Tensor) -> dict[int, Tensor]:
+        """Logits of every task that was learned; the backbone is computed once. One head has the task label 0."""
+        features = self.backbone(x)
+        known = sorted(self.known_train_tasks_labels) if self.scenario == "task" else [0]
+        return {task: self.head(task)(features) for task in known}
+
+    def task_module(self, task: int) -> nn.Module:
+        """The backbone and the head that answers for the task."""
+        return nn.ModuleList([self.backbone, self.head(task)])
+
+    def architecture(self) -> dict[str, Any]:
+        """The number of tasks seen by a head that grows; empty without one."""
+        return {"tasks_seen": self._growing.tasks} if self.scenario == "class" else {}
+
+    def load_architecture(self, architecture: Mapping[str, Any]) -> None:
+        """Let a head that grows answer with the classes of as many tasks.
+
+        Raises:
+            ValueError: it is the architecture of another model.
+        """
+        if self.scenario != "class":
+            super().load_architecture(architecture)
+        elif list(architecture) != ["tasks_seen"] or not int(architecture["tasks_seen"]) >= 0:
+            raise ValueError("it is not the architecture of a head that grows")
+        elif architecture["tasks_seen"]:
+            self._growing.begin(int(architecture["tasks_seen"]) - 1)
+
+    @property
+    def _growing(self) -> GrowingHead:
+        head = self.heads[0]
+        if not isinstance(head, GrowingHead):
+            raise TypeError("the head does not grow")
+        return head
