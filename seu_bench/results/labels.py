@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic_core import to_json
 
 from seu_bench.config.options import format_option
+from seu_bench.results.scenarios import other_overrides
 
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
@@ -78,7 +79,7 @@ def configuration_labels(records: Sequence[Record]) -> list[str]:
 
 
 def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
-    overrides = json.dumps(record.benchmark_overrides, sort_keys=True)
+    overrides = json.dumps(other_overrides(record), sort_keys=True)
     return {
         ("", record.strategy, None): record.options,
         ("searcher.", record.strategy, record.searcher): record.searcher_options,
@@ -88,13 +89,15 @@ def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
 
 
 def named_overrides(record: Record) -> dict[str, Any]:
-    """The overrides of a record's benchmark, groups of classes by name where its data set has names of all of them."""
-    groups = record.benchmark_overrides.get("stream.groups")
+    """The overrides of a record's benchmark but for the scenario, which is named apart; groups of classes by name where
+    its data set has names of all of them."""
+    overrides = other_overrides(record)
+    groups = overrides.get("stream.groups")
     names = dict(zip(record.task_order, record.task_class_names, strict=False))
     if not isinstance(groups, list | tuple) or not all(isinstance(group, list | tuple) for group in groups):
-        return record.benchmark_overrides
+        return overrides
     named = [list(names.get(index, ())) for index in range(len(groups))]
-    return record.benchmark_overrides | ({"stream.groups": named} if [*map(len, named)] == [*map(len, groups)] else {})
+    return overrides | ({"stream.groups": named} if [*map(len, named)] == [*map(len, groups)] else {})
 
 
 def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: Set[tuple[_Group, str]]) -> str:

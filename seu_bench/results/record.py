@@ -20,12 +20,14 @@ from seu_bench.config.matched import Matched
 from seu_bench.config.run import MOST_THREADS, Evaluation, Precision
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.record_parts import (
+    Count,
     DecisionRecord,
     Document,
     Environment,
     FileName,
     Integer,
     Measurement,
+    RankableRecord,
     Seconds,
     ShownRecord,
     StabilityRecord,
@@ -86,7 +88,7 @@ class Versioned(Document):
     schema_version: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = SCHEMA_VERSION
 
 
-class Record(ShownRecord, Versioned):
+class Record(ShownRecord, RankableRecord, Versioned):
     """Record of a run.
 
     Attributes:
@@ -98,6 +100,9 @@ class Record(ShownRecord, Versioned):
         input_shape: channels, height and width of the network's input.
         accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
             it was not measured. Tasks are in the order in which they were learned.
+        task_confusion: in the class-incremental scenario, how many of task i's test images were answered with a class
+            of task j when the model was evaluated last; a row is empty where it was not, and all are in other scenarios
+            and in older records.
         evaluation: ``validation``: withheld validation images stand in the place of test images, in the matrix and in
             ``task_images``.
         tuned: what chose some of the options; ``None``: they were given, or are defaults that nobody tuned.
@@ -165,6 +170,7 @@ class Record(ShownRecord, Versioned):
     task_images: tuple[tuple[Integer, Integer, Integer], ...] = ()
     input_shape: tuple[Integer, Integer, Integer] | None = None
     accuracy_matrix: Matrix = ()
+    task_confusion: tuple[tuple[Count, ...], ...] = ()
     metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
     params_total: tuple[Integer, ...] = ()
     mask_bits: tuple[Integer | None, ...] = ()
@@ -184,19 +190,6 @@ class Record(ShownRecord, Versioned):
     earlier_environments: tuple[Environment, ...] = ()
     started: str = ""
     seconds: Seconds | None = None
-
-    @property
-    def has_one_class_task(self) -> bool:
-        """Whether a task has one class only, and an accuracy of 100 % by construction."""
-        return bool(self.one_class_tasks) or 1 in self.task_classes
-
-    @property
-    def may_be_ranked(self) -> bool:
-        """Whether it can enter a leaderboard: finished, on all of the real data, by a protocol that is ranked, and
-        with no task of one class."""
-        is_whole = self.limit is None and self.first_tasks is None and self.evaluation == "test"
-        is_real = not self.synthetic and not self.has_one_class_task
-        return self.status == "finished" and self.ranked and is_real and is_whole
 
 
 def runs_folder(results: Path) -> Path:

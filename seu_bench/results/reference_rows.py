@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from seu_bench.results.scenarios import SCENARIO_KEY
+
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
 
@@ -23,6 +25,8 @@ REFERENCE_ROWS: Final[Mapping[str, str]] = {
 }
 #: Those that every leaderboard should have.
 REQUIRED: Final = tuple(REFERENCE_ROWS)[:4]
+#: Those of them that have a path for each task, and need to be told which.
+TOLD: Final = REQUIRED[:2]
 
 
 def reference_of(record: Record) -> str | None:
@@ -46,8 +50,11 @@ class MissingReferences(NamedTuple):
 def missing_references(records: Iterable[Record]) -> MissingReferences | None:
     """Look for :data:`REQUIRED` among records; ``None`` where all are there, or no record is.
 
+    Where the task of an image is not known, those of :data:`REQUIRED` that need it (:data:`TOLD`) answer by the most
+    certain of their paths.
+
     Args:
-        records: all of one benchmark, protocol and data.
+        records: all of one benchmark, scenario, protocol and data.
     """
     found = list(records)
     there = {reference_of(record) for record in found}
@@ -55,8 +62,15 @@ def missing_references(records: Iterable[Record]) -> MissingReferences | None:
     if not found or not missing:
         return None
     seeds = _ranges({record.seed for record in found})
-    place = f"--benchmark {found[0].benchmark} --protocol {found[0].protocol}"
-    return MissingReferences(missing, f"seu-bench sweep --strategy {','.join(missing)} {place} --seeds {seeds}")
+    record = found[0]
+    place = f"--benchmark {record.benchmark} --protocol {record.protocol}"
+    options = []
+    if all(SCENARIO_KEY in each.benchmark_overrides for each in found):  # or else it is the benchmark's own
+        options.append(f"-o benchmark.{SCENARIO_KEY}={record.scenario}")
+    if record.scenario != "task" and not set(missing).isdisjoint(TOLD):
+        options.append("-o infer_task=entropy")
+    words = [f"seu-bench sweep --strategy {','.join(missing)} {place}", *options, f"--seeds {seeds}"]
+    return MissingReferences(missing, " ".join(words))
 
 
 def _ranges(seeds: Iterable[int]) -> str:

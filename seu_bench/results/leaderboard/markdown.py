@@ -10,6 +10,7 @@ from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Row, Sta
 from seu_bench.results.leaderboard.ordering import SIZES
 from seu_bench.results.leaderboard.tuned_rows import HEADINGS, MEANING, TUNED, tuning_cells, tuning_notes
 from seu_bench.results.metric import Metric
+from seu_bench.results.scenarios import definition
 from seu_bench.results.statistics.differences import FEWEST_PAIRS
 from seu_bench.results.statistics.power import LEVEL
 from seu_bench.results.statistics.samples import SampleSummary
@@ -53,10 +54,12 @@ def intervals(board: Leaderboard, metrics: Sequence[str] | None = None, most: in
 
 
 def notes(board: Leaderboard) -> list[str]:
-    """What the order of rows means, what the mixed score favours, what marks are, and which rows a view has."""
+    """What the scenario and the order of rows mean, what the mixed score favours, what marks are, and which rows a view
+    has."""
+    scenario = [] if board.scenario == "task" else [definition(board.scenario)]
     if board.unranked is not None:
         order = f"not ranked: {board.unranked}. Rows are in the order of accuracy, and none is compared with another"
-        return [order, *_references(board), *tuning_notes(board), *board.views]
+        return [*scenario, order, *_references(board), *tuning_notes(board), *board.views]
     size, memory = SIZES[board.size], next(iter(SIZES))
     order = (
         f"first the rows on the front of accuracy against {size} ({FRONT.strip()}), than which no other is as accurate "
@@ -66,7 +69,7 @@ def notes(board: Leaderboard) -> list[str]:
     if board.size != memory:
         unknown = sum(row.mean(memory) is None for row in board.rows)
         order += f". Memory was not measured for {count(unknown, 'row')}: {size} stand for it"
-    return [order, *_references(board), *tuning_notes(board), *_favours(board), LEGEND, *board.views]
+    return [*scenario, order, *_references(board), *tuning_notes(board), *_favours(board), LEGEND, *board.views]
 
 
 def exclusions(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
