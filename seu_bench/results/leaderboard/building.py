@@ -41,7 +41,7 @@ class LeaderboardBuild:
     Attributes:
         records: all that were read, by run id, with relative metrics and without what leaderboards do not need.
         unread: the runs that could not be read, by the reason.
-        boards: all leaderboards, complete, in the order of their names.
+        boards: all leaderboards, complete, in the order of benchmarks, versions, protocols and scenarios.
         paths: the files written.
     """
 
