@@ -40,6 +40,7 @@ class TestOlder:
         assert {"choices", "precision", "task_images", "weights_sha256", "earlier_environments"} <= lacking
         record = read_record(path)
         assert (record.precision, record.choices, record.task_images) == ("float32", None, ())
+        assert (record.scenario, record.task_confusion) == ("task", ())
         known = {key: value for key, value in compute_metrics(record).items() if key in document(path)["metrics"]}
         assert {"acc", "forgetting", "mixed_score"} <= set(known)
         assert known == {key: pytest.approx(record.metrics[key]) for key in known}

@@ -11,6 +11,7 @@ from seu_bench.config.run import Request
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, measured_rows
 from seu_bench.results.reference_rows import reference_of
+from seu_bench.results.scenarios import benchmark_title
 from seu_bench.utils.text import format_seconds
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def summary_lines(record: Record, results: Path, metrics: Mapping[str, Metric] =
     from seu_bench.cli.tables import literal
 
     name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
-    what = f"{name} on {record.benchmark} (protocol {record.protocol}), seed {record.seed}"
+    what = f"{name} on {benchmark_title(record)} (protocol {record.protocol}), seed {record.seed}"
     yield literal(f"{what}: {record.status}, {format_seconds(record.seconds)}")
     rows = {
         "accuracy": _values(record, metrics, {"acc": "", "learning_acc": "right after each task"}),
