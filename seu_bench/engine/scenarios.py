@@ -12,12 +12,15 @@ from seu_bench.training.interfaces import StrategyFactory
 
 
 def scenarios_of(factory: StrategyFactory, options: Options | None = None) -> tuple[str, ...]:
-    """Return the scenarios that a strategy can learn, with these options or with any."""
-    declared: tuple[str, ...] = tuple(getattr(factory, "scenarios", ("task",)))
-    can_infer = issubclass(factory.options, TaskInferenceOptions)
-    if can_infer and (not isinstance(options, TaskInferenceOptions) or options.infer_task is not None):
+    """Return the scenarios that a strategy can learn.
+
+    Args:
+        factory: of the strategy.
+        options: of a run, which may infer tasks; ``None``: those of its defaults.
+    """
+    if isinstance(options, TaskInferenceOptions) and options.infer_task is not None:
         return SCENARIOS
-    return declared
+    return tuple(getattr(factory, "scenarios", ("task",)))
 
 
 def require_scenario(registry: Registry, request: Request, options: Options, benchmark: BenchmarkSpec) -> None:
@@ -30,7 +33,7 @@ def require_scenario(registry: Registry, request: Request, options: Options, ben
     others = sorted(
         name
         for name, entry in registry.strategies.items()
-        if scenario in getattr(entry.factory, "scenarios", ("task",)) and name != strategy
+        if scenario in scenarios_of(entry.factory) and name != strategy
     )
     remedy = f"these can: {', '.join(others)}" if others else "choose another scenario"
     if isinstance(options, TaskInferenceOptions):

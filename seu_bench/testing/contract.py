@@ -71,7 +71,7 @@ class StrategyContract(Contract):
                 accuracy is not None,
                 f"task {index} was evaluated and the accuracy matrix has no entry: hand context.evaluator on",
             )
-            bar = above_chance(task.num_test, task.num_classes)
+            bar = above_chance(task.num_test, learner.choices(index))
             require(
                 round((accuracy or 0.0) * task.num_test) >= bar,
                 f"task {index}: {accuracy:.2f} of {task.num_test} test images are right just after learning it; "

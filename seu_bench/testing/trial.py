@@ -192,6 +192,11 @@ class Learner:
         """Logits ``[N, outputs]`` of a task's test images in evaluation mode."""
         return evaluated(self.model, self.test_images(task), task)
 
+    def choices(self, task: int) -> int:
+        """Number of classes among which an image is classified after learning a task."""
+        plan = self.stream.plan
+        return sum(plan.classes_per_task[: task + 1]) if plan.scenario == "class" else plan.tasks[task].num_classes
+
     def outputs(self, task: int) -> int:
         """Number of outputs that answer for a task: all classes learned where one head answers."""
         plan = self.stream.plan
