@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seu_bench.config.benchmark import SCENARIOS, BenchmarkSpec
+from seu_bench.config.benchmark import SCENARIOS, Scenario
 from seu_bench.config.common_options import TaskInferenceOptions
 from seu_bench.config.options import Options
 from seu_bench.config.run import Request
@@ -23,9 +23,9 @@ def scenarios_of(factory: StrategyFactory, options: Options | None = None) -> tu
     return tuple(getattr(factory, "scenarios", ("task",)))
 
 
-def require_scenario(registry: Registry, request: Request, options: Options, benchmark: BenchmarkSpec) -> None:
-    """Refuse a strategy that cannot learn a benchmark's scenario by a RequestError that names those that can."""
-    strategy, scenario = request.strategy, benchmark.stream.scenario
+def require_scenario(registry: Registry, request: Request, options: Options, scenario: Scenario, where: str) -> None:
+    """Refuse a strategy that cannot learn a scenario by a RequestError that names those that can."""
+    strategy = request.strategy
     factory = registry.strategies.find(strategy).factory
     known = scenarios_of(factory, options)
     if scenario in known:
@@ -43,6 +43,6 @@ def require_scenario(registry: Registry, request: Request, options: Options, ben
     raise RequestError(
         f"strategy {strategy!r} cannot learn the scenario {scenario!r}: it learns {', '.join(map(repr, known))}"
         + (", and needs the task label of each image" if known == ("task",) else ""),
-        where=f"stream.scenario of benchmark {benchmark.name!r}",
+        where=where,
         remedy=remedy,
     )
