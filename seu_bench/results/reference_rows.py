@@ -19,6 +19,7 @@ REFERENCE_ROWS: Final[Mapping[str, str]] = {
     "independent": "a network of its own per task, nothing shared",
     "joint": "one network trained once on all tasks together, no lifelong learner",
     "cumulative": "one network trained after each task on all images so far, which it keeps",
+    "nearest_mean": "the nearest mean image of a class on the pixels, no network",
     "seu + random + all_new": "random cells, new ones for every task: the control of searching and reusing them",
 }
 #: Those that every leaderboard should have.
