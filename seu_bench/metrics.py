@@ -35,6 +35,49 @@ def avg_acc_curve(matrix: AccuracyMatrix) -> list[float | None]:
     return [_mean([entry(matrix, row, task) for task in range(row + 1)]) for row in range(len(matrix))]
 
 
+def avg_incremental_acc(matrix: AccuracyMatrix) -> float | None:
+    """Average incremental accuracy: mean over tasks of the mean accuracy on all tasks learned so far, in [0, 1].
+
+    After Rebuffi et al., "iCaRL", CVPR 2017. Numbers in papers differ in whether the first step counts (here it does)
+    and whether means are over images or over tasks (here over tasks, which is the same where tasks are equally large).
+
+    Returns:
+        ``mean_i mean_{j<=i} R[i][j]``; ``None`` if one of these was not measured or there are no tasks.
+    """
+    return _mean(avg_acc_curve(matrix))
+
+
+def task_accuracy(confusion: Sequence[Sequence[int]]) -> float | None:
+    """Mean share of a task's test images that are answered with a class of that task, in [0, 1].
+
+    Where a head answers with any class of any task it says how well tasks are told apart, whether or not the class is
+    right.
+
+    Args:
+        confusion: T rows of T counts, ``C[i][j]`` test images of task i that are answered with a class of task j.
+
+    Returns:
+        ``mean_i C[i][i] / sum_j C[i][j]``; ``None`` if a row is missing or empty.
+    """
+    shares = [row[task] / sum(row) if sum(row) and len(row) > task else None for task, row in enumerate(confusion)]
+    return _mean(shares)
+
+
+def cross_task_errors(confusion: Sequence[Sequence[int]], errors: int) -> float | None:
+    """Share of all errors that are a class of another task than the image's, in [0, 1].
+
+    Args:
+        confusion: as of :func:`task_accuracy`.
+        errors: test images of all tasks that are answered wrongly.
+
+    Returns:
+        ``sum_{i != j} C[i][j] / errors``; ``None`` without a confusion or without errors.
+    """
+    if not confusion or not errors:
+        return None
+    return sum(count for task, row in enumerate(confusion) for other, count in enumerate(row) if other != task) / errors
+
+
 def learning_acc(matrix: AccuracyMatrix) -> float | None:
     """Mean accuracy on each task right after it was learned, in [0, 1] (Riemer et al. 2019).
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seu_bench.config.options import format_option
-from seu_bench.results.labels import named_overrides, why_not_ranked
+from seu_bench.results.labels import SCENARIO_WORDS, named_overrides, why_not_ranked
 from seu_bench.results.leaderboard.markdown import cells, intervals, notes
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, in_order, known_metric, measured_rows
@@ -136,7 +136,9 @@ def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: boo
 
 def record_summary(record: Record, metrics: Mapping[str, Metric] = METRICS) -> RenderableType:
     """All that a reader of one run wants: what it was, its matrix, metrics, stages, genotypes, paths and choices."""
-    parts: list[RenderableType] = [_header(record), "", matrix_table(record), "", metrics_table(record, metrics)]
+    parts: list[RenderableType] = [_header(record), "", matrix_table(record)]
+    parts += ["", _confusion_table(record)] if record.task_confusion else []
+    parts += ["", metrics_table(record, metrics)]
     if record.stages:
         parts += ["", _stages_table(record)]
     parts += _listed("genotypes", "task", record.genotypes, _genotype)
@@ -144,6 +146,16 @@ def record_summary(record: Record, metrics: Mapping[str, Metric] = METRICS) -> R
     parts += _listed("choices (what was done in each layer)", "task", record.choices, ", ".join)
     parts += _listed("units (task that each was made for)", "layer", record.unit_tasks, _spaced)
     return Group(*parts)
+
+
+def _confusion_table(record: Record) -> Table:
+    """Of the test images of each task, how many were answered with a class of which task."""
+    headings = ("images of task", *(f">{task}" for task in range(len(record.task_confusion[0]))))
+    rows = [
+        (f"{task} {name}", *map(str, counts))
+        for task, (name, counts) in enumerate(zip(record.task_names, record.task_confusion, strict=False))
+    ]
+    return new_table("answered with a class of task ...", headings, rows, pad=0)
 
 
 def _header(record: Record) -> Table:
@@ -158,6 +170,7 @@ def _header(record: Record) -> Table:
         "reference": reference_of(record),
         "benchmark": f"{record.benchmark}, version {record.benchmark_version}, protocol {record.protocol}"
         + _options(named_overrides(record)),
+        "scenario": SCENARIO_WORDS.get(record.scenario),
         "strategy": record.strategy + _options(record.options),
         "searcher": record.searcher and record.searcher + _options(record.searcher_options),
         "creator": record.creator and record.creator + _options(record.creator_options),

@@ -67,6 +67,12 @@ Scenario: TypeAlias = Literal["task", "class", "domain"]
 SCENARIOS: Final[tuple[Scenario, ...]] = ("task", "class", "domain")
 
 
+def titled(benchmark: str, scenario: Scenario) -> str:
+    """A benchmark's name, with the scenario where that is neither ``task`` nor in the name."""
+    is_told = scenario == "task" or benchmark.endswith(f"_{scenario}")
+    return benchmark if is_told else f"{benchmark}-{scenario}"
+
+
 class Stream(Frozen):
     """What all streams of tasks have."""
 
@@ -231,10 +237,8 @@ class BenchmarkSpec(Frozen):
 
     @property
     def title(self) -> str:
-        """Its name, with the scenario where that is neither ``task`` nor in the name."""
-        scenario = self.stream.scenario
-        is_told = scenario == "task" or self.name.endswith(f"_{scenario}")
-        return self.name if is_told else f"{self.name}-{scenario}"
+        """Its name, with the scenario where that has to be said."""
+        return titled(self.name, self.stream.scenario)
 
     def identity(self) -> dict[str, Any]:
         """Values that make two benchmarks the same: all but texts, protocols and where the user's files lie."""

@@ -23,7 +23,7 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, StageRecord, record_digest, upgraded
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.results.record_parts import StabilityRecord, TuningRecord
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes
+from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes, TaskConfusion
 from seu_bench.training.stage import StageProgress
 
 
@@ -37,7 +37,8 @@ class RunRecorder:
         on_progress: called with the progress of every stage.
         notice: called with a message for the user.
         feature_bytes: peak memory of cached features; ``None``: the strategy caches none.
-        matrix, sizes: the evaluators that measure for it.
+        matrix, sizes, confusion: the evaluators that measure for it; no ``confusion`` where answers are no class of any
+            task.
     """
 
     write: Callable[[Record], object]
@@ -51,6 +52,7 @@ class RunRecorder:
     def __post_init__(self) -> None:
         self.matrix = AccuracyMatrix(len(self.record.task_names))
         self.sizes = ModelSizes()
+        self.confusion = TaskConfusion(self.record.task_classes) if self.record.scenario == "class" else None
         self._before = self.record
         self._stages: list[StageRecord] = []
         self._unstable = False
@@ -60,6 +62,11 @@ class RunRecorder:
             torch.cuda.reset_peak_memory_stats(self.device)
         for warning in stream_warnings(self.record.task_names, self.record.one_class_tasks):
             self.notice(warning)
+
+    @property
+    def measures(self) -> list[Any]:
+        """The evaluators."""
+        return [self.matrix, self.sizes, *([self.confusion] if self.confusion is not None else [])]
 
     @property
     def evaluated(self) -> int:
@@ -152,6 +159,8 @@ class RunRecorder:
         if before.environment != now.environment and before.environment not in earlier:
             earlier.append(before.environment)
         self.matrix.matrix = [list(row) for row in before.accuracy_matrix]
+        if self.confusion is not None:
+            self.confusion.counts = [list(row) for row in before.task_confusion]
         for name, values in self.sizes.result().items():
             # A checkpoint of an earlier version knows nothing of some sizes.
             values[:] = getattr(before, name) or [None] * len(before.params_total)
@@ -166,6 +175,7 @@ class RunRecorder:
         """The record with what is measured by now, added to what was before the run was resumed."""
         measured = {
             "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),
+            "task_confusion": () if self.confusion is None else tuple(map(tuple, self.confusion.counts)),
             **{name: tuple(values) for name, values in self.sizes.result().items()},
             "memory_by_kind": dict(self.sizes.memory_by_kind),
             "stages": tuple(self._stages),

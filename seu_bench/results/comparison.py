@@ -89,7 +89,7 @@ def compare(one: Record, other: Record, metrics: Mapping[str, Metric] = METRICS)
         raise RequestError(
             "these runs are not comparable: " + "; ".join(faults),
             where=f"{one.run_id} and {other.run_id}",
-            remedy="compare runs of one benchmark, version, protocol and data",
+            remedy="compare runs of one benchmark, version, scenario, protocol and data",
         )
     mine, its = _by_task(one), _by_task(other)
     names = dict(zip(one.task_order, one.task_names, strict=False))
@@ -121,6 +121,9 @@ def _incomparable(one: Record, other: Record) -> list[str]:
         "data fingerprint": (one.data_fingerprint, other.data_fingerprint),
         "tasks": (sorted(one.task_order), sorted(other.task_order)),
     }
+    if one.scenario != other.scenario:
+        told = " and the other ".join(f"{record.scenario}-incremental" for record in (one, other))
+        return [f"one is {told}: they were asked other questions, and equal accuracies would not mean the same"]
     faults = [f"{name} {mine!r} and {its!r}"[:300] for name, (mine, its) in facts.items() if mine != its]
     if not faults and not one.data_fingerprint:
         faults.append("neither has a data fingerprint")

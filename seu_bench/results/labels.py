@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pydantic_core import to_json
 
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 #: Prefix of options in a label, and what those have in common whose options are compared.
 _Group: TypeAlias = tuple[str, str, str | None]
+
+
+#: What a test image's learner was told and asked, in the scenarios beside the task-incremental one.
+SCENARIO_WORDS: Final[Mapping[str, str]] = {
+    "class": "class-incremental: no task label, one head answers with a class of any task",
+    "domain": "domain-incremental: no task label, one head answers with classes that all tasks share",
+}
 
 
 def why_not_ranked(record: Record) -> str | None:
@@ -106,7 +113,8 @@ def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: S
     ]
     # What was changed in the benchmark is always shown: it is not what the leaderboard's heading says.
     overrides = named_overrides(record)
-    shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(overrides.items())]
+    told = {key: value for key, value in overrides.items() if key != "stream.scenario"}  # by the heading
+    shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(told.items())]
     shown += [f"precision={record.precision}"] if record.precision != "float32" else []
     shown += [f"threads={record.threads}"] if record.threads != 1 else []
     shown += [f"{record.stability_decay.get('option')} decided per task"] if record.stability_decay else []

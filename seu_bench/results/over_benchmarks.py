@@ -31,7 +31,7 @@ class BenchmarkComparison:
     """Configurations that were run on all of several benchmarks.
 
     Attributes:
-        protocol: of all of them.
+        protocol: of all of them, with the scenario where that is not ``task``, e.g. ``quick-class``.
         metric: what they are ranked by, in its mean over seeds.
         boards: the leaderboards, one for each benchmark.
         rows: by configuration, its row on each of :attr:`boards`.
@@ -55,7 +55,7 @@ class BenchmarkComparison:
 def compare_over_benchmarks(
     boards: Iterable[Leaderboard], metric: str = "acc", metrics: Mapping[str, Metric] = METRICS
 ) -> list[BenchmarkComparison]:
-    """Compare configurations over the benchmarks of each protocol.
+    """Compare configurations over the benchmarks of each protocol and scenario.
 
     A configuration is a strategy with its searcher and creator, and with the options in which it differs from what the
     protocol says: those that a protocol, or its tuning, chooses may be others on each benchmark. Of the benchmarks and
@@ -73,9 +73,9 @@ def compare_over_benchmarks(
     by_protocol: dict[str, dict[str, Leaderboard]] = defaultdict(dict)
     ranked = [board for board in boards if board.unranked is None]
     for board in ranked:  # of one version the data with the most records come first
-        known = by_protocol[board.protocol].get(board.benchmark)
+        known = by_protocol[board.contest].get(board.benchmark)
         if known is None or known.benchmark_version < board.benchmark_version:
-            by_protocol[board.protocol][board.benchmark] = board
+            by_protocol[board.contest][board.benchmark] = board
     found = (_compared(protocol, list(by_protocol[protocol].values()), metric, metrics) for protocol in by_protocol)
     return sorted((each for each in found if each), key=lambda each: each.protocol)
 

@@ -90,14 +90,13 @@ class Record(ShownRecord, Versioned):
     """Record of a run.
 
     Attributes:
-        task_class_names: names of the classes of each task, in the order of its head's outputs; empty where the data
-            set has none, and in older records.
-        one_class_tasks: places of the tasks whose images are of one class, so that every answer is right; empty in
-            older records, whose ``task_classes`` show them.
+        task_class_names: names of the classes of each task, in their order; empty where the data set has none.
+        one_class_tasks: places of the tasks whose images are of one class, so that every answer is right.
         task_images: training, validation and test images of each task.
         input_shape: channels, height and width of the network's input.
         accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
             it was not measured. Tasks are in the order in which they were learned.
+        task_confusion: ``C[i][j]`` test images of task i last answered with a class of task j (class-incremental).
         evaluation: ``validation``: withheld validation images stand in the place of test images, in the matrix and in
             ``task_images``.
         tuned: what chose some of the options; ``None``: they were given, or are defaults that nobody tuned.
@@ -105,7 +104,7 @@ class Record(ShownRecord, Versioned):
         decisions: what it decided, per task.
         matched: the run whose budget was to be met, and how near the option chosen for it came; ``None``: none was.
         first_tasks: so many tasks of the stream were learned; ``None``: all.
-        scenario: whether the task of a test image was known, and what was asked; older records are task-incremental.
+        scenario: whether tasks were known at test time, and what was asked; in older records they were.
         metrics: by id, defined in :mod:`seu_bench.results.record_metrics`; ``None``: not measured, or not defined.
         params_total, params_active: parameters stored, and on the task's own path, after each task.
         mask_bits: bits of binary masks that tell tasks apart, after each task; ``None`` or empty in older records.
@@ -114,8 +113,7 @@ class Record(ShownRecord, Versioned):
         memory_by_kind: the same after the last task, by kind, e.g. ``parameters`` and ``exemplars``.
         genotypes: per task, the unit found for it (strategies that search).
         paths: per task, the unit used in each layer (strategies that choose).
-        choices: per task, what was done in each layer, e.g. ``new``, ``reuse 0``, ``adapt 1`` (strategies that
-            choose what to do with a unit).
+        choices: per task, what was done in each layer, e.g. ``new``, ``reuse 0``, ``adapt 1``.
         unit_tasks: per layer, the task that each unit was made for.
         weights_sha256: of the file with the model's weights; ``None``: none was saved.
         record_sha256: of all the rest of a finished run's record (:func:`record_digest`), by which a later edit is
@@ -125,8 +123,7 @@ class Record(ShownRecord, Versioned):
             read as what their environment says (:func:`upgraded`).
         earlier_environments: where parts of the run were made before it was continued somewhere else.
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
-        reference: what the run is a reference of, which is never ranked; ``None`` for learners and in older records,
-            where :func:`~seu_bench.results.reference_rows.reference_of` knows the usual ones by name.
+        reference: what the run is a reference of, which is never ranked; ``None`` for learners and in older records.
     """
 
     run_id: FileName
@@ -165,6 +162,7 @@ class Record(ShownRecord, Versioned):
     task_images: tuple[tuple[Integer, Integer, Integer], ...] = ()
     input_shape: tuple[Integer, Integer, Integer] | None = None
     accuracy_matrix: Matrix = ()
+    task_confusion: tuple[tuple[Integer, ...], ...] = ()
     metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
     params_total: tuple[Integer, ...] = ()
     mask_bits: tuple[Integer | None, ...] = ()
@@ -188,7 +186,7 @@ class Record(ShownRecord, Versioned):
     @property
     def has_one_class_task(self) -> bool:
         """Whether a task has one class only, and an accuracy of 100 % by construction."""
-        return bool(self.one_class_tasks) or 1 in self.task_classes
+        return self.scenario != "class" and (bool(self.one_class_tasks) or 1 in self.task_classes)
 
     @property
     def may_be_ranked(self) -> bool:

@@ -72,6 +72,28 @@ def _stages(field: str, name: str | None = None) -> Callable[[Record], Value]:
     return total
 
 
+def _task_accuracy(record: Record) -> float | None:
+    return formulas.task_accuracy(record.task_confusion) if _is_confusion_complete(record) else None
+
+
+def _cross_task_errors(record: Record) -> float | None:
+    if not _is_confusion_complete(record):
+        return None
+    right = zip(record.accuracy_matrix[-1], record.task_confusion, strict=False)
+    errors = sum(sum(row) - round((value or 0.0) * sum(row)) for value, row in right)
+    return formulas.cross_task_errors(record.task_confusion, errors)
+
+
+def _is_confusion_complete(record: Record) -> bool:
+    """Whether the images of every task were answered after the last one."""
+    return 0 < len(record.task_names) == len(record.task_confusion) and all(map(sum, record.task_confusion))
+
+
+def _incremental(record: Record) -> float | None:
+    """Where the task is known it is another question that a number of this name would answer."""
+    return None if record.scenario == "task" else formulas.avg_incremental_acc(complete_matrix(record))
+
+
 def _intransigence(record: Record, reference: Record) -> float | None:
     rows = complete_matrix(reference)
     return formulas.intransigence(complete_matrix(record), rows[-1] if rows else ())
@@ -90,6 +112,22 @@ METRICS: Final[Mapping[str, Metric]] = {
         _matrix(formulas.acc),
         "mean over tasks of the accuracy after the last task: mean_j R[T-1,j] (Lopez-Paz & Ranzato 2017)",
         column="acc (%)",
+    ),
+    "avg_incremental_acc": _score(
+        _incremental,
+        "average incremental accuracy: mean_i mean_{j<=i} R[i,j] (Rebuffi et al. 2017); where tasks are not known only",
+        column="avg incremental acc (%)",
+    ),
+    "task_accuracy": _score(
+        _task_accuracy,
+        "mean over tasks of the share of test images answered with a class of their own task, after the last task; "
+        "scenario class only",
+        column="right task (%)",
+    ),
+    "cross_task_errors": _loss(
+        _cross_task_errors,
+        "share of the errors after the last task that are a class of another task; scenario class only",
+        column="errors across tasks (%)",
     ),
     "forgetting": _loss(
         _matrix(formulas.forgetting),

@@ -22,8 +22,9 @@ REFERENCE_ROWS: Final[Mapping[str, str]] = {
     "nearest_mean": "the nearest mean image of a class on the pixels, no network",
     "seu + random + all_new": "random cells, new ones for every task: the control of searching and reusing them",
 }
-#: Those that every leaderboard should have.
-REQUIRED: Final = tuple(REFERENCE_ROWS)[:4]
+#: Those that every leaderboard should have; and every one of runs that were not told tasks.
+REQUIRED: Final = ("linear", "independent", "joint", "cumulative")
+WITHOUT_TASKS: Final = ("nearest_mean", "joint", "cumulative")
 
 
 def reference_of(record: Record) -> str | None:
@@ -45,18 +46,24 @@ class MissingReferences(NamedTuple):
 
 
 def missing_references(records: Iterable[Record]) -> MissingReferences | None:
-    """Look for :data:`REQUIRED` among records; ``None`` where all are there, or no record is.
+    """Look for :data:`REQUIRED`, or :data:`WITHOUT_TASKS`, among records; ``None`` where all are there, or no record is.
 
     Args:
-        records: all of one benchmark, protocol and data.
+        records: all of one benchmark, scenario, protocol and data.
     """
     found = list(records)
     there = {reference_of(record) for record in found}
-    missing = tuple(name for name in REQUIRED if REFERENCE_ROWS[name] not in there)
-    if not found or not missing:
+    if not found:
+        return None
+    scenario = found[0].scenario
+    wanted = REQUIRED if scenario == "task" else WITHOUT_TASKS
+    missing = tuple(name for name in wanted if REFERENCE_ROWS[name] not in there)
+    if not missing:
         return None
     seeds = _ranges({record.seed for record in found})
     place = f"--benchmark {found[0].benchmark} --protocol {found[0].protocol}"
+    if all("stream.scenario" in record.benchmark_overrides for record in found):
+        place += f" -o benchmark.stream.scenario={scenario}"
     return MissingReferences(missing, f"seu-bench sweep --strategy {','.join(missing)} {place} --seeds {seeds}")
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
+from seu_bench.config.benchmark import Scenario
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
 from seu_bench.results.record_parts import TuningRecord
@@ -103,9 +104,10 @@ class Row:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Leaderboard:
-    """The records of one benchmark, version, protocol and data fingerprint.
+    """The records of one benchmark, version, scenario, protocol and data fingerprint.
 
     Attributes:
+        scenario: whether tasks were known at test time, and what was asked.
         name: of its files, without extension.
         fingerprints: number of leaderboards that differ from this one in nothing but the data fingerprint, and it.
         records: number of records that were counted.
@@ -133,11 +135,18 @@ class Leaderboard:
     missing: MissingReferences | None = None
     unranked: str | None = None
     views: tuple[str, ...] = ()
+    scenario: Scenario = "task"
+
+    @property
+    def contest(self) -> str:
+        """The protocol, with the scenario where that is not ``task``: nothing is compared beyond it."""
+        return self.protocol if self.scenario == "task" else f"{self.protocol}-{self.scenario}"
 
     @property
     def title(self) -> str:
-        """Benchmark, version and protocol, and why it is not ranked, for a heading; not escaped."""
-        place = f"{self.benchmark}, version {self.benchmark_version}, protocol {self.protocol}"
+        """Benchmark, version, scenario and protocol, and why it is not ranked, for a heading; not escaped."""
+        scenario = "" if self.scenario == "task" else f", {self.scenario}-incremental"
+        place = f"{self.benchmark}, version {self.benchmark_version}{scenario}, protocol {self.protocol}"
         return place if self.unranked is None else f"{place}, NOT RANKED ({self.unranked})"
 
     @property

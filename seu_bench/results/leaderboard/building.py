@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from seu_bench.config.benchmark import titled
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.labels import CanonicalTexts, configuration_labels, protocol_settings, why_not_ranked
 from seu_bench.results.leaderboard.boards import CHOICES, Leaderboard, Row, to_csv
@@ -27,8 +28,8 @@ from seu_bench.results.reference_rows import missing_references
 from seu_bench.utils.files import refuse_link, write_atomic
 
 #: Metrics that most records have no value of, or 0: a column of them is shown where one has another.
-_RARE: Final = ("tuning_passes", "mask_bits")
-#: Benchmark, version and protocol of a leaderboard.
+_RARE: Final = ("tuning_passes", "mask_bits", "avg_incremental_acc", "task_accuracy", "cross_task_errors")
+#: Benchmark with its scenario, version and protocol of a leaderboard.
 _Place: TypeAlias = tuple[str, int, str]
 
 
@@ -162,7 +163,7 @@ def _boards(
     """The leaderboards of records; of one place, those of the data with the most records first."""
     by_place: dict[_Place, list[Record]] = defaultdict(list)
     for record in records:
-        by_place[record.benchmark, record.benchmark_version, record.protocol].append(record)
+        by_place[place_of(record)].append(record)
     names: set[str] = set()
     for place in sorted(by_place):
         excluded = _excluded(by_place[place], unread)
@@ -178,7 +179,8 @@ def _boards(
 
 
 def board_of(runs: Sequence[Record], metrics: Mapping[str, Metric], name: str) -> Leaderboard:
-    """Make a leaderboard of records of one benchmark, version, protocol and data fingerprint, all of which it counts.
+    """Make a leaderboard of records of one benchmark, version, scenario, protocol and data fingerprint, all of which it
+    counts.
 
     Args:
         runs: one or more.
@@ -192,7 +194,13 @@ def board_of(runs: Sequence[Record], metrics: Mapping[str, Metric], name: str) -
     columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
     counted, first = sum(row.seeds for row in rows), runs[0]
     place = first.benchmark, first.benchmark_version, first.protocol, first.data_fingerprint or "-"
-    return Leaderboard(*place, name, 1, counted, tuple(lines), rows, columns, size_axis(rows))
+    size = size_axis(rows)
+    return Leaderboard(*place, name, 1, counted, tuple(lines), rows, columns, size, scenario=first.scenario)
+
+
+def place_of(record: Record) -> _Place:
+    """Where a record is ranked: benchmark with its scenario, version and protocol."""
+    return titled(record.benchmark, record.scenario), record.benchmark_version, record.protocol
 
 
 def free_name(place: _Place, fingerprint: str, taken: set[str]) -> str:

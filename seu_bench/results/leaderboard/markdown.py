@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from seu_bench.metrics import points_for_size
+from seu_bench.results.labels import SCENARIO_WORDS
 from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Row, Standing, mean_and_deviation
 from seu_bench.results.leaderboard.ordering import SIZES
 from seu_bench.results.leaderboard.tuned_rows import HEADINGS, MEANING, TUNED, tuning_cells, tuning_notes
@@ -92,6 +93,7 @@ def count(number: int, what: str) -> str:
 def to_markdown(board: Leaderboard) -> str:
     """The leaderboard as a Markdown page; whatever comes from records is escaped."""
     lines = [
+        *([SCENARIO_WORDS[board.scenario]] if board.scenario in SCENARIO_WORDS else []),
         escape_markdown(f"data fingerprint: {board.data_fingerprint}"),
         f"{count(board.records, 'record')}, {count(len(board.rows), 'configuration')}",
         *map(escape_markdown, notes(board)),

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.boards import Leaderboard
-from seu_bench.results.leaderboard.building import board_of, free_name
+from seu_bench.results.leaderboard.building import board_of, free_name, place_of
 from seu_bench.results.leaderboard.ordering import ACCURACY, by_metric
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
@@ -41,8 +41,7 @@ def unranked_leaderboards(
     places: dict[_Place, list[Record]] = defaultdict(list)
     for record in records:
         if record.status == "finished" and (reason := _reason(record)) is not None:
-            place = record.benchmark, record.benchmark_version, record.protocol
-            places[*place, reason, record.data_fingerprint or ""].append(record)
+            places[*place_of(record), reason, record.data_fingerprint or ""].append(record)
     boards: list[Leaderboard] = []
     for benchmark, version, protocol, reason, fingerprint in sorted(places):
         runs = places[benchmark, version, protocol, reason, fingerprint]

@@ -28,6 +28,7 @@ def basis(configurations: Sequence[Configuration], *, single_seed: bool = False)
         return ""
     run = configurations[0].example
     place = f"Benchmark {printable(run.benchmark)}, version {run.benchmark_version}, protocol {printable(run.protocol)}"
+    place += "" if run.scenario == "task" else f", {run.scenario}-incremental"
     seeds = f"seed {run.seed}" if single_seed else seed_counts([len(each.runs) for each in configurations])
     few = [each.label for each in configurations if len(each.runs) < FEWEST_PAIRS]
     said = [f"{place}, {seeds}", *([] if single_seed or not few else [_few(few, len(configurations))])]

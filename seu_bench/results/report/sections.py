@@ -76,8 +76,9 @@ class Section:
 
     @property
     def place(self) -> tuple[str, int, str]:
-        """Benchmark, version and protocol, by which the paper's numbers are found: none for what is not ranked."""
-        if self.board.unranked is not None:
+        """Benchmark, version and protocol, by which the paper's numbers are found: none for what is not ranked, and the
+        paper has only task-incremental ones."""
+        if self.board.unranked is not None or self.board.scenario != "task":
             return "", 0, ""
         return self.board.benchmark, self.board.benchmark_version, self.board.protocol
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final
 
 import torch
@@ -67,6 +69,62 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
 
     def __str__(self) -> str:
         return "AccuracyMatrix"
+
+
+class TaskConfusion(PluginMetric[list[list[int]]]):
+    """``C[i][j]``: test images of task i that are answered with a class of task j, in the last evaluation.
+
+    For models whose outputs are the classes of all tasks learned so far, one task after another. Answers are counted on
+    the device; there is one synchronisation per evaluated task.
+
+    Args:
+        classes: number of classes of each task, in the order in which they are learned.
+        stream: name of the stream that is evaluated; evaluations of other streams do not enter.
+    """
+
+    def __init__(self, classes: Sequence[int], stream: str = "test") -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.classes = tuple(classes)
+        self.stream = stream
+        self._ends = torch.tensor(list(accumulate(classes)))
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.counts: list[list[int]] = []
+        self.before_eval_exp(None)
+
+    def result(self) -> list[list[int]]:
+        """The counts, a row for each task evaluated."""
+        return [list(row) for row in self.counts]
+
+    def before_eval(self, strategy: Any) -> None:
+        """Begin anew."""
+        self._new: list[list[int]] = []
+
+    def before_eval_exp(self, strategy: Any) -> None:
+        """Start counting a task."""
+        self._answers: torch.Tensor | int = 0
+
+    def after_eval_iteration(self, strategy: Any) -> None:
+        """Count the answers of a batch by task."""
+        super().after_eval_iteration(strategy)
+        answers = strategy.mb_output.argmax(dim=1)
+        tasks = torch.bucketize(answers, self._ends.to(answers.device), right=True)
+        self._answers = self._answers + torch.bincount(tasks, minlength=len(self.classes))
+
+    def after_eval_exp(self, strategy: Any) -> None:
+        """Enter the task's answers."""
+        if strategy.experience.origin_stream.name == self.stream and isinstance(self._answers, torch.Tensor):
+            self._new.append(self._answers.tolist())
+
+    def after_eval(self, strategy: Any) -> None:
+        """Keep what was counted in place of the evaluation before."""
+        if self._new:
+            self.counts = self._new
+
+    def __str__(self) -> str:
+        return "TaskConfusion"
 
 
 class ModelSizes(PluginMetric[dict[str, list[Any]]]):

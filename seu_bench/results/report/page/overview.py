@@ -183,7 +183,7 @@ def overviews(boards: Sequence[Leaderboard], comparisons: Sequence[BenchmarkComp
     """
     by_protocol: dict[str, list[Leaderboard]] = defaultdict(list)
     for board in boards:
-        by_protocol[board.protocol].append(board)
+        by_protocol[board.contest].append(board)
     compared = {each.protocol: each for each in comparisons}
     several = [protocol for protocol, found in by_protocol.items() if len(found) > 1]
     return [_overview(protocol, by_protocol[protocol], compared.get(protocol)) for protocol in sorted(several)]
