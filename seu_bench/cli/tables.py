@@ -110,7 +110,8 @@ def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: boo
         only = table(board.title, list(board.columns))
         only.caption = caption
         return only
-    first = [name for name in ("acc", "forgetting", board.size, "train_flops") if name in board.columns]
+    names = ("acc", "avg_incremental_acc", "forgetting", board.size, "train_flops")
+    first = [name for name in names if name in board.columns]
     size = "macs" if board.size == "params_total" else "params_total"
     further = [name for name in ("mixed_score", size, "train_seconds", "tuning_passes") if name in board.columns]
     accuracy = [name for name in ("acc",) if name in board.columns]

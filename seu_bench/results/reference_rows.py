@@ -46,7 +46,7 @@ class MissingReferences(NamedTuple):
 
 
 def missing_references(records: Iterable[Record]) -> MissingReferences | None:
-    """Look for :data:`REQUIRED`, or :data:`WITHOUT_TASKS`, among records; ``None`` where all are there, or no record is.
+    """Look for :data:`REQUIRED`, or :data:`WITHOUT_TASKS`, among records; ``None`` where none is missing.
 
     Args:
         records: all of one benchmark, scenario, protocol and data.
