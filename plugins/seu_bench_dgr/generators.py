@@ -98,6 +98,12 @@ class GeneratorTrainer(ABC):
         self.optimizers = optimizers
         self.passes = 0
 
+    @staticmethod
+    def adam(module: nn.Module, rate: float, betas: tuple[float, float] = (0.9, 0.999)) -> torch.optim.Adam:
+        """Adam over a module, in one kernel where there is a device to compute on."""
+        parameters = list(module.parameters())
+        return torch.optim.Adam(parameters, lr=rate, betas=betas, fused=parameters[0].device.type != "meta")
+
     @abstractmethod
     def step(self, sources: Sources) -> Tensor:
         """Take one step of the generator, and return the loss.

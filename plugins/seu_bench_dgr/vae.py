@@ -71,19 +71,19 @@ class VaeTrainer(GeneratorTrainer):
 
     def __init__(self, model: Vae, rate: float) -> None:
         self.model = model
-        super().__init__(torch.optim.Adam(model.parameters(), lr=rate))
+        super().__init__(self.adam(model, rate))
 
     def step(self, sources: Sources) -> Tensor:
         """One step; the loss is in nats per image."""
         (optimizer,) = self.optimizers
         optimizer.zero_grad(set_to_none=True)
         real = sources.real()
-        loss = self.model.losses(real).mean()
-        self.passes += len(real)
-        if sources.replayed is not None:
-            replayed = sources.replayed(len(real))
-            loss = sources.share * loss + (1 - sources.share) * self.model.losses(replayed).mean()
-            self.passes += 2 * len(replayed)
+        replayed = real[:0] if sources.replayed is None else sources.replayed(len(real))
+        losses = self.model.losses(torch.cat([real, replayed]))
+        loss = losses[: len(real)].mean()
+        if len(replayed):
+            loss = sources.share * loss + (1 - sources.share) * losses[len(real) :].mean()
+        self.passes += len(real) + 2 * len(replayed)
         loss.backward()
         optimizer.step()
         return loss.detach()

@@ -99,7 +99,7 @@ class WganTrainer(GeneratorTrainer):
     def __init__(self, model: Wgan, rate: float) -> None:
         self.model = model
         parts = (model.critic, model.maker)
-        super().__init__(*(torch.optim.Adam(part.parameters(), lr=rate, betas=BETAS) for part in parts))
+        super().__init__(*(self.adam(part, rate, BETAS) for part in parts))
 
     def step(self, sources: Sources) -> Tensor:
         """The step; the loss is the critic's in its last one."""
