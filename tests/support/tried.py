@@ -22,6 +22,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "er_ace": {"mem_size": 20, "batch_size_mem": 4},
     "gdumb": {"mem_size": 60},
     "gem": {"patterns_per_experience": 10},
+    "icarl": {"memory": 18},
     "mas": {"lambda_reg": 0.01},
     "mir": {"mem_size": 20, "batch_size_mem": 4, "subsample": 8},
     "rcl": {"trials": 2},
