@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -30,15 +30,40 @@ def herded(features: Tensor, count: int) -> Tensor:
     """
     mean = features.mean(dim=0)
     chosen: list[int] = []
-    total = torch.zeros_like(mean)
-    free = torch.ones(len(features), dtype=torch.bool, device=features.device)
-    for number in range(1, min(count, len(features)) + 1):
-        distances = (mean - (total + features) / number).norm(dim=1)
-        best = int(torch.where(free, distances, torch.inf).argmin())
+    missing = torch.zeros_like(mean)  # k times the mean, less the sum of those chosen
+    squares = features.square().sum(dim=1)
+    for _ in range(min(count, len(features))):
+        missing = missing + mean
+        # |missing - f|^2 less |missing|^2, which is the same for all: one product in place of all differences.
+        distances = squares - 2 * (features @ missing)
+        best = int(distances.argmin())
         chosen.append(best)
-        free[best] = False
-        total = total + features[best]
+        missing = missing - features[best]
+        squares[best] = torch.inf
     return torch.tensor(chosen, dtype=torch.int64)
+
+
+def computed(
+    forward: Callable[[Tensor], Tensor], batches: Iterable[Tensor], on_batch: Callable[[int], None]
+) -> list[Tensor]:
+    """Outputs of a network for batches that cost the same per image; the caller has set the mode, and no gradients.
+
+    Args:
+        forward: images ``[N, C, H, W]`` -> outputs ``[N, ...]``.
+        batches: of images.
+        on_batch: called with the number of images of each batch.
+
+    Returns:
+        The outputs of each batch.
+    """
+    found = []
+    with RepeatedBatches() as repeated:
+        for batch in batches:
+            repeated.begin()
+            found.append(forward(batch))
+            repeated.end(len(batch))
+            on_batch(len(batch))
+    return found
 
 
 def nearest_means(parts: Sequence[Tensor]) -> Tensor:
@@ -117,12 +142,7 @@ class ExemplarStage(EpochlessStage[tuple[list[Tensor], Tensor]]):
         return found
 
     def _features(self, images: Tensor) -> Tensor:
-        """Features ``[N, F]`` of length 1, in batches that are counted."""
-        parts = [images.new_zeros(0, self.model.means.shape[1])]
-        with RepeatedBatches() as repeated:
-            for batch in images.split(self.batch_size) if len(images) else ():
-                repeated.begin()
-                parts.append(self.model.features(batch))
-                repeated.end(len(batch))
-                self.passed(len(batch))
-        return torch.cat(parts)
+        """Features ``[N, F]`` of length 1."""
+        batches = images.split(self.batch_size) if len(images) else ()
+        parts = computed(self.model.features, batches, self.passed)
+        return torch.cat([self.model.means.new_zeros(0, self.model.means.shape[1]), *parts])

@@ -50,7 +50,8 @@ class ExemplarModel(BackboneModel):
 
     def features(self, images: Tensor) -> Tensor:
         """Features ``[N, F]`` of length 1."""
-        return normalize(self.backbone(images), dim=1)
+        # In the precision of the means, which may be higher than that of the layers.
+        return normalize(self.backbone(images).to(self.means.dtype), dim=1)
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes seen]``: the head's, or minus the squared distance to each mean less a constant."""

@@ -165,7 +165,38 @@ def test_slim_resnet18(channels: int, factor: float, first: int) -> None:
         assert expected + linear(160, 100) == 1_109_240  # what is usually said of it, with a head for CIFAR-100
 
 
-@pytest.mark.parametrize("name", ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18"])
+@pytest.mark.parametrize(("channels", "factor", "first"), [(3, 1, 16), (1, 1, 16), (3, 0.25, 4)])
+def test_resnet32(channels: int, factor: float, first: int) -> None:
+    """A stem and fifteen blocks in three groups; no shortcut has parameters, so that there are 31 convolutions."""
+    backbone, width = registry().backbones.find("resnet32").factory.build(channels, 32, 32, factor)
+    groups = [first, 2 * first, 4 * first]
+    expected = convolution(channels, first, bias=False) + 2 * first
+    expected += 5 * residual(first, first, shortcut=False)
+    expected += sum(residual(group // 2, group, shortcut=True) - group**2 // 2 - 2 * group for group in groups[1:])
+    expected += sum(4 * residual(group, group, shortcut=False) for group in groups[1:])
+    assert count_parameters(backbone) == expected
+    assert width == groups[-1]
+    weighted = [module for module in backbone.modules() if isinstance(module, torch.nn.Conv2d | torch.nn.Linear)]
+    assert len(weighted) == 31
+    assert backbone[:-2](torch.randn(2, channels, 32, 32)).shape == (2, width, 8, 8)
+    if (channels, factor) == (3, 1):
+        assert expected + linear(64, 10) == 464_154  # what is usually said of it, with a head for CIFAR-10
+
+
+def test_shortcut_without_parameters() -> None:
+    """Where a group begins, a block of weights 0 hands on every other pixel, and zeros for new channels."""
+    block = registry().backbones.find("resnet32").factory.build(3, 32, 32, 0.125)[0][8].eval()
+    for convolution_layer in block.modules():
+        if isinstance(convolution_layer, torch.nn.Conv2d):
+            torch.nn.init.zeros_(convolution_layer.weight)
+    images = torch.rand(1, 2, 4, 6)
+    answer = block(images)
+    assert answer.shape == (1, 4, 2, 3) and not answer[:, 2:].any()
+    for row, column in ((0, 0), (1, 2)):
+        assert torch.equal(answer[:, :2, row, column], images[:, :, 2 * row, 2 * column])
+
+
+@pytest.mark.parametrize("name", ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18", "resnet32"])
 @pytest.mark.parametrize("image", [(1, 8, 8), (3, 11, 13), (3, 32, 32)], ids=str)
 def test_models_of_any_stream(name: str, image: tuple[int, int, int]) -> None:
     """Each backbone takes images of any shape that is large enough, under heads of any width."""
@@ -217,7 +248,7 @@ def test_backbone_changes_the_size(command: Command) -> None:
     assert total(command, *paper, "-o", "backbone=resnet18") == 1_109_240 - linear(160, 100) + 5 * linear(160, 2)
 
 
-@pytest.mark.parametrize("name", ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18"])
+@pytest.mark.parametrize("name", ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18", "resnet32"])
 def test_weights_depend_on_the_seed_alone(name: str) -> None:
     """The same seed gives the same bits whatever was drawn before, and draws nothing from the global generator."""
     torch.manual_seed(1)
@@ -246,6 +277,7 @@ def test_list(command: Command) -> None:
         ["linear", "seu-bench"],
         ["mlp", "seu-bench"],
         ["resnet18", "seu-bench"],
+        ["resnet32", "seu-bench"],
     ]
     assert "slim ResNet-18" in answer.out
 
@@ -253,11 +285,11 @@ def test_list(command: Command) -> None:
 @pytest.mark.parametrize("subcommand", ["cost", "run"])
 def test_unknown_backbone(command: Command, subcommand: str) -> None:
     """The message says what there is, and proposes what is near."""
-    for name, near in (("foo", ""), ("resnet", " (did you mean 'resnet18'?)")):
+    for name, near in (("foo", ""), ("resnet", " (did you mean 'resnet32'?)")):
         answer = command(subcommand, "--strategy", "naive", "-o", f"backbone={name}")
         assert (answer.status, answer.out) == (2, "")
         assert f"no backbone is called '{name}'{near}" in answer.err
-        assert "the backbones are: alexnet, den_mlp, hat_mlp, linear, mlp, resnet18" in answer.err
+        assert "the backbones are: alexnet, den_mlp, hat_mlp, linear, mlp, resnet18, resnet32" in answer.err
 
 
 @pytest.mark.parametrize("width", ["0", "-1", "wide", "true"])
@@ -304,7 +336,7 @@ def test_unavailable() -> None:
     with pytest.raises(UnknownNameError) as error:
         backbones.find("huge")
     assert "'huge' cannot be used: it needs the package timm, which is not installed" in str(error.value)
-    assert "the backbones are: alexnet, den_mlp, hat_mlp, linear, mlp, resnet18" in str(error.value.remedy)
+    assert "the backbones are: alexnet, den_mlp, hat_mlp, linear, mlp, resnet18, resnet32" in str(error.value.remedy)
     with pytest.raises(UnknownNameError, match=r"no backbone is called 'hug'(?!.*cannot be used)"):
         backbones.find("hug")
 
