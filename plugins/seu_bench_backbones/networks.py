@@ -11,9 +11,16 @@ from torch import Tensor, nn
 
 from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.alexnet import alexnet as make_alexnet
+from seu_bench.models.layers import Dropout
 
 #: Width of both hidden layers (van de Ven & Tolias, "Three scenarios for continual learning", 2019, split MNIST).
 HIDDEN = 400
+
+#: Width of the hidden layer, and its dropout (Avalanche 0.6.0, ``SimpleMLP``).
+SIMPLE_HIDDEN, SIMPLE_DROPOUT = 512, 0.5
+
+#: Width of the hidden layer (continual-learning-baselines, LwF on split MNIST).
+TANH_HIDDEN = 200
 
 #: Channels of the first of the four groups of the ResNet-18.
 CHANNELS = 20
@@ -42,6 +49,19 @@ def mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.Modul
     hidden = max(1, round(factor * HIDDEN))
     first = nn.Linear(channels * height * width, hidden)
     return nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()), hidden
+
+
+def simple_mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+    """A perceptron with one hidden layer and dropout behind it."""
+    hidden = max(1, round(factor * SIMPLE_HIDDEN))
+    first = nn.Linear(channels * height * width, hidden)
+    return nn.Sequential(nn.Flatten(), first, nn.ReLU(), Dropout(SIMPLE_DROPOUT)), hidden
+
+
+def tanh_mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+    """A perceptron with one hidden layer of tanh."""
+    hidden = max(1, round(factor * TANH_HIDDEN))
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, hidden), nn.Tanh()), hidden
 
 
 class ThinnedShortcut(nn.Module):

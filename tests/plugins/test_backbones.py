@@ -23,6 +23,8 @@ from seu_bench.plugin.registration import Register, Unavailable
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.interfaces import BackboneFactory, backbone_model
 
+NAMES = ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18", "resnet32", "simple_mlp", "tanh_mlp"]
+
 
 def convolution(inputs: int, outputs: int, size: int = 3, *, bias: bool = True) -> int:
     return inputs * outputs * size**2 + (outputs if bias else 0)
@@ -196,7 +198,20 @@ def test_shortcut_without_parameters() -> None:
         assert torch.equal(answer[:, :2, row, column], images[:, :, 2 * row, 2 * column])
 
 
-@pytest.mark.parametrize("name", ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18", "resnet32"])
+def test_perceptrons_of_one_layer() -> None:
+    """By hand: one hidden layer, dropout of .5 behind it, or tanh."""
+    images = torch.randn(4, 1, 2, 3)
+    simple, width = registry().backbones.find("simple_mlp").factory.build(1, 2, 3, 0.5)
+    assert width == 256
+    first = simple[1]
+    assert torch.equal(simple.eval()(images), torch.relu(images.view(4, 6) @ first.weight.T + first.bias))
+    assert [module.p for module in simple if "Dropout" in type(module).__name__] == [0.5]
+    tanh, width = registry().backbones.find("tanh_mlp").factory.build(1, 2, 3, 1)
+    assert width == 200
+    assert torch.allclose(tanh(images), torch.tanh(images.view(4, 6) @ tanh[1].weight.T + tanh[1].bias))
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("image", [(1, 8, 8), (3, 11, 13), (3, 32, 32)], ids=str)
 def test_models_of_any_stream(name: str, image: tuple[int, int, int]) -> None:
     """Each backbone takes images of any shape that is large enough, under heads of any width."""
@@ -242,13 +257,15 @@ def test_backbone_changes_the_size(command: Command) -> None:
     assert total(command, *paper, "-o", "backbone=alexnet") == total(command, *paper)
     perceptron = linear(3072, 400) + linear(400, 400) + 5 * linear(400, 2)
     assert total(command, *paper, "-o", "backbone=mlp") == perceptron
+    assert total(command, *paper, "-o", "backbone=simple_mlp") == linear(3072, 512) + 5 * linear(512, 2)
+    assert total(command, *paper, "-o", "backbone=tanh_mlp") == linear(3072, 200) + 5 * linear(200, 2)
     regression = 5 * linear(3072, 2)
     assert total(command, *paper, "-o", "backbone=linear") == regression
     assert total(command, "--protocol", "quick", "-o", "backbone=linear", "-o", "width=2") == regression
     assert total(command, *paper, "-o", "backbone=resnet18") == 1_109_240 - linear(160, 100) + 5 * linear(160, 2)
 
 
-@pytest.mark.parametrize("name", ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18", "resnet32"])
+@pytest.mark.parametrize("name", NAMES)
 def test_weights_depend_on_the_seed_alone(name: str) -> None:
     """The same seed gives the same bits whatever was drawn before, and draws nothing from the global generator."""
     torch.manual_seed(1)
@@ -270,15 +287,7 @@ def test_list(command: Command) -> None:
     answer = command("list", "backbones")
     assert (answer.status, answer.err) == (0, "")
     rows = [line.split()[:2] for line in answer.out.splitlines()]
-    assert [row for row in rows if row[1] == "seu-bench"] == [
-        ["alexnet", "seu-bench"],
-        ["den_mlp", "seu-bench"],
-        ["hat_mlp", "seu-bench"],
-        ["linear", "seu-bench"],
-        ["mlp", "seu-bench"],
-        ["resnet18", "seu-bench"],
-        ["resnet32", "seu-bench"],
-    ]
+    assert [row for row in rows if row[1] == "seu-bench"] == [[name, "seu-bench"] for name in NAMES]
     assert "slim ResNet-18" in answer.out
 
 
@@ -289,7 +298,7 @@ def test_unknown_backbone(command: Command, subcommand: str) -> None:
         answer = command(subcommand, "--strategy", "naive", "-o", f"backbone={name}")
         assert (answer.status, answer.out) == (2, "")
         assert f"no backbone is called '{name}'{near}" in answer.err
-        assert "the backbones are: alexnet, den_mlp, hat_mlp, linear, mlp, resnet18, resnet32" in answer.err
+        assert f"the backbones are: {', '.join(NAMES)}" in answer.err
 
 
 @pytest.mark.parametrize("width", ["0", "-1", "wide", "true"])
@@ -336,7 +345,7 @@ def test_unavailable() -> None:
     with pytest.raises(UnknownNameError) as error:
         backbones.find("huge")
     assert "'huge' cannot be used: it needs the package timm, which is not installed" in str(error.value)
-    assert "the backbones are: alexnet, den_mlp, hat_mlp, linear, mlp, resnet18, resnet32" in str(error.value.remedy)
+    assert f"the backbones are: {', '.join(NAMES)}" in str(error.value.remedy)
     with pytest.raises(UnknownNameError, match=r"no backbone is called 'hug'(?!.*cannot be used)"):
         backbones.find("hug")
 
