@@ -1,5 +1,5 @@
-"""python -m scripts.evidence: docs/evidence/reproduction.md, its figures, the changelog's corrections and
-docs/evidence/reference_numbers.md, from the published records.
+"""python -m scripts.evidence: docs/evidence/reproduction.md, its figures, the changelog's corrections,
+docs/evidence/reference_numbers.md and docs/evidence/scenarios.md, from the published records.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import reference_numbers
+from scripts.evidence import reference_numbers, scenarios
 from scripts.evidence.evidence import PROTOCOLS
 from scripts.evidence.page import CHANGELOG, CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, changelog, rendered
 from scripts.evidence.publish import publish
@@ -49,8 +49,9 @@ def main() -> None:
         make_figures()
     PAGE.write_text(rendered(), encoding="utf-8")
     CHANGELOG.write_text(changelog(CHANGELOG.read_text(encoding="utf-8")), encoding="utf-8")
-    reference_numbers.PAGE.write_text(reference_numbers.rendered(), encoding="utf-8")
-    print(PAGE, reference_numbers.PAGE, sep="\n")
+    for page in (reference_numbers, scenarios):
+        page.PAGE.write_text(page.rendered(), encoding="utf-8")
+    print(PAGE, reference_numbers.PAGE, scenarios.PAGE, sep="\n")
 
 
 if __name__ == "__main__":
