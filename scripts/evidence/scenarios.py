@@ -97,7 +97,7 @@ def findings(board: Leaderboard) -> Iterator[str]:
         if right is not None and value is not None:
             yield (
                 f"`{name}` gives {value:.1f} %: the most certain path is that of the right task for "
-                f"{100 * right:.1f} % of the images, where guessing is right for {share:.1f} %. An image is computed by "
+                f"{100 * right:.1f} % of the images, where guessing is right for {share:.1f} %. An image takes "
                 f"all {tasks} paths."
             )
     bound = _percent(rows.get(BOUND))
