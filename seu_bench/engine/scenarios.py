@@ -36,6 +36,8 @@ def require_scenario(registry: Registry, request: Request, options: Options, sce
         if scenario in scenarios_of(entry.factory) and name != strategy
     )
     remedy = f"these can: {', '.join(others)}" if others else "choose another scenario"
+    if "task" not in known:
+        remedy = f"ask for one that it learns, -o benchmark.stream.scenario={known[0]}; or choose another: {remedy}"
     if isinstance(options, TaskInferenceOptions):
         remedy = (
             f"give -o infer_task=entropy (or energy), and the most certain path answers; or choose another: {remedy}"

@@ -210,6 +210,9 @@ class TestComputeMetrics:
         final = (0.6 + 0.75 + 0.5) / 3
         assert metrics == {
             "acc": pytest.approx(final),
+            "avg_incremental_acc": None,
+            "task_accuracy": None,
+            "cross_task_errors": None,
             "tuning_passes": None,
             "learning_acc": pytest.approx(0.7),
             "bwt": pytest.approx(-0.125),

@@ -16,10 +16,10 @@ from seu_bench.results.record_metrics import METRICS
 
 #: Two data fingerprints.
 DATA, OTHER_DATA = "a1" * 32, "b2" * 32
-#: Core's metrics that are columns of a leaderboard none of whose rows was tuned or has masks, in their order.
-COLUMNS = {
-    name: metric for name, metric in METRICS.items() if metric.column and name not in ("tuning_passes", "mask_bits")
-}
+#: Columns that only some leaderboards have: of tuned rows, of masks, of runs that were not told tasks.
+RARE = ("tuning_passes", "mask_bits", "avg_incremental_acc", "task_accuracy", "cross_task_errors")
+#: Core's metrics that are columns of any other one, in their order.
+COLUMNS = {name: metric for name, metric in METRICS.items() if metric.column and name not in RARE}
 #: What a name in a stranger's record may be.
 ODD = "a|b\\|c <script>alert(1)</script> [red] *x* _y_ `z`\n| new | row |\x1b[31m"
 
