@@ -14,6 +14,8 @@ from statistics import fmean
 from typing import TypeAlias
 
 AccuracyMatrix: TypeAlias = Sequence[Sequence[float | None]]
+#: How many of task i's images were answered with a class of task j, a row for each i, of which none is empty.
+TaskConfusion: TypeAlias = Sequence[Sequence[int]]
 
 
 def acc(matrix: AccuracyMatrix) -> float | None:
@@ -36,46 +38,20 @@ def avg_acc_curve(matrix: AccuracyMatrix) -> list[float | None]:
 
 
 def avg_incremental_acc(matrix: AccuracyMatrix) -> float | None:
-    """Average incremental accuracy: mean over tasks of the mean accuracy on all tasks learned so far, in [0, 1].
+    """Average incremental accuracy, in [0, 1] (Rebuffi et al. 2017): the mean of :func:`avg_acc_curve`.
 
-    After Rebuffi et al., "iCaRL", CVPR 2017. Numbers in papers differ in whether the first step counts (here it does)
-    and whether means are over images or over tasks (here over tasks, which is the same where tasks are equally large).
+    Every step counts, the first one included, and at each step every task learned so far counts the same. Published
+    numbers of this name differ in both: some leave out the first step, after which nothing can be forgotten, and some
+    take the mean over images, which is another one where tasks have different numbers of them.
 
     Returns:
         ``mean_i mean_{j<=i} R[i][j]``; ``None`` if one of these was not measured or there are no tasks.
+
+    Example:
+        >>> avg_incremental_acc([[1.0], [0.5, 0.5]])
+        0.75
     """
     return _mean(avg_acc_curve(matrix))
-
-
-def task_accuracy(confusion: Sequence[Sequence[int]]) -> float | None:
-    """Mean share of a task's test images that are answered with a class of that task, in [0, 1].
-
-    Where a head answers with any class of any task it says how well tasks are told apart, whether or not the class is
-    right.
-
-    Args:
-        confusion: T rows of T counts, ``C[i][j]`` test images of task i that are answered with a class of task j.
-
-    Returns:
-        ``mean_i C[i][i] / sum_j C[i][j]``; ``None`` if a row is missing or empty.
-    """
-    shares = [row[task] / sum(row) if sum(row) and len(row) > task else None for task, row in enumerate(confusion)]
-    return _mean(shares)
-
-
-def cross_task_errors(confusion: Sequence[Sequence[int]], errors: int) -> float | None:
-    """Share of all errors that are a class of another task than the image's, in [0, 1].
-
-    Args:
-        confusion: as of :func:`task_accuracy`.
-        errors: test images of all tasks that are answered wrongly.
-
-    Returns:
-        ``sum_{i != j} C[i][j] / errors``; ``None`` without a confusion or without errors.
-    """
-    if not confusion or not errors:
-        return None
-    return sum(count for task, row in enumerate(confusion) for other, count in enumerate(row) if other != task) / errors
 
 
 def learning_acc(matrix: AccuracyMatrix) -> float | None:
@@ -120,6 +96,47 @@ def task_forgetting(matrix: AccuracyMatrix) -> list[float | None]:
         before = [value for row in range(last) if (value := entry(matrix, row, task)) is not None]
         falls.append(_difference(max(before, default=None), entry(matrix, last, task)))
     return falls
+
+
+def task_accuracy(confusion: TaskConfusion) -> float | None:
+    """How well the task of an image is told, in [0, 1]: the mean share of answers that are a class of their own task.
+
+    Args:
+        confusion: ``C[i][j]``, how many of task i's images were answered with a class of task j; T rows and columns.
+
+    Returns:
+        ``mean_i (C[i][i] / sum_j C[i][j])``; ``None`` if a row is missing or has no image, or there are no tasks.
+
+    Example:
+        >>> task_accuracy([[8, 2], [5, 5]])
+        0.65
+    """
+    return _mean([row[task] / sum(row) if _is_counted(row, confusion) else None for task, row in enumerate(confusion)])
+
+
+def cross_task_errors(confusion: TaskConfusion, accuracies: Sequence[float | None]) -> float | None:
+    """Share of the errors that are a class of another task, in [0, 1].
+
+    Args:
+        confusion: ``C[i][j]``, how many of task i's images were answered with a class of task j; T rows and columns.
+        accuracies: T accuracies in [0, 1] of the same answers, on each task.
+
+    Returns:
+        ``sum_i sum_{j!=i} C[i][j] / sum_i (1 - accuracies[i]) n_i`` with ``n_i = sum_j C[i][j]`` images of task i;
+        ``None`` where there is no error, if one of these was not measured, or if they cannot be of the same answers.
+
+    Example:
+        >>> cross_task_errors([[8, 2], [5, 5]], [0.6, 0.5])  # 7 of 9 errors
+        0.7777777777777778
+    """
+    crossed = errors = 0
+    for task, row in enumerate(confusion):
+        accuracy = entry([accuracies], 0, task)
+        if accuracy is None or not _is_counted(row, confusion):
+            return None
+        crossed += sum(row) - row[task]
+        errors += sum(row) - round(accuracy * sum(row))
+    return crossed / errors if errors and crossed <= errors else None
 
 
 def intransigence(matrix: AccuracyMatrix, reference: Sequence[float | None]) -> float | None:
@@ -205,6 +222,11 @@ def entry(matrix: AccuracyMatrix, row: int, task: int) -> float | None:
     values = matrix[row] if 0 <= row < len(matrix) else ()
     value = values[task] if task < len(values) else None
     return None if value is None or not math.isfinite(value) else value
+
+
+def _is_counted(row: Sequence[int], confusion: TaskConfusion) -> bool:
+    """Whether a row has a count for every task, and an image."""
+    return len(row) == len(confusion) and sum(row) > 0
 
 
 def _difference(left: float | None, right: float | None) -> float | None:

@@ -27,7 +27,7 @@ from seu_bench.results.record_files import require_records
 from seu_bench.results.record_metrics import known_metric
 
 #: Where there are no ranks.
-_NO_RANKS: Final = "no two configurations were run on two benchmarks of one protocol"
+_NO_RANKS: Final = "no two configurations were run on two benchmarks of one protocol and scenario"
 
 
 @verbosity_options
@@ -66,8 +66,8 @@ _NO_RANKS: Final = "no two configurations were run on two benchmarks of one prot
     default=None,
     metavar="[METRIC]",
     shell_complete=values.metrics,
-    help="In place of leaderboards: average ranks over the benchmarks of each protocol, in accuracy or another metric, "
-    "with Friedman's test and Holm's correction.",
+    help="In place of leaderboards: average ranks over the benchmarks of each protocol and scenario, in accuracy or "
+    "another metric, with Friedman's test and Holm's correction.",
 )
 @click.option(
     "--columns",
@@ -204,7 +204,7 @@ def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> 
         for row in ranks.rows
     ]
     headings = ("configuration", ">rank", ">p (Holm)", "beside the best", *[f">{name}" for name in ranks.benchmarks])
-    title = f"protocol {compared.protocol}: average ranks in {metric.column or compared.metric}"
+    title = f"{compared.place}: average ranks in {metric.column or compared.metric}"
     tested = "no test: too few benchmarks or configurations"
     if ranks.p_value is not None:
         tested = f"Friedman's test: chi-squared {ranks.statistic:.2f}, p = {ranks.p_value:.4f}"

@@ -53,4 +53,5 @@ def runs(results: Path, state: str | None, rows: int, form: str) -> None:
         title += f" ({counted}), the first {len(shown)}; --state chooses, --rows 0 shows all"
     table = new_table(title, ("run", "=state", ">tasks", ">time", "checkpoint", ""), cells)
     nothing = f"no runs in {results}" + (f" are {state}" if state else "")
-    print_as(form, [run.document() for run in found], [table if found else nothing])
+    documents = [run.document() | {"scenario": run.record.scenario if run.record else None} for run in found]
+    print_as(form, documents, [table if found else nothing])

@@ -17,6 +17,7 @@ from seu_bench.config.run import CommandLine
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.leaderboard.markdown import count
+from seu_bench.results.scenarios import benchmark_title
 from seu_bench.sweeps.spec import EXECUTOR, SweepSpec, kept_spec, make_spec, parse_axes
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _report(result: SweepResult, results: Path, metrics: Mapping[str, Metric], f
 
     paths: list[Path] = []
     if result.interruption is None and any(record.may_be_ranked for record in result.records):
-        places = {record.benchmark for record in result.records}
+        places = {benchmark_title(record) for record in result.records}
         made = (path for path in make_leaderboards(results, metrics).paths if path.suffix == ".md")
         paths = [path for path in made if any(path.name.startswith(f"{place}-v") for place in places)]
     if form == "json":

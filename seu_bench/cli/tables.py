@@ -16,11 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from seu_bench.config.options import format_option
-from seu_bench.results.labels import SCENARIO_WORDS, named_overrides, why_not_ranked
+from seu_bench.results.labels import named_overrides, why_not_ranked
 from seu_bench.results.leaderboard.markdown import cells, intervals, notes
 from seu_bench.results.metric import Metric
-from seu_bench.results.record_metrics import METRICS, in_order, known_metric, measured_rows
+from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS, in_order, known_metric, measured_rows
 from seu_bench.results.reference_rows import reference_of
+from seu_bench.results.scenarios import adjective, benchmark_title, definition
 from seu_bench.utils.text import format_seconds, printable
 
 if TYPE_CHECKING:
@@ -48,20 +49,37 @@ def matrix_table(record: Record) -> RenderableType:
     measured = {row: record.accuracy_matrix[row] for row in measured_rows(record)}
     if not measured:
         return "no accuracy was measured"
-    names = dict(enumerate(record.task_names))
+    return _shares_by_task("accuracy (%) on task ...", "after learning", measured, record.task_names, tasks)
+
+
+def confusion_table(record: Record) -> RenderableType | None:
+    """Confusion between tasks in percent of a task's test images: a row for these, a column per task answered; ``None``
+    where it was not measured, as in all scenarios but the class-incremental one."""
+    counts = {task: row for task, row in enumerate(record.task_confusion) if sum(row)}
+    if not counts:
+        return None
+    shares = {task: [count / sum(row) for count in row] for task, row in counts.items()}
+    tasks = max([len(record.task_names), *map(len, record.task_confusion)])
+    return _shares_by_task("answers (%) that are a class of task ...", "to images of", shares, record.task_names, tasks)
+
+
+def _shares_by_task(
+    title: str, what: str, rows: Mapping[int, Sequence[float | None]], names: Sequence[str], tasks: int
+) -> Group:
+    """Shares in percent, a row for each of some tasks and a column for every task."""
+    called = dict(enumerate(names))
     tables = []
     for first in range(0, tasks, TASKS_ABREAST):
         abreast = slice(first, first + TASKS_ABREAST)
-        rows = [
-            (f"{row} {names.get(row, '')}", *map(_accuracy_cell, (*values, *[None] * (tasks - len(values)))[abreast]))
-            for row, values in measured.items()
+        cells = [
+            (f"{row} {called.get(row, '')}", *map(_share_cell, (*values, *[None] * (tasks - len(values)))[abreast]))
+            for row, values in rows.items()
         ]
-        headings = ["after learning", *[f">{task}" for task in range(tasks)[abreast]]]
-        tables.append(new_table("accuracy (%) on task ...", headings, rows, pad=0))
+        tables.append(new_table(title, [what, *[f">{task}" for task in range(tasks)[abreast]]], cells, pad=0))
     return Group(*tables)
 
 
-def _accuracy_cell(value: float | None) -> Text:
+def _share_cell(value: float | None) -> Text:
     if value is None or not 0 <= value <= 1:
         return Text("-" if value is None else f"{100 * value:.1f}")
     anchor = round(value * (len(_COLOURS) - 1))
@@ -71,7 +89,8 @@ def _accuracy_cell(value: float | None) -> Text:
 
 def accuracy_summary(record: Record) -> RenderableType:
     """Which run it is, and its accuracy matrix."""
-    title = f"{record.benchmark}, protocol {record.protocol}: {record.strategy}, seed {record.seed}, {record.status}"
+    place = f"{benchmark_title(record)}, protocol {record.protocol}"
+    title = f"{place}: {record.strategy}, seed {record.seed}, {record.status}"
     return Group(literal(record.run_id), literal(title), "", matrix_table(record))
 
 
@@ -85,9 +104,9 @@ def metrics_table(record: Record, metrics: Mapping[str, Metric] = METRICS) -> Ta
 def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: bool = True) -> RenderableType:
     """The first ``most`` rows, and references: number, configuration, seeds; accuracy, forgetting, memory and compute.
 
-    Below are the interval of the accuracy, the mixed score and further costs, and, where they were measured, the
-    relative metrics and those of plugins: beside the first table's columns those would not hold in the width. Columns
-    that are not the ``usual`` ones are one table.
+    Below are the interval of the accuracy, the mixed score and further costs, and, where they were measured, metrics of
+    the scenario, the relative ones and those of plugins: beside the first table's columns those would not hold in the
+    width. Columns that are not the ``usual`` ones are one table.
     """
     lines = [*notes(board), f"data {board.data_fingerprint}", f"records: {board.records}"]
     shown = board.first(most)
@@ -110,8 +129,7 @@ def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: boo
         only = table(board.title, list(board.columns))
         only.caption = caption
         return only
-    names = ("acc", "avg_incremental_acc", "forgetting", board.size, "train_flops")
-    first = [name for name in names if name in board.columns]
+    first = [name for name in ("acc", "forgetting", board.size, "train_flops") if name in board.columns]
     size = "macs" if board.size == "params_total" else "params_total"
     further = [name for name in ("mixed_score", size, "train_seconds", "tuning_passes") if name in board.columns]
     accuracy = [name for name in ("acc",) if name in board.columns]
@@ -126,6 +144,8 @@ def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: boo
             [[*interval, *row[3:]] for interval, row in both],
         ),
     ]
+    if of_scenario := [name for name in board.columns if name in SCENARIO_METRICS]:
+        tables.append(table(f"{adjective(board.scenario)}: metrics of the scenario", [*accuracy, *of_scenario]))
     if relative:
         beside = [name for name in board.columns if name in {"acc", "learning_acc", *relative}]
         tables.append(table("beside one model trained jointly on the whole stream", beside))
@@ -137,9 +157,9 @@ def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: boo
 
 def record_summary(record: Record, metrics: Mapping[str, Metric] = METRICS) -> RenderableType:
     """All that a reader of one run wants: what it was, its matrix, metrics, stages, genotypes, paths and choices."""
-    parts: list[RenderableType] = [_header(record), "", matrix_table(record)]
-    parts += ["", _confusion_table(record)] if record.task_confusion else []
-    parts += ["", metrics_table(record, metrics)]
+    parts: list[RenderableType] = [_header(record), "", matrix_table(record), ""]
+    parts += [] if (confusion := confusion_table(record)) is None else [confusion, ""]
+    parts.append(metrics_table(record, metrics))
     if record.stages:
         parts += ["", _stages_table(record)]
     parts += _listed("genotypes", "task", record.genotypes, _genotype)
@@ -147,16 +167,6 @@ def record_summary(record: Record, metrics: Mapping[str, Metric] = METRICS) -> R
     parts += _listed("choices (what was done in each layer)", "task", record.choices, ", ".join)
     parts += _listed("units (task that each was made for)", "layer", record.unit_tasks, _spaced)
     return Group(*parts)
-
-
-def _confusion_table(record: Record) -> Table:
-    """Of the test images of each task, how many were answered with a class of which task."""
-    headings = ("images of task", *(f">{task}" for task in range(len(record.task_confusion[0]))))
-    rows = [
-        (f"{task} {name}", *map(str, counts))
-        for task, (name, counts) in enumerate(zip(record.task_names, record.task_confusion, strict=False))
-    ]
-    return new_table("answered with a class of task ...", headings, rows, pad=0)
 
 
 def _header(record: Record) -> Table:
@@ -171,7 +181,7 @@ def _header(record: Record) -> Table:
         "reference": reference_of(record),
         "benchmark": f"{record.benchmark}, version {record.benchmark_version}, protocol {record.protocol}"
         + _options(named_overrides(record)),
-        "scenario": SCENARIO_WORDS.get(record.scenario),
+        "scenario": definition(record.scenario),
         "strategy": record.strategy + _options(record.options),
         "searcher": record.searcher and record.searcher + _options(record.searcher_options),
         "creator": record.creator and record.creator + _options(record.creator_options),

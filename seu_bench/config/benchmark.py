@@ -67,10 +67,10 @@ Scenario: TypeAlias = Literal["task", "class", "domain"]
 SCENARIOS: Final[tuple[Scenario, ...]] = ("task", "class", "domain")
 
 
-def titled(benchmark: str, scenario: Scenario) -> str:
-    """A benchmark's name, with the scenario where that is neither ``task`` nor in the name."""
-    is_told = scenario == "task" or benchmark.endswith(f"_{scenario}")
-    return benchmark if is_told else f"{benchmark}-{scenario}"
+def titled(name: str, scenario: Scenario) -> str:
+    """The name of a benchmark in a scenario, with the scenario where that is neither ``task`` nor in the name."""
+    is_told = scenario == "task" or name.endswith(f"_{scenario}")
+    return name if is_told else f"{name}-{scenario}"
 
 
 class Stream(Frozen):
@@ -237,7 +237,7 @@ class BenchmarkSpec(Frozen):
 
     @property
     def title(self) -> str:
-        """Its name, with the scenario where that has to be said."""
+        """Its name, with the scenario where that is neither ``task`` nor in the name."""
         return titled(self.name, self.stream.scenario)
 
     def identity(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import torch
+from avalanche.evaluation import PluginMetric
 
 from seu_bench.config.run import ResultFields
 from seu_bench.config.tuned import TunedFile
@@ -37,8 +38,8 @@ class RunRecorder:
         on_progress: called with the progress of every stage.
         notice: called with a message for the user.
         feature_bytes: peak memory of cached features; ``None``: the strategy caches none.
-        matrix, sizes, confusion: the evaluators that measure for it; no ``confusion`` where answers are no class of any
-            task.
+        matrix, sizes: the evaluators that measure for it.
+        confusion: that of answers between tasks; ``None``: the scenario is not class-incremental.
     """
 
     write: Callable[[Record], object]
@@ -52,7 +53,8 @@ class RunRecorder:
     def __post_init__(self) -> None:
         self.matrix = AccuracyMatrix(len(self.record.task_names))
         self.sizes = ModelSizes()
-        self.confusion = TaskConfusion(self.record.task_classes) if self.record.scenario == "class" else None
+        is_class = self.record.scenario == "class"
+        self.confusion = TaskConfusion(self.record.task_classes) if is_class else None
         self._before = self.record
         self._stages: list[StageRecord] = []
         self._unstable = False
@@ -64,9 +66,9 @@ class RunRecorder:
             self.notice(warning)
 
     @property
-    def measures(self) -> list[Any]:
-        """The evaluators."""
-        return [self.matrix, self.sizes, *([self.confusion] if self.confusion is not None else [])]
+    def evaluators(self) -> list[PluginMetric[Any]]:
+        """What a strategy's evaluation is to have."""
+        return [it for it in (self.matrix, self.sizes, self.confusion) if it is not None]
 
     @property
     def evaluated(self) -> int:
@@ -159,7 +161,7 @@ class RunRecorder:
         if before.environment != now.environment and before.environment not in earlier:
             earlier.append(before.environment)
         self.matrix.matrix = [list(row) for row in before.accuracy_matrix]
-        if self.confusion is not None:
+        if self.confusion is not None and len(before.task_confusion) == self.confusion.tasks:
             self.confusion.counts = [list(row) for row in before.task_confusion]
         for name, values in self.sizes.result().items():
             # A checkpoint of an earlier version knows nothing of some sizes.
@@ -175,7 +177,7 @@ class RunRecorder:
         """The record with what is measured by now, added to what was before the run was resumed."""
         measured = {
             "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),
-            "task_confusion": () if self.confusion is None else tuple(map(tuple, self.confusion.counts)),
+            "task_confusion": tuple(map(tuple, self.confusion.result())) if self.confusion is not None else (),
             **{name: tuple(values) for name, values in self.sizes.result().items()},
             "memory_by_kind": dict(self.sizes.memory_by_kind),
             "stages": tuple(self._stages),

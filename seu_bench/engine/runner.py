@@ -165,7 +165,7 @@ class _Run:
 
     def _context(self) -> StrategyContext:
         recorder = self.recorder
-        return self._context_of(self.decider.decided, recorder.watch, *recorder.measures)
+        return self._context_of(self.decider.decided, recorder.watch, *recorder.evaluators)
 
     def _context_of(self, run: ResolvedRun, watch: ProgressCallback, *measures: Any) -> StrategyContext:
         evaluator = EvaluationPlugin(*measures, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]

@@ -6,6 +6,7 @@
 :mod:`.record_files`     the records of a results folder; a run found by its name
 :mod:`.metric`           a metric: definition, unit, direction, column
 :mod:`.record_metrics`   core's metrics in one table; their values for a record
+:mod:`.scenarios`        scenarios in words
 :mod:`.reference`        metrics relative to a run that was trained jointly
 :mod:`.reference_rows`   rows that leaderboards show and never rank
 :mod:`.comparison`       two runs task by task

@@ -14,6 +14,7 @@ from seu_bench.metrics import entry, task_forgetting
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import EVALUATION, METRICS, complete_matrix, in_order, measured_rows
+from seu_bench.results.scenarios import adjective, other_overrides
 
 #: Measures of each task, with their units.
 MEASURES: Final[dict[str, str]] = {
@@ -82,8 +83,8 @@ def compare(one: Record, other: Record, metrics: Mapping[str, Metric] = METRICS)
         The comparison.
 
     Raises:
-        RequestError: they are of different benchmarks, versions, protocols or data, or otherwise of different tasks;
-            all of it is named.
+        RequestError: they are of different benchmarks, versions, scenarios, protocols or data, or otherwise of
+            different tasks; all of it is named.
     """
     if faults := _incomparable(one, other):
         raise RequestError(
@@ -122,9 +123,11 @@ def _incomparable(one: Record, other: Record) -> list[str]:
         "tasks": (sorted(one.task_order), sorted(other.task_order)),
     }
     if one.scenario != other.scenario:
-        told = " and the other ".join(f"{record.scenario}-incremental" for record in (one, other))
-        return [f"one is {told}: they were asked other questions, and equal accuracies would not mean the same"]
+        del facts["data fingerprint"]  # which is of the stream as well: it differs in any case
     faults = [f"{name} {mine!r} and {its!r}"[:300] for name, (mine, its) in facts.items() if mine != its]
+    if one.scenario != other.scenario:
+        both = f"one is {adjective(one.scenario)} and the other {adjective(other.scenario)}"
+        faults.insert(0, f"{both}: accuracies answer different questions")
     if not faults and not one.data_fingerprint:
         faults.append("neither has a data fingerprint")
     if not faults and (not one.task_order or len(set(one.task_order)) < len(one.task_order)):
@@ -170,7 +173,7 @@ def _flat_settings(record: Record) -> dict[str, str]:
     sections = {
         "searcher": record.searcher_options,
         "creator": record.creator_options,
-        "benchmark": record.benchmark_overrides,
+        "benchmark": other_overrides(record),
         "protocol": record.protocol_settings,
     }
     found = [*flattened({name: document[name] for name in named}), *flattened(sections)]

@@ -5,24 +5,18 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import to_json
 
 from seu_bench.config.options import format_option
+from seu_bench.results.scenarios import other_overrides
 
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
 
 #: Prefix of options in a label, and what those have in common whose options are compared.
 _Group: TypeAlias = tuple[str, str, str | None]
-
-
-#: What a test image's learner was told and asked, in the scenarios beside the task-incremental one.
-SCENARIO_WORDS: Final[Mapping[str, str]] = {
-    "class": "class-incremental: no task label, one head answers with a class of any task",
-    "domain": "domain-incremental: no task label, one head answers with classes that all tasks share",
-}
 
 
 def why_not_ranked(record: Record) -> str | None:
@@ -85,7 +79,7 @@ def configuration_labels(records: Sequence[Record]) -> list[str]:
 
 
 def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
-    overrides = json.dumps(record.benchmark_overrides, sort_keys=True)
+    overrides = json.dumps(other_overrides(record), sort_keys=True)
     return {
         ("", record.strategy, None): record.options,
         ("searcher.", record.strategy, record.searcher): record.searcher_options,
@@ -95,13 +89,15 @@ def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
 
 
 def named_overrides(record: Record) -> dict[str, Any]:
-    """The overrides of a record's benchmark, groups of classes by name where its data set has names of all of them."""
-    groups = record.benchmark_overrides.get("stream.groups")
+    """The overrides of a record's benchmark but for the scenario, which is named apart; groups of classes by name where
+    its data set has names of all of them."""
+    overrides = other_overrides(record)
+    groups = overrides.get("stream.groups")
     names = dict(zip(record.task_order, record.task_class_names, strict=False))
     if not isinstance(groups, list | tuple) or not all(isinstance(group, list | tuple) for group in groups):
-        return record.benchmark_overrides
+        return overrides
     named = [list(names.get(index, ())) for index in range(len(groups))]
-    return record.benchmark_overrides | ({"stream.groups": named} if [*map(len, named)] == [*map(len, groups)] else {})
+    return overrides | ({"stream.groups": named} if [*map(len, named)] == [*map(len, groups)] else {})
 
 
 def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: Set[tuple[_Group, str]]) -> str:
@@ -113,8 +109,7 @@ def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: S
     ]
     # What was changed in the benchmark is always shown: it is not what the leaderboard's heading says.
     overrides = named_overrides(record)
-    told = {key: value for key, value in overrides.items() if key != "stream.scenario"}  # by the heading
-    shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(told.items())]
+    shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(overrides.items())]
     if (certainty := record.options.get("infer_task")) and record.scenario != "task":
         inferred = f"infer_task={certainty}"  # it learned the same as with task labels, and answers otherwise
         shown += [] if inferred in shown else [inferred]

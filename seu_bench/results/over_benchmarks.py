@@ -1,4 +1,4 @@
-"""Configurations compared over several benchmarks of one protocol, by their average ranks."""
+"""Configurations compared over several benchmarks of one protocol and scenario, by their average ranks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from seu_bench.config.benchmark import SCENARIOS, Scenario
 from seu_bench.config.options import split_by_prefix
 from seu_bench.results.labels import CanonicalTexts
 from seu_bench.results.leaderboard.boards import Leaderboard, Row
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS, known_metric
+from seu_bench.results.scenarios import other_overrides, with_scenario
 from seu_bench.results.statistics.ranks import RankComparison, compare_ranks
 
 #: Of more benchmarks those with the most records are considered.
@@ -31,7 +33,7 @@ class BenchmarkComparison:
     """Configurations that were run on all of several benchmarks.
 
     Attributes:
-        protocol: of all of them, with the scenario where that is not ``task``, e.g. ``quick-class``.
+        protocol, scenario: of all of them.
         metric: what they are ranked by, in its mean over seeds.
         boards: the leaderboards, one for each benchmark.
         rows: by configuration, its row on each of :attr:`boards`.
@@ -40,15 +42,22 @@ class BenchmarkComparison:
     """
 
     protocol: str
+    scenario: Scenario
     metric: str
     boards: tuple[Leaderboard, ...]
     rows: Mapping[str, tuple[Row, ...]]
     ranks: RankComparison
     excluded: tuple[str, ...]
 
+    @property
+    def place(self) -> str:
+        """Protocol, and the scenario where it is not ``task``, for a heading; not escaped."""
+        return with_scenario(f"protocol {self.protocol}", self.scenario)
+
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        document = {"protocol": self.protocol, "metric": self.metric, **self.ranks.document()}
+        place = {"protocol": self.protocol, "scenario": self.scenario}
+        document = {**place, "metric": self.metric, **self.ranks.document()}
         return document | {"excluded": list(self.excluded)}
 
 
@@ -68,20 +77,24 @@ def compare_over_benchmarks(
         metrics: those known.
 
     Returns:
-        A comparison for each protocol that has two or more configurations on two or more benchmarks.
+        A comparison for each protocol and scenario that has two or more configurations on two or more benchmarks.
     """
-    by_protocol: dict[str, dict[str, Leaderboard]] = defaultdict(dict)
+    by_place: dict[tuple[str, Scenario], dict[str, Leaderboard]] = defaultdict(dict)
     ranked = [board for board in boards if board.unranked is None]
     for board in ranked:  # of one version the data with the most records come first
-        known = by_protocol[board.contest].get(board.benchmark)
+        place = board.protocol, board.scenario
+        known = by_place[place].get(board.benchmark)
         if known is None or known.benchmark_version < board.benchmark_version:
-            by_protocol[board.contest][board.benchmark] = board
-    found = (_compared(protocol, list(by_protocol[protocol].values()), metric, metrics) for protocol in by_protocol)
-    return sorted((each for each in found if each), key=lambda each: each.protocol)
+            by_place[place][board.benchmark] = board
+    found = (
+        _compared(*place, list(by_benchmark.values()), metric, metrics) for place, by_benchmark in by_place.items()
+    )
+    order = SCENARIOS.index
+    return sorted((each for each in found if each), key=lambda each: (each.protocol, order(each.scenario)))
 
 
 def _compared(
-    protocol: str, boards: Sequence[Leaderboard], metric: str, metrics: Mapping[str, Metric]
+    protocol: str, scenario: Scenario, boards: Sequence[Leaderboard], metric: str, metrics: Mapping[str, Metric]
 ) -> BenchmarkComparison | None:
     chosen_options: dict[_Part, set[str]] = defaultdict(set)
     for row in (row for board in boards for row in board.rows):
@@ -107,7 +120,7 @@ def _compared(
         if row.reference is None and row not in everywhere
     }
     ranks = compare_ranks(values, higher_is_better=better is not False)
-    return BenchmarkComparison(protocol, metric, tuple(chosen), rows, ranks, tuple(sorted(excluded)))
+    return BenchmarkComparison(protocol, scenario, metric, tuple(chosen), rows, ranks, tuple(sorted(excluded)))
 
 
 def _tables(tables: Mapping[Leaderboard, Mapping[_Key, Row]]) -> Iterator[tuple[list[Leaderboard], list[_Key]]]:
@@ -133,7 +146,7 @@ def _by_key(board: Leaderboard, chosen: Mapping[_Part, Set[str]], metric: str) -
 
 def _key(record: Record, chosen: Mapping[_Part, Set[str]], text: CanonicalTexts) -> _Key:
     """What makes a configuration, without options that protocol or tuning chose, here or on another benchmark."""
-    own: list[Any] = [record.benchmark_overrides, record.precision, record.threads]
+    own: list[Any] = [other_overrides(record), record.precision, record.threads]
     for part, options in _parts(record).items():
         layer = _layer(record, part)
         own.append(

@@ -20,12 +20,14 @@ from seu_bench.config.matched import Matched
 from seu_bench.config.run import MOST_THREADS, Evaluation, Precision
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.record_parts import (
+    Count,
     DecisionRecord,
     Document,
     Environment,
     FileName,
     Integer,
     Measurement,
+    RankableRecord,
     Seconds,
     ShownRecord,
     StabilityRecord,
@@ -86,17 +88,21 @@ class Versioned(Document):
     schema_version: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = SCHEMA_VERSION
 
 
-class Record(ShownRecord, Versioned):
+class Record(ShownRecord, RankableRecord, Versioned):
     """Record of a run.
 
     Attributes:
-        task_class_names: names of the classes of each task, in their order; empty where the data set has none.
-        one_class_tasks: places of the tasks whose images are of one class, so that every answer is right.
+        task_class_names: names of the classes of each task, in the order of its head's outputs; empty where the data
+            set has none, and in older records.
+        one_class_tasks: places of the tasks whose images are of one class, so that every answer is right; empty in
+            older records, whose ``task_classes`` show them.
         task_images: training, validation and test images of each task.
         input_shape: channels, height and width of the network's input.
         accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
             it was not measured. Tasks are in the order in which they were learned.
-        task_confusion: ``C[i][j]`` test images of task i last answered with a class of task j (class-incremental).
+        task_confusion: in the class-incremental scenario, how many of task i's test images were answered with a class
+            of task j when the model was evaluated last; a row is empty where it was not, and all are in other scenarios
+            and in older records.
         evaluation: ``validation``: withheld validation images stand in the place of test images, in the matrix and in
             ``task_images``.
         tuned: what chose some of the options; ``None``: they were given, or are defaults that nobody tuned.
@@ -104,7 +110,7 @@ class Record(ShownRecord, Versioned):
         decisions: what it decided, per task.
         matched: the run whose budget was to be met, and how near the option chosen for it came; ``None``: none was.
         first_tasks: so many tasks of the stream were learned; ``None``: all.
-        scenario: whether tasks were known at test time, and what was asked; in older records they were.
+        scenario: whether the task of a test image was known, and what was asked; older records are task-incremental.
         metrics: by id, defined in :mod:`seu_bench.results.record_metrics`; ``None``: not measured, or not defined.
         params_total, params_active: parameters stored, and on the task's own path, after each task.
         mask_bits: bits of binary masks that tell tasks apart, after each task; ``None`` or empty in older records.
@@ -113,7 +119,8 @@ class Record(ShownRecord, Versioned):
         memory_by_kind: the same after the last task, by kind, e.g. ``parameters`` and ``exemplars``.
         genotypes: per task, the unit found for it (strategies that search).
         paths: per task, the unit used in each layer (strategies that choose).
-        choices: per task, what was done in each layer, e.g. ``new``, ``reuse 0``, ``adapt 1``.
+        choices: per task, what was done in each layer, e.g. ``new``, ``reuse 0``, ``adapt 1`` (strategies that
+            choose what to do with a unit).
         unit_tasks: per layer, the task that each unit was made for.
         weights_sha256: of the file with the model's weights; ``None``: none was saved.
         record_sha256: of all the rest of a finished run's record (:func:`record_digest`), by which a later edit is
@@ -123,7 +130,8 @@ class Record(ShownRecord, Versioned):
             read as what their environment says (:func:`upgraded`).
         earlier_environments: where parts of the run were made before it was continued somewhere else.
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
-        reference: what the run is a reference of, which is never ranked; ``None`` for learners and in older records.
+        reference: what the run is a reference of, which is never ranked; ``None`` for learners and in older records,
+            where :func:`~seu_bench.results.reference_rows.reference_of` knows the usual ones by name.
     """
 
     run_id: FileName
@@ -162,7 +170,7 @@ class Record(ShownRecord, Versioned):
     task_images: tuple[tuple[Integer, Integer, Integer], ...] = ()
     input_shape: tuple[Integer, Integer, Integer] | None = None
     accuracy_matrix: Matrix = ()
-    task_confusion: tuple[tuple[Integer, ...], ...] = ()
+    task_confusion: tuple[tuple[Count, ...], ...] = ()
     metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
     params_total: tuple[Integer, ...] = ()
     mask_bits: tuple[Integer | None, ...] = ()
@@ -182,19 +190,6 @@ class Record(ShownRecord, Versioned):
     earlier_environments: tuple[Environment, ...] = ()
     started: str = ""
     seconds: Seconds | None = None
-
-    @property
-    def has_one_class_task(self) -> bool:
-        """Whether a task has one class only, and an accuracy of 100 % by construction."""
-        return self.scenario != "class" and (bool(self.one_class_tasks) or 1 in self.task_classes)
-
-    @property
-    def may_be_ranked(self) -> bool:
-        """Whether it can enter a leaderboard: finished, on all of the real data, by a protocol that is ranked, and
-        with no task of one class."""
-        is_whole = self.limit is None and self.first_tasks is None and self.evaluation == "test"
-        is_real = not self.synthetic and not self.has_one_class_task
-        return self.status == "finished" and self.ranked and is_real and is_whole
 
 
 def runs_folder(results: Path) -> Path:

@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import seu_bench.metrics as formulas
-from seu_bench.metrics import AccuracyMatrix
+from seu_bench.config.benchmark import Scenario
+from seu_bench.metrics import AccuracyMatrix, TaskConfusion
 from seu_bench.results.metric import Metric, Value
 
 if TYPE_CHECKING:
@@ -37,6 +38,18 @@ def measured_rows(record: Record) -> list[int]:
 
 def _matrix(function: Callable[[AccuracyMatrix], float | None]) -> Callable[[Record], Value]:
     return lambda record: function(complete_matrix(record))
+
+
+def _confusion(function: Callable[[TaskConfusion, Sequence[float | None]], float | None]) -> Callable[[Record], Value]:
+    """A function of the confusion between tasks, and of the accuracies of the same answers, after the last task."""
+
+    def compute(record: Record) -> float | None:
+        rows = complete_matrix(record)
+        if record.scenario != "class" or not rows or len(record.task_confusion) != len(rows):
+            return None
+        return function(record.task_confusion, rows[-1])
+
+    return compute
 
 
 def _last(field: str) -> Callable[[Record], Value]:
@@ -72,28 +85,6 @@ def _stages(field: str, name: str | None = None) -> Callable[[Record], Value]:
     return total
 
 
-def _task_accuracy(record: Record) -> float | None:
-    return formulas.task_accuracy(record.task_confusion) if _is_confusion_complete(record) else None
-
-
-def _cross_task_errors(record: Record) -> float | None:
-    if not _is_confusion_complete(record):
-        return None
-    right = zip(record.accuracy_matrix[-1], record.task_confusion, strict=False)
-    errors = sum(sum(row) - round((value or 0.0) * sum(row)) for value, row in right)
-    return formulas.cross_task_errors(record.task_confusion, errors)
-
-
-def _is_confusion_complete(record: Record) -> bool:
-    """Whether the images of every task were answered after the last one."""
-    return 0 < len(record.task_names) == len(record.task_confusion) and all(map(sum, record.task_confusion))
-
-
-def _incremental(record: Record) -> float | None:
-    """Where the task is known it is another question that a number of this name would answer."""
-    return None if record.scenario == "task" else formulas.avg_incremental_acc(complete_matrix(record))
-
-
 def _intransigence(record: Record, reference: Record) -> float | None:
     rows = complete_matrix(reference)
     return formulas.intransigence(complete_matrix(record), rows[-1] if rows else ())
@@ -113,26 +104,27 @@ METRICS: Final[Mapping[str, Metric]] = {
         "mean over tasks of the accuracy after the last task: mean_j R[T-1,j] (Lopez-Paz & Ranzato 2017)",
         column="acc (%)",
     ),
-    "avg_incremental_acc": _score(
-        _incremental,
-        "average incremental accuracy: mean_i mean_{j<=i} R[i,j] (Rebuffi et al. 2017); where tasks are not known only",
-        column="avg incremental acc (%)",
-    ),
-    "task_accuracy": _score(
-        _task_accuracy,
-        "mean over tasks of the share of test images answered with a class of their own task, after the last task; "
-        "scenario class only",
-        column="right task (%)",
-    ),
-    "cross_task_errors": _loss(
-        _cross_task_errors,
-        "share of the errors after the last task that are a class of another task; scenario class only",
-        column="errors across tasks (%)",
-    ),
     "forgetting": _loss(
         _matrix(formulas.forgetting),
         "mean_{j<T-1} (max_{l<T-1} R[l,j] - R[T-1,j]) (Chaudhry et al. 2018)",
         column="forgetting (%)",
+    ),
+    "avg_incremental_acc": _score(
+        _matrix(formulas.avg_incremental_acc),
+        "average incremental accuracy: mean_i mean_{j<=i} R[i,j], the first step included (Rebuffi et al. 2017)",
+        column="incremental acc (%)",
+    ),
+    "task_accuracy": _score(
+        _confusion(lambda confusion, _: formulas.task_accuracy(confusion)),
+        "share of test images whose answer is a class of their own task, mean over tasks, after the last one; "
+        "class-incremental only",
+        column="task acc (%)",
+    ),
+    "cross_task_errors": Metric(
+        _confusion(formulas.cross_task_errors),
+        "share of the errors that are a class of another task, after the last task; class-incremental only",
+        unit="fraction",
+        column="cross-task errors (%)",
     ),
     "memory_bytes": Metric(
         _last("memory_bytes"),
@@ -221,6 +213,13 @@ METRICS: Final[Mapping[str, Metric]] = {
     "image_passes": _size(_stages("image_passes"), "images passed forward in all stages but evaluation"),
     "peak_memory_bytes": _memory("largest memory held on the accelerator, in bytes"),
     "peak_feature_bytes": _memory("peak memory of cached outputs of frozen layers (--feature-cache), in bytes"),
+}
+
+#: Metrics that leaderboards of these scenarios alone show: elsewhere they say little, or are not defined.
+SCENARIO_METRICS: Final[Mapping[str, Sequence[Scenario]]] = {
+    "avg_incremental_acc": ("class", "domain"),
+    "task_accuracy": ("class",),
+    "cross_task_errors": ("class",),
 }
 
 #: Defaults of a metric that is not registered.

@@ -13,6 +13,8 @@ from seu_bench.utils.notebook import matrix_table, values_table
 FileName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
 #: Integers that tables and other programs can hold. A record of a stranger may have a number of any length.
 Integer: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+#: How many of something there are.
+Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 #: A measured number.
 Measurement: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 Seconds: TypeAlias = Measurement
@@ -38,6 +40,23 @@ class ShownRecord:
         what = f"{self.benchmark} {self.protocol}: {self.strategy}, seed {self.seed}, {self.status}"
         notes = [self.run_id, *([self.error] if self.error else [])]
         return "\n".join((matrix_table(what, self.task_names, self.accuracy_matrix, notes), values_table(self.metrics)))
+
+
+class RankableRecord:
+    """Mixin of a record: whether it can be ranked."""
+
+    @property
+    def has_one_class_task(self: Any) -> bool:
+        """Whether a task has one class only, and an accuracy of 100 % by construction."""
+        return bool(self.scenario != "class" and (self.one_class_tasks or 1 in self.task_classes))
+
+    @property
+    def may_be_ranked(self: Any) -> bool:
+        """Whether it can enter a leaderboard: finished, on all of the real data, by a protocol that is ranked, and
+        with no task of one class."""
+        is_whole = self.limit is None and self.first_tasks is None and self.evaluation == "test"
+        is_real = not self.synthetic and not self.has_one_class_task
+        return self.status == "finished" and self.ranked and is_real and is_whole
 
 
 class Environment(Document):

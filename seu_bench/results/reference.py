@@ -16,6 +16,7 @@ from seu_bench.results.labels import CanonicalTexts, protocol_settings, why_not_
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS, complete_matrix, measured_rows
+from seu_bench.results.scenarios import other_overrides
 
 #: The runs of one configuration by their seeds.
 _Runs: TypeAlias = Mapping[int, Record]
@@ -31,11 +32,11 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
     """Compute the relative metrics of records.
 
     The reference of a run is the run that was trained jointly (:func:`trained_jointly`) with the same benchmark,
-    version, protocol, data fingerprint, benchmark overrides, protocol settings, seed and network. The network is what
-    the options ``backbone`` and ``width`` say; where a strategy has no such option, or it is ``None``, the default
-    backbone and the protocol's width count. Where several configurations fit, the one counts whose other options are
-    all at their defaults, or as the protocol sets them; without such a one there is no reference. Of several records
-    of it the latest counts.
+    version, protocol, scenario, data fingerprint, benchmark overrides, protocol settings, seed and network. The network
+    is what the options ``backbone`` and ``width`` say; where a strategy has no such option, or it is ``None``, the
+    default backbone and the protocol's width count. Where several configurations fit, the one counts whose other
+    options are all at their defaults, or as the protocol sets them; without such a one there is no reference. Of
+    several records of it the latest counts.
     Records that may not be ranked neither are nor have a reference.
 
     Returns:
@@ -94,12 +95,12 @@ def _other_options(record: Record) -> dict[str, Any]:
 
 def _circumstances(record: Record) -> list[Any]:
     """Common settings of a run and its reference, besides the seed, as plain values."""
-    place = [record.benchmark, record.benchmark_version, record.protocol, record.data_fingerprint]
+    place = [record.benchmark, record.benchmark_version, record.protocol, record.scenario, record.data_fingerprint]
     width = record.options.get("width")
     if width is None:
         width = _mapping(record.protocol_settings.get("model")).get("width")
     backbone = record.options.get("backbone", BackboneOptions.model_fields["backbone"].default)
-    return [place, record.benchmark_overrides, protocol_settings(record), backbone, width]
+    return [place, other_overrides(record), protocol_settings(record), backbone, width]
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from seu_bench.results.scenarios import SCENARIO_KEY
+
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
 
@@ -53,18 +55,18 @@ def missing_references(records: Iterable[Record]) -> MissingReferences | None:
     """
     found = list(records)
     there = {reference_of(record) for record in found}
-    if not found:
-        return None
-    scenario = found[0].scenario
-    wanted = REQUIRED if scenario == "task" else WITHOUT_TASKS
+    wanted = REQUIRED if found and found[0].scenario == "task" else WITHOUT_TASKS
     missing = tuple(name for name in wanted if REFERENCE_ROWS[name] not in there)
-    if not missing:
+    if not found or not missing:
         return None
     seeds = _ranges({record.seed for record in found})
-    place = f"--benchmark {found[0].benchmark} --protocol {found[0].protocol}"
-    if all("stream.scenario" in record.benchmark_overrides for record in found):
-        place += f" -o benchmark.stream.scenario={scenario}"
-    return MissingReferences(missing, f"seu-bench sweep --strategy {','.join(missing)} {place} --seeds {seeds}")
+    record = found[0]
+    place = f"--benchmark {record.benchmark} --protocol {record.protocol}"
+    options = []
+    if all(SCENARIO_KEY in each.benchmark_overrides for each in found):  # or else it is the benchmark's own
+        options.append(f"-o benchmark.{SCENARIO_KEY}={record.scenario}")
+    words = [f"seu-bench sweep --strategy {','.join(missing)} {place}", *options, f"--seeds {seeds}"]
+    return MissingReferences(missing, " ".join(words))
 
 
 def _ranges(seeds: Iterable[int]) -> str:

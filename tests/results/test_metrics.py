@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,13 +15,16 @@ from seu_bench.metrics import (
     AccuracyMatrix,
     acc,
     avg_acc_curve,
+    avg_incremental_acc,
     bwt,
+    cross_task_errors,
     forgetting,
     intransigence,
     learning_acc,
     mixed_score,
     percent_of_joint,
     points_for_size,
+    task_accuracy,
 )
 from seu_bench.results.record import Record, StageRecord
 from seu_bench.results.record_metrics import METRICS, compute_metrics, known_metric
@@ -106,6 +110,14 @@ class TestMatrix:
         assert bwt(MATRIX) == pytest.approx(((0.6 - 0.9) + (0.75 - 0.7)) / 2)
         assert forgetting(MATRIX) == pytest.approx(((0.9 - 0.6) + (0.7 - 0.75)) / 2)
 
+    def test_average_incremental_accuracy(self) -> None:
+        """The mean of the curve, its first step included; nothing where a step was not measured."""
+        final = (0.6 + 0.75 + 0.5) / 3
+        assert avg_incremental_acc(MATRIX) == pytest.approx((0.9 + 0.75 + final) / 3)
+        assert avg_incremental_acc(((0.5,),)) == 0.5
+        for matrix in ((), ((), (0.5, 0.5)), ((0.9,), (0.8, None)), ((0.9,), ())):
+            assert avg_incremental_acc(matrix) is None
+
     def test_forgetting_takes_the_best_ever_measured_not_the_one_when_learned(self) -> None:
         rising = ((0.5,), (0.9, 0.8), (0.6, 0.8, 0.7))
         assert forgetting(rising) == pytest.approx((0.3 + 0.0) / 2)
@@ -188,6 +200,66 @@ class TestMatrix:
             assert -1 <= worst <= 1 and 0 <= final <= 1
 
 
+class TestConfusion:
+    #: Of 10, 20 and 5 images.
+    COUNTS = ((6, 3, 1), (2, 18, 0), (5, 0, 0))
+    ACCURACIES = (0.5, 0.75, 0.0)
+
+    def test_by_hand(self) -> None:
+        """11 of 5 + 5 + 5 errors are a class of another task; tasks count the same, whatever their images."""
+        assert cross_task_errors(self.COUNTS, self.ACCURACIES) == pytest.approx(11 / 15)
+        assert task_accuracy(self.COUNTS) == pytest.approx((0.6 + 0.9 + 0.0) / 3)
+
+    def test_all_or_none_of_the_errors(self) -> None:
+        """One class per task: every error is of another task. Tasks always told: none is."""
+        assert cross_task_errors(((1, 1), (1, 1)), (0.5, 0.5)) == 1.0
+        assert cross_task_errors(((4, 0), (0, 4)), (0.5, 1.0)) == 0.0
+        assert task_accuracy(((4, 0), (0, 4))) == 1.0
+
+    def test_no_error(self) -> None:
+        assert cross_task_errors(((4, 0), (0, 4)), (1.0, 1.0)) is None
+
+    @pytest.mark.parametrize("counts", [(), ((), (1, 3)), ((4, 0), ()), ((4,), (0, 4)), ((0, 0), (0, 4))])
+    def test_what_was_not_counted_is_none(self, counts: tuple[tuple[int, ...], ...]) -> None:
+        assert (cross_task_errors(counts, (0.5, 0.5)), task_accuracy(counts)) == (None, None)
+
+    @pytest.mark.parametrize("accuracies", [(), (0.5,), (0.5, None), (0.5, math.nan), (0.9, 0.9)])
+    def test_errors_that_are_not_known(self, accuracies: tuple[float | None, ...]) -> None:
+        """The last have fewer errors than answers of another task, as only a stranger's record can."""
+        assert cross_task_errors(((2, 2), (2, 2)), accuracies) is None
+
+    @pytest.mark.parametrize(
+        ("accuracy", "images"), [(right / images, images) for images in (3, 7, 997) for right in (0, 1, images - 1)]
+    )
+    def test_errors_are_whole(self, accuracy: float, images: int) -> None:
+        """An accuracy is a fraction of images, however it was rounded."""
+        errors = images - round(accuracy * images)
+        assert cross_task_errors(((images - 1, 1), (0, images)), (accuracy, 1.0)) == pytest.approx(1 / errors)
+
+    def test_of_a_record(self) -> None:
+        """Of the last row, and in the class-incremental scenario alone."""
+        matrix = ((0.9, None), (0.5, 0.75))
+        fields: dict[str, Any] = {"task_confusion": ((6, 4), (2, 18))}
+        values = compute_metrics(a_record(matrix, scenario="class", **fields))
+        assert values["cross_task_errors"] == pytest.approx(6 / 10)
+        assert values["task_accuracy"] == pytest.approx(0.75)
+        for scenario in ("task", "domain"):
+            found = compute_metrics(a_record(matrix, scenario=scenario, **fields))
+            assert (found["cross_task_errors"], found["task_accuracy"]) == (None, None)
+            assert found["avg_incremental_acc"] == values["avg_incremental_acc"] == pytest.approx((0.9 + 0.625) / 2)
+
+    def test_of_a_run_that_is_not_finished(self) -> None:
+        """Nothing is called final that is not."""
+        begun = a_record(((0.9, None), (None, None)), scenario="class", task_confusion=((10, 0), ()))
+        assert {compute_metrics(begun)[name] for name in ("cross_task_errors", "task_accuracy")} == {None}
+
+    def test_trained_once(self) -> None:
+        """The confusion is known where there is no increment."""
+        joint = a_record(((None, None), (0.5, 0.75)), scenario="class", task_confusion=((6, 4), (2, 18)))
+        values = compute_metrics(joint)
+        assert values["task_accuracy"] is not None and values["avg_incremental_acc"] is None
+
+
 class TestComputeMetrics:
     STAGES = (
         StageRecord(name="search", task=0, epochs=1, seconds=2.0, image_passes=20, cpu_seconds=3.0),
@@ -210,7 +282,7 @@ class TestComputeMetrics:
         final = (0.6 + 0.75 + 0.5) / 3
         assert metrics == {
             "acc": pytest.approx(final),
-            "avg_incremental_acc": None,
+            "avg_incremental_acc": pytest.approx((0.9 + 0.75 + final) / 3),
             "task_accuracy": None,
             "cross_task_errors": None,
             "tuning_passes": None,

@@ -12,14 +12,17 @@ from seu_bench.metrics import mixed_score
 from seu_bench.results.leaderboard.boards import Leaderboard
 from seu_bench.results.leaderboard.building import read_leaderboards
 from seu_bench.results.record import Record, write_record
-from seu_bench.results.record_metrics import METRICS
+from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS
 
 #: Two data fingerprints.
 DATA, OTHER_DATA = "a1" * 32, "b2" * 32
-#: Columns that only some leaderboards have: of tuned rows, of masks, of runs that were not told tasks.
-RARE = ("tuning_passes", "mask_bits", "avg_incremental_acc", "task_accuracy", "cross_task_errors")
-#: Core's metrics that are columns of any other one, in their order.
-COLUMNS = {name: metric for name, metric in METRICS.items() if metric.column and name not in RARE}
+#: Core's metrics that are columns of a task-incremental leaderboard none of whose rows was tuned or has masks, in their
+#: order.
+COLUMNS = {
+    name: metric
+    for name, metric in METRICS.items()
+    if metric.column and name not in ("tuning_passes", "mask_bits", *SCENARIO_METRICS)
+}
 #: What a name in a stranger's record may be.
 ODD = "a|b\\|c <script>alert(1)</script> [red] *x* _y_ `z`\n| new | row |\x1b[31m"
 

@@ -19,6 +19,7 @@ from seu_bench.errors import ResultsError
 from seu_bench.results.labels import configuration_labels
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import measured_rows
+from seu_bench.results.scenarios import benchmark_title
 from seu_bench.sweeps.planned import PlannedRuns, kept_jobs
 from seu_bench.utils.text import printable
 
@@ -192,15 +193,17 @@ class Watcher:
     def _shown(self, runs: Sequence[tuple[Path, str, WatchedRun]]) -> list[RunView]:
         """The runs that changed last, with labels that tell them apart."""
         last = heapq.nlargest(self._most or len(runs), runs, key=lambda item: item[2].changed)
-        places: dict[tuple[str, int, str], list[tuple[str, Record]]] = defaultdict(list)
+        places: dict[tuple[str, int, str, str], list[tuple[str, Record]]] = defaultdict(list)
         for _, name, run in last:
             if (record := run.state.record) is not None:
-                places[record.benchmark, record.benchmark_version, record.protocol].append((name, record))
+                place = record.benchmark, record.benchmark_version, record.protocol, record.scenario
+                places[place].append((name, record))
         titles: dict[tuple[str, str], str] = {}
-        for (benchmark, _, protocol), named in places.items():
+        for named in places.values():
             labels = configuration_labels([record for _, record in named])
             for (name, record), label in zip(named, labels, strict=True):
-                titles[name, record.run_id] = printable(f"{benchmark} {protocol}: {label}, seed {record.seed}")
+                title = f"{benchmark_title(record)} {record.protocol}: {label}, seed {record.seed}"
+                titles[name, record.run_id] = printable(title)
         return [
             _run_view(folder, name, run, titles.get((name, run.state.record.run_id)) if run.state.record else None)
             for folder, name, run in last

@@ -1,7 +1,8 @@
 """Leaderboards: records to tables; they can be thrown away and made again at any time.
 
-A leaderboard holds the records of one benchmark, one version of it, one protocol and one data fingerprint, and never
-mixes these. A row is a configuration: a strategy with its searcher, creator and options, over all seeds it was run on.
+A leaderboard holds the records of one benchmark, one version of it, one scenario, one protocol and one data
+fingerprint, and never mixes these. A row is a configuration: a strategy with its searcher, creator and options, over
+all seeds it was run on.
 
 ==================  =================================================================
 :mod:`.boards`      a leaderboard: its rows, and the standing of each one

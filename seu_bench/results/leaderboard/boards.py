@@ -17,6 +17,7 @@ from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
 from seu_bench.results.record_parts import TuningRecord
 from seu_bench.results.reference_rows import MissingReferences, reference_of
+from seu_bench.results.scenarios import with_scenario
 from seu_bench.results.statistics.differences import PairedDifference, Verdict, compare_paired
 from seu_bench.results.statistics.samples import SampleSummary, summarize
 from seu_bench.utils.notebook import Strong, html_table
@@ -26,6 +27,9 @@ from seu_bench.utils.text import spreadsheet_cell
 COMPARED: Final = ("acc", "mixed_score")
 #: Keys of a record that distinguish configurations of one strategy, searcher and creator.
 CHOICES: Final = ("options", "searcher_options", "creator_options", "benchmark_overrides")
+
+#: What all records of a leaderboard have in common.
+PLACE: Final = ("benchmark", "benchmark_version", "scenario", "protocol", "data_fingerprint")
 
 #: Standing of a row in a column: ``best``, or whether its difference to that one is significant.
 Standing: TypeAlias = Literal["best"] | Verdict
@@ -107,7 +111,6 @@ class Leaderboard:
     """The records of one benchmark, version, scenario, protocol and data fingerprint.
 
     Attributes:
-        scenario: whether tasks were known at test time, and what was asked.
         name: of its files, without extension.
         fingerprints: number of leaderboards that differ from this one in nothing but the data fingerprint, and it.
         records: number of records that were counted.
@@ -132,21 +135,17 @@ class Leaderboard:
     rows: tuple[Row, ...]
     columns: Mapping[str, Metric]
     size: str
+    scenario: Scenario = "task"
     missing: MissingReferences | None = None
     unranked: str | None = None
     views: tuple[str, ...] = ()
-    scenario: Scenario = "task"
-
-    @property
-    def contest(self) -> str:
-        """The protocol, with the scenario where that is not ``task``: nothing is compared beyond it."""
-        return self.protocol if self.scenario == "task" else f"{self.protocol}-{self.scenario}"
 
     @property
     def title(self) -> str:
-        """Benchmark, version, scenario and protocol, and why it is not ranked, for a heading; not escaped."""
-        scenario = "" if self.scenario == "task" else f", {self.scenario}-incremental"
-        place = f"{self.benchmark}, version {self.benchmark_version}{scenario}, protocol {self.protocol}"
+        """Benchmark, version and protocol, the scenario where it is not ``task``, and why it is not ranked, for a
+        heading; not escaped."""
+        protocol = with_scenario(f"protocol {self.protocol}", self.scenario)
+        place = f"{self.benchmark}, version {self.benchmark_version}, {protocol}"
         return place if self.unranked is None else f"{place}, NOT RANKED ({self.unranked})"
 
     @property
@@ -216,16 +215,16 @@ class Leaderboard:
     def table(self) -> list[dict[str, Any]]:
         """One dictionary per row, in the units of the record, e.g. for ``pandas.DataFrame``.
 
-        Its keys: ``benchmark``, ``benchmark_version``, ``protocol``, ``data_fingerprint``, ``row``, ``on_front``,
-        ``configuration``, ``strategy``, ``searcher``, ``creator``, ``seeds`` (how many), ``reference`` (what the row is
-        one of; ``None`` for a learner), ``tuned`` (the method; ``None``: the options were not tuned); for
-        each of :attr:`columns`
+        Its keys: ``benchmark``, ``benchmark_version``, ``scenario``, ``protocol``, ``data_fingerprint``, ``row``,
+        ``on_front``, ``configuration``, ``strategy``, ``searcher``, ``creator``, ``seeds`` (how many), ``reference``
+        (what the row is one of; ``None`` for a learner), ``tuned`` (the method; ``None``: the options were not tuned);
+        for each of :attr:`columns`
         ``<metric>_mean`` (``None``: not measured for every seed), ``<metric>_std``, ``<metric>_low`` and
         ``<metric>_high`` (95 % confidence interval of the mean; ``None`` for one seed); for each of :data:`COMPARED`
         ``<metric>_against_best``; the options as JSON; ``run_ids``. Rows
         that are not ranked have ``unranked``, the reason, after ``data_fingerprint``.
         """
-        place = {key: getattr(self, key) for key in ("benchmark", "benchmark_version", "protocol", "data_fingerprint")}
+        place = {key: getattr(self, key) for key in PLACE}
         # A column of its own only where it says something.
         place |= {"unranked": self.unranked} if self.unranked is not None else {}
         return [
@@ -245,17 +244,7 @@ class Leaderboard:
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        names = (
-            "benchmark",
-            "benchmark_version",
-            "protocol",
-            "data_fingerprint",
-            "records",
-            "size",
-            "unranked",
-            "views",
-            "excluded",
-        )
+        names = (*PLACE, "records", "size", "unranked", "views", "excluded")
         standings = {name: self.standings(name) for name in COMPARED}
         rows = [
             {
@@ -287,8 +276,13 @@ def mean_and_deviation(metric: Metric, found: SampleSummary | None) -> str:
 
 
 def to_csv(boards: Iterable[Leaderboard]) -> str:
-    """The tables of leaderboards as one CSV text; what was not measured is blank. Empty where there is no row."""
+    """The tables of leaderboards as one CSV text; what was not measured is blank. Empty where there is no row.
+
+    There is a column ``scenario`` only where one is not ``task``.
+    """
     rows = [row for board in boards for row in board.table()]
+    if all(row["scenario"] == "task" for row in rows):
+        rows = [{name: value for name, value in row.items() if name != "scenario"} for row in rows]
     text = io.StringIO()
     if rows:
         writer = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")

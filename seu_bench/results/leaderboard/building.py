@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from seu_bench.config.benchmark import titled
+from seu_bench.config.benchmark import SCENARIOS
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.labels import CanonicalTexts, configuration_labels, protocol_settings, why_not_ranked
 from seu_bench.results.leaderboard.boards import CHOICES, Leaderboard, Row, to_csv
@@ -22,15 +22,16 @@ from seu_bench.results.metric import Metric
 from seu_bench.results.record import RECORD_NAME, Record
 from seu_bench.results.record_files import read_records
 from seu_bench.results.record_index import read_summaries
-from seu_bench.results.record_metrics import METRICS
+from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS
 from seu_bench.results.reference import compare_with_reference
 from seu_bench.results.reference_rows import missing_references
+from seu_bench.results.scenarios import benchmark_title, other_overrides
 from seu_bench.utils.files import refuse_link, write_atomic
 
 #: Metrics that most records have no value of, or 0: a column of them is shown where one has another.
-_RARE: Final = ("tuning_passes", "mask_bits", "avg_incremental_acc", "task_accuracy", "cross_task_errors")
-#: Benchmark with its scenario, version and protocol of a leaderboard.
-_Place: TypeAlias = tuple[str, int, str]
+_RARE: Final = ("tuning_passes", "mask_bits")
+#: Benchmark, version and protocol of a leaderboard, and the place of its scenario among all.
+_Place: TypeAlias = tuple[str, int, str, int]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class LeaderboardBuild:
     Attributes:
         records: all that were read, by run id, with relative metrics and without what leaderboards do not need.
         unread: the runs that could not be read, by the reason.
-        boards: all leaderboards, complete, in the order of their names.
+        boards: all leaderboards, complete, in the order of benchmarks, versions, protocols and scenarios.
         paths: the files written.
     """
 
@@ -83,7 +84,8 @@ def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
 def make_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:
     """Read a results folder once, and write every leaderboard of it.
 
-    The files are ``<results>/leaderboards/<benchmark>-v<version>-<protocol>.md`` and ``.csv``. One process at a time
+    The files are ``<results>/leaderboards/<benchmark>-v<version>-<protocol>.md`` and ``.csv``, where the name of the
+    benchmark says its scenario unless that is ``task`` (``split_digits-class``). One process at a time
     reads records and writes, so that the last one has seen those of all.
 
     Args:
@@ -163,7 +165,8 @@ def _boards(
     """The leaderboards of records; of one place, those of the data with the most records first."""
     by_place: dict[_Place, list[Record]] = defaultdict(list)
     for record in records:
-        by_place[place_of(record)].append(record)
+        scenario = SCENARIOS.index(record.scenario)
+        by_place[record.benchmark, record.benchmark_version, record.protocol, scenario].append(record)
     names: set[str] = set()
     for place in sorted(by_place):
         excluded = _excluded(by_place[place], unread)
@@ -172,7 +175,7 @@ def _boards(
             if record.data_fingerprint and why_not_ranked(record) is None:
                 by_data[record.data_fingerprint].append(record)
         for fingerprint, runs in sorted(by_data.items(), key=lambda item: (-len(item[1]), item[0])):
-            names.add(name := free_name(place, fingerprint, names))
+            names.add(name := free_name(runs[0], fingerprint, names))
             board = board_of(runs, metrics, name)
             why = (*board.excluded, *excluded)
             yield replace(board, fingerprints=len(by_data), excluded=why, missing=missing_references(runs))
@@ -191,21 +194,24 @@ def board_of(runs: Sequence[Record], metrics: Mapping[str, Metric], name: str) -
     lines = exclusions("not counted", {"a later record has the same configuration and seed": repeated})
     values = (item for row in rows for run in row.runs.values() for item in run.metrics.items())
     measured = {metric for metric, value in values if value or metric not in _RARE}
-    columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
     counted, first = sum(row.seeds for row in rows), runs[0]
+    measured -= {metric for metric, scenarios in SCENARIO_METRICS.items() if first.scenario not in scenarios}
+    columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
     place = first.benchmark, first.benchmark_version, first.protocol, first.data_fingerprint or "-"
-    size = size_axis(rows)
-    return Leaderboard(*place, name, 1, counted, tuple(lines), rows, columns, size, scenario=first.scenario)
+    return Leaderboard(*place, name, 1, counted, tuple(lines), rows, columns, size_axis(rows), first.scenario)
 
 
-def place_of(record: Record) -> _Place:
-    """Where a record is ranked: benchmark with its scenario, version and protocol."""
-    return titled(record.benchmark, record.scenario), record.benchmark_version, record.protocol
+def free_name(record: Record, fingerprint: str, taken: set[str], protocol: str | None = None) -> str:
+    """Name the leaderboard of a record: plainly; with the fingerprint's beginning, then a number, where another one is
+    called so.
 
-
-def free_name(place: _Place, fingerprint: str, taken: set[str]) -> str:
-    """The plain name; with the fingerprint's beginning, then a number, where another leaderboard has it."""
-    plain = "{}-v{}-{}".format(*place)
+    Args:
+        record: one of those in it.
+        fingerprint: of its data.
+        taken: names of others.
+        protocol: in place of the record's.
+    """
+    plain = f"{benchmark_title(record)}-v{record.benchmark_version}-{protocol or record.protocol}"
     if len(plain) > 200:  # file systems take 255 letters
         plain = f"{plain[:180]}-{hashlib.sha256(plain.encode()).hexdigest()[:16]}"
     longer = f"{plain}-{fingerprint[:8]}"
@@ -233,6 +239,6 @@ def _rows(records: Sequence[Record]) -> tuple[tuple[Row, ...], list[str]]:
 def _choice(record: Record) -> list[Any]:
     """Choices of a record as comparable plain values."""
     names = [record.strategy, record.searcher, record.creator]
-    options = [getattr(record, part) for part in CHOICES]
+    options = [other_overrides(record) if part == "benchmark_overrides" else getattr(record, part) for part in CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
     return [names, options, protocol_settings(record), record.precision, record.threads, record.stability_decay]

@@ -9,6 +9,7 @@ from typing import Final
 from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Row, Standing
 from seu_bench.results.leaderboard.ordering import SIZES
 from seu_bench.results.metric import Metric
+from seu_bench.results.scenarios import definition
 from seu_bench.results.statistics.differences import FEWEST_PAIRS
 from seu_bench.results.statistics.power import LEVEL
 from seu_bench.results.statistics.samples import SampleSummary
@@ -156,11 +157,13 @@ def _caption(board: Leaderboard) -> str:
 
 
 def _notes(board: Leaderboard, names: Collection[str]) -> str:
-    """What order and marks mean, as far as they are in the table."""
+    """What the scenario, order and marks mean, as far as they are in the table."""
     return " ".join(_sentences(board, names))
 
 
 def _sentences(board: Leaderboard, names: Collection[str]) -> Iterator[str]:
+    if board.scenario != "task":
+        yield f"{escape_latex(definition(board.scenario).capitalize())}."
     if board.unranked is not None:
         yield "Not ranked; rows are in the order of accuracy."
     if any(row.on_front for row in board.rows):

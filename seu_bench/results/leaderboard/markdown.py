@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from seu_bench.metrics import points_for_size
-from seu_bench.results.labels import SCENARIO_WORDS
 from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Row, Standing, mean_and_deviation
 from seu_bench.results.leaderboard.ordering import SIZES
 from seu_bench.results.leaderboard.tuned_rows import HEADINGS, MEANING, TUNED, tuning_cells, tuning_notes
 from seu_bench.results.metric import Metric
+from seu_bench.results.scenarios import definition
 from seu_bench.results.statistics.differences import FEWEST_PAIRS
 from seu_bench.results.statistics.power import LEVEL
 from seu_bench.results.statistics.samples import SampleSummary
@@ -54,10 +54,12 @@ def intervals(board: Leaderboard, metrics: Sequence[str] | None = None, most: in
 
 
 def notes(board: Leaderboard) -> list[str]:
-    """What the order of rows means, what the mixed score favours, what marks are, and which rows a view has."""
+    """What the scenario and the order of rows mean, what the mixed score favours, what marks are, and which rows a view
+    has."""
+    scenario = [] if board.scenario == "task" else [definition(board.scenario)]
     if board.unranked is not None:
         order = f"not ranked: {board.unranked}. Rows are in the order of accuracy, and none is compared with another"
-        return [order, *_references(board), *tuning_notes(board), *board.views]
+        return [*scenario, order, *_references(board), *tuning_notes(board), *board.views]
     size, memory = SIZES[board.size], next(iter(SIZES))
     order = (
         f"first the rows on the front of accuracy against {size} ({FRONT.strip()}), than which no other is as accurate "
@@ -67,7 +69,7 @@ def notes(board: Leaderboard) -> list[str]:
     if board.size != memory:
         unknown = sum(row.mean(memory) is None for row in board.rows)
         order += f". Memory was not measured for {count(unknown, 'row')}: {size} stand for it"
-    return [order, *_references(board), *tuning_notes(board), *_favours(board), LEGEND, *board.views]
+    return [*scenario, order, *_references(board), *tuning_notes(board), *_favours(board), LEGEND, *board.views]
 
 
 def exclusions(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
@@ -93,7 +95,6 @@ def count(number: int, what: str) -> str:
 def to_markdown(board: Leaderboard) -> str:
     """The leaderboard as a Markdown page; whatever comes from records is escaped."""
     lines = [
-        *([SCENARIO_WORDS[board.scenario]] if board.scenario in SCENARIO_WORDS else []),
         escape_markdown(f"data fingerprint: {board.data_fingerprint}"),
         f"{count(board.records, 'record')}, {count(len(board.rows), 'configuration')}",
         *map(escape_markdown, notes(board)),

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Leaderboards(Sequence[Leaderboard]):
-    """Leaderboards of a results folder, in the order of their names. A notebook shows them as tables.
+    """Leaderboards of a results folder, in the order of benchmarks, versions, protocols and scenarios.
+
+    A notebook shows them as tables.
 
     Attributes:
-        boards: one for each benchmark, version, protocol and data fingerprint.
+        boards: one for each benchmark, version, scenario, protocol and data fingerprint.
         excluded: why records are in none, one line for each reason.
 
     Example:

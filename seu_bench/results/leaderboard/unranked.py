@@ -11,16 +11,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from seu_bench.config.benchmark import SCENARIOS
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.boards import Leaderboard
-from seu_bench.results.leaderboard.building import board_of, free_name, place_of
+from seu_bench.results.leaderboard.building import board_of, free_name
 from seu_bench.results.leaderboard.ordering import ACCURACY, by_metric
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS
 
-#: What is in one leaderboard: benchmark, version, protocol; why it is not ranked; data fingerprint.
-_Place: TypeAlias = tuple[str, int, str, str, str]
+#: What is in one leaderboard: benchmark, version, protocol; place of its scenario among all; why it is not ranked; data
+#: fingerprint.
+_Place: TypeAlias = tuple[str, int, str, int, str, str]
 
 
 def unranked_leaderboards(
@@ -33,7 +35,8 @@ def unranked_leaderboards(
         metrics: those known.
 
     Returns:
-        One for each benchmark, version, protocol, reason and data, in this order; rows are ordered by accuracy.
+        One for each benchmark, version, protocol, scenario, reason and data, in this order; rows are ordered by
+        accuracy.
 
     Example:
         ``unranked_leaderboards(read_leaderboards(Path("results")).records)``
@@ -41,12 +44,13 @@ def unranked_leaderboards(
     places: dict[_Place, list[Record]] = defaultdict(list)
     for record in records:
         if record.status == "finished" and (reason := _reason(record)) is not None:
-            places[*place_of(record), reason, record.data_fingerprint or ""].append(record)
+            place = record.benchmark, record.benchmark_version, record.protocol, SCENARIOS.index(record.scenario)
+            places[*place, reason, record.data_fingerprint or ""].append(record)
     boards: list[Leaderboard] = []
-    for benchmark, version, protocol, reason, fingerprint in sorted(places):
-        runs = places[benchmark, version, protocol, reason, fingerprint]
+    for where, runs in sorted(places.items(), key=lambda item: item[0]):
+        reason, fingerprint = where[4:]
         taken = {board.name for board in boards}
-        name = free_name((benchmark, version, f"{protocol}-unranked"), fingerprint, taken)
+        name = free_name(runs[0], fingerprint, taken, f"{runs[0].protocol}-unranked")
         boards.append(_without_ranks(board_of(runs, metrics, name), reason))
     return tuple(boards)
 

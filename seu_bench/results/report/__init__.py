@@ -4,7 +4,7 @@
 - ``page``: the page by its templates, with summary, charts, and tables and figures to save
 - ``sections``: which records are read, and which pictures are made of them
 - ``paper``: the SEU paper's own numbers, beside ours
-- ``draw_comparing``, ``draw_size``: the figures of all configurations of a group
+- ``draw_comparing``, ``draw_confusion``, ``draw_size``: the figures of all configurations of a group
 - ``draw_learning``, ``draw_single``: those of one configuration each
 - ``draw_ranks``: the critical-difference diagram, over several benchmarks
 - ``references``: lines across and hollow markers for what competes with nobody

@@ -1,4 +1,5 @@
-"""What figures rest on, for their captions: benchmark, protocol, seeds, deviations, and whose options were tuned."""
+"""What figures rest on, for their captions: benchmark, protocol, scenario, seeds, deviations, and whose options were
+tuned."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from seu_bench.results.report.summary import Configuration
+from seu_bench.results.scenarios import with_scenario
 from seu_bench.results.statistics.differences import FEWEST_PAIRS
 from seu_bench.utils.text import printable
 
@@ -21,14 +23,14 @@ def basis(configurations: Sequence[Configuration], *, single_seed: bool = False)
         single_seed: whether it shows the lowest seed of them alone.
 
     Returns:
-        Benchmark and protocol, numbers of seeds, which of them are few, and which configurations were tuned; begins
-        with a blank.
+        Benchmark, protocol and scenario, numbers of seeds, which of them are few, and which configurations were tuned;
+        begins with a blank.
     """
     if not configurations:
         return ""
     run = configurations[0].example
-    place = f"Benchmark {printable(run.benchmark)}, version {run.benchmark_version}, protocol {printable(run.protocol)}"
-    place += "" if run.scenario == "task" else f", {run.scenario}-incremental"
+    protocol = with_scenario(f"protocol {printable(run.protocol)}", run.scenario)
+    place = f"Benchmark {printable(run.benchmark)}, version {run.benchmark_version}, {protocol}"
     seeds = f"seed {run.seed}" if single_seed else seed_counts([len(each.runs) for each in configurations])
     few = [each.label for each in configurations if len(each.runs) < FEWEST_PAIRS]
     said = [f"{place}, {seeds}", *([] if single_seed or not few else [_few(few, len(configurations))])]

@@ -26,7 +26,7 @@ from seu_bench.results.report.canvas import (
 )
 from seu_bench.results.report.layout import INK, MUTED, PAGE, PAPER, Layout
 from seu_bench.results.report.references import final_accuracies, reference_lines, what_references_are
-from seu_bench.results.report.summary import Configuration, SeedSummary, describe, task_name
+from seu_bench.results.report.summary import Configuration, SeedSummary, Values, describe, task_name
 
 #: Tasks that have a panel each, of longer streams chosen evenly.
 MOST_PANELS: Final = 20
@@ -149,32 +149,9 @@ def heat_maps(configurations: Sequence[Configuration]) -> Picture:
     """The accuracy on each task after each task, a panel for each configuration."""
 
     def draw(layout: Layout = PAGE) -> Figure:
-        labels = "accuracy on task", "after learning task"
-        titles = [each.named(layout) for each in configurations]
-        figure, axes = panels(titles, min(4, len(titles)), (2.5, 2.5), *labels, layout=layout)
-        figure.set_layout_engine("compressed")  # leaves no gaps between axes of a fixed aspect
-        largest = max(each.tasks for each in configurations)
-        # Two digits in a square; about a fifth of a panel's width has labels and the scale beside it.
-        size = min(small(), 0.8 * 72 * layout.panels(min(4, len(titles)), (2.5, 2.5))[1] / (1.7 * largest))
-        norm = BoundaryNorm(np.linspace(0, 100, _STEPS + 1), _STEPS)
-        colors = colormaps["cividis"].resampled(_STEPS)
-        for panel, each in zip(axes, configurations, strict=True):
-            values = each.accuracies.mean
-            edges = np.arange(each.tasks + 1) - 0.5
-            shown = np.ma.masked_invalid(values)
-            mesh = panel.pcolormesh(edges, edges, shown, cmap=colors, norm=norm, edgecolors=PAPER, linewidth=0.6)
-            for row, task in np.argwhere(np.isfinite(values)) if size >= _LEAST_NUMBER else ():
-                ink = canvas.BLACK if values[row, task] >= 50 else canvas.WHITE
-                panel.text(task, row, f"{values[row, task]:.0f}", ha="center", va="center", fontsize=size, color=ink)
-            panel.set_aspect("equal")
-            panel.grid(visible=False)
-        axes[0].set_xlim(-0.5, largest - 0.5)
-        axes[0].set_ylim(largest - 0.5, -0.5)
-        whole_ticks(axes[0].xaxis, axes[0].yaxis)
-        bar = figure.colorbar(mesh, ax=axes, label="accuracy (%)", ticks=[0, 20, 40, 60, 80, 100], aspect=30)
-        bar.ax.minorticks_off()
-        bar.ax.grid(visible=False)
-        return without_margins(figure)
+        matrices = [each.accuracies.mean for each in configurations]
+        labels = "accuracy on task", "after learning task", "accuracy (%)"
+        return squares([each.named(layout) for each in configurations], matrices, labels, layout)
 
     def in_words(each: Configuration) -> str:
         learned, last = (
@@ -191,6 +168,40 @@ def heat_maps(configurations: Sequence[Configuration]) -> Picture:
         "Heat maps of the accuracy in percent on each task after each task. " + describe(configurations, in_words),
         draw,
     )
+
+
+def squares(titles: Sequence[str], matrices: Sequence[Values], labels: tuple[str, str, str], layout: Layout) -> Figure:
+    """A heat map of each matrix ``[tasks, tasks]`` in percent, NaN where nothing was measured.
+
+    Args:
+        titles: of the panels.
+        matrices: one for each panel.
+        labels: of columns, rows and the scale of colours.
+        layout: width and font.
+    """
+    figure, axes = panels(titles, min(4, len(titles)), (2.5, 2.5), *labels[:2], layout=layout)
+    figure.set_layout_engine("compressed")  # leaves no gaps between axes of a fixed aspect
+    largest = max(map(len, matrices))
+    # Two digits in a square; about a fifth of a panel's width has labels and the scale beside it.
+    size = min(small(), 0.8 * 72 * layout.panels(min(4, len(titles)), (2.5, 2.5))[1] / (1.7 * largest))
+    norm = BoundaryNorm(np.linspace(0, 100, _STEPS + 1), _STEPS)
+    colors = colormaps["cividis"].resampled(_STEPS)
+    for panel, values in zip(axes, matrices, strict=True):
+        edges = np.arange(len(values) + 1) - 0.5
+        shown = np.ma.masked_invalid(values)
+        mesh = panel.pcolormesh(edges, edges, shown, cmap=colors, norm=norm, edgecolors=PAPER, linewidth=0.6)
+        for row, task in np.argwhere(np.isfinite(values)) if size >= _LEAST_NUMBER else ():
+            ink = canvas.BLACK if values[row, task] >= 50 else canvas.WHITE
+            panel.text(task, row, f"{values[row, task]:.0f}", ha="center", va="center", fontsize=size, color=ink)
+        panel.set_aspect("equal")
+        panel.grid(visible=False)
+    axes[0].set_xlim(-0.5, largest - 0.5)
+    axes[0].set_ylim(largest - 0.5, -0.5)
+    whole_ticks(axes[0].xaxis, axes[0].yaxis)
+    bar = figure.colorbar(mesh, ax=axes, label=labels[2], ticks=[0, 20, 40, 60, 80, 100], aspect=30)
+    bar.ax.minorticks_off()
+    bar.ax.grid(visible=False)
+    return without_margins(figure)
 
 
 def _curves(

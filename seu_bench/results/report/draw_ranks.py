@@ -20,6 +20,7 @@ from seu_bench.results.report.basis import seed_counts
 from seu_bench.results.report.canvas import VERMILLION, Picture, fill, letters, short, small
 from seu_bench.results.report.layout import FAINT, INK, MUTED, PAGE, PAPER, Layout
 from seu_bench.results.report.summary import sentences
+from seu_bench.results.scenarios import with_scenario
 from seu_bench.results.statistics.ranks import AverageRank
 from seu_bench.utils.text import printable
 
@@ -31,7 +32,7 @@ _WIDTH, _TWO_SIDED, _HEAD = 9.0, 5.0, 0.8
 
 @dataclass(frozen=True)
 class RankSection:
-    """Configurations of one protocol over several benchmarks: the comparison, and its picture.
+    """Configurations of one protocol and scenario over several benchmarks: the comparison, and its picture.
 
     Attributes:
         is_drawn: whether the picture is among those that the report may have; its numbers are shown in any case.
@@ -44,13 +45,17 @@ class RankSection:
     @property
     def name(self) -> str:
         """Beginning of the names of its figure's files."""
-        return f"over-benchmarks-{self.comparison.protocol}"
+        scenario = "" if self.comparison.scenario == "task" else f"-{self.comparison.scenario}"
+        return f"over-benchmarks-{self.comparison.protocol}{scenario}"
 
 
 def rank_sections(
     boards: Iterable[Leaderboard], room: int, metrics: Mapping[str, Metric] = METRICS
 ) -> list[RankSection]:
-    """A section for each protocol of which configurations are on several benchmarks; the first ``room`` are drawn."""
+    """A section for each protocol and scenario of which configurations are on several benchmarks.
+
+    The first ``room`` are drawn.
+    """
     found = compare_over_benchmarks(boards, metrics=metrics)
     return [RankSection(each, critical_difference(each, metrics), place < room) for place, each in enumerate(found)]
 
@@ -110,7 +115,8 @@ def critical_difference(comparison: BenchmarkComparison, metrics: Mapping[str, M
             else "Nothing is said of significance: there are too few benchmarks or configurations."
         )
         + more
-        + f" Protocol {printable(comparison.protocol)}; {metric.column or comparison.metric}, means over "
+        + f" {with_scenario(f'Protocol {printable(comparison.protocol)}', comparison.scenario)}; "
+        + f"{metric.column or comparison.metric}, means over "
         + f"{seed_counts([row.seeds for on in comparison.rows.values() for row in on])}.",
         f"Average ranks of {len(ranks.rows)} configurations over {', '.join(names)}. " + sentences(words),
         draw,

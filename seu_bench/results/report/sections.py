@@ -20,6 +20,7 @@ from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.reference_rows import reference_of
 from seu_bench.results.report import draw_comparing, paper
 from seu_bench.results.report.canvas import Picture, Style, reference_styles, styles_of
+from seu_bench.results.report.draw_confusion import task_confusions
 from seu_bench.results.report.draw_learning import learning_curves
 from seu_bench.results.report.draw_ranks import RankSection, rank_sections
 from seu_bench.results.report.draw_single import genotypes, paths
@@ -76,8 +77,8 @@ class Section:
 
     @property
     def place(self) -> tuple[str, int, str]:
-        """Benchmark, version and protocol, by which the paper's numbers are found: none for what is not ranked, and the
-        paper has only task-incremental ones."""
+        """Benchmark, version and protocol, by which the paper's numbers are found: none for what is not ranked, and for
+        scenarios that the paper has not."""
         if self.board.unranked is not None or self.board.scenario != "task":
             return "", 0, ""
         return self.board.benchmark, self.board.benchmark_version, self.board.protocol
@@ -210,6 +211,7 @@ def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, 
             draw_comparing.accuracy_curves(drawn),
             draw_comparing.original_against_retained(drawn),
             draw_comparing.heat_maps(drawn),
+            *([picture] if (picture := task_confusions(drawn)) else []),
         ]
         searched = [c for c in drawn if any(c.example.genotypes or ())]
         chosen = searched + [c for c in drawn if c not in searched]

@@ -113,6 +113,19 @@ class Configuration:
         return 100 * np.where((result >= 0) & (result <= 1), result, np.nan)
 
     @cached_property
+    def answers(self) -> SeedSummary:
+        """Share of task i's test images that were answered with a class of task j, after the last task; percent,
+        ``[tasks, tasks]``; NaN where it was not counted."""
+        counts = np.full((len(self.runs), self.tasks, self.tasks), np.nan)
+        for seed, run in enumerate(self.runs):
+            for row, values in enumerate(run.task_confusion[: self.tasks]):
+                if values:
+                    counts[seed, row] = 0
+                    counts[seed, row, : len(values)] = np.array(values[: self.tasks], dtype=float)
+        with np.errstate(invalid="ignore"):
+            return over_seeds(100 * counts / counts.sum(axis=2, keepdims=True))
+
+    @cached_property
     def accuracies(self) -> SeedSummary:
         """``R[i][j]`` in percent, ``[tasks, tasks]``."""
         return over_seeds(self.matrices)

@@ -1,4 +1,4 @@
-"""Avalanche metric plugins that fill the accuracy matrix and the sizes of a run."""
+"""Avalanche metric plugins that fill the accuracy matrix, the confusion between tasks and the sizes of a run."""
 
 from __future__ import annotations
 
@@ -72,56 +72,59 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
 
 
 class TaskConfusion(PluginMetric[list[list[int]]]):
-    """``C[i][j]``: test images of task i that are answered with a class of task j, in the last evaluation.
+    """``C[i][j]``: how many of task i's test images were answered with a class of task j, in the last evaluation.
 
-    For models whose outputs are the classes of all tasks learned so far, one task after another. Answers are counted on
-    the device; there is one synchronisation per evaluated task.
+    For the class-incremental scenario, in which an answer is one of all tasks' classes, numbered through. Answers are
+    counted on the device; there is one synchronisation per evaluated task.
 
     Args:
         classes: number of classes of each task, in the order in which they are learned.
         stream: name of the stream that is evaluated; evaluations of other streams do not enter.
+
+    Example:
+        ``EvaluationPlugin(AccuracyMatrix(5), TaskConfusion(plan.classes_per_task), loggers=[])``
     """
 
     def __init__(self, classes: Sequence[int], stream: str = "test") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.classes = tuple(classes)
+        self.tasks = len(classes)
         self.stream = stream
         self._ends = torch.tensor(list(accumulate(classes)))
         self.reset()
 
     def reset(self) -> None:
         """Forget everything."""
-        self.counts: list[list[int]] = []
+        self.counts: list[list[int]] = [[] for _ in range(self.tasks)]
+        self._learned: int | None = None
         self.before_eval_exp(None)
 
     def result(self) -> list[list[int]]:
-        """The counts, a row for each task evaluated."""
+        """The counts, a row per evaluated task; rows of others are empty."""
         return [list(row) for row in self.counts]
-
-    def before_eval(self, strategy: Any) -> None:
-        """Begin anew."""
-        self._new: list[list[int]] = []
 
     def before_eval_exp(self, strategy: Any) -> None:
         """Start counting a task."""
         self._answers: torch.Tensor | int = 0
 
     def after_eval_iteration(self, strategy: Any) -> None:
-        """Count the answers of a batch by task."""
+        """Count a batch."""
         super().after_eval_iteration(strategy)
         answers = strategy.mb_output.argmax(dim=1)
-        tasks = torch.bucketize(answers, self._ends.to(answers.device), right=True)
-        self._answers = self._answers + torch.bincount(tasks, minlength=len(self.classes))
+        self._ends = self._ends.to(answers.device)
+        tasks = torch.bucketize(answers, self._ends, right=True)
+        # A sum over comparisons: bincount asks the device for the largest value, which waits for it.
+        places = torch.arange(self.tasks, device=answers.device)
+        self._answers = self._answers + (tasks.unsqueeze(1) == places).sum(dim=0)
 
     def after_eval_exp(self, strategy: Any) -> None:
-        """Enter the task's answers."""
-        if strategy.experience.origin_stream.name == self.stream and isinstance(self._answers, torch.Tensor):
-            self._new.append(self._answers.tolist())
-
-    def after_eval(self, strategy: Any) -> None:
-        """Keep what was counted in place of the evaluation before."""
-        if self._new:
-            self.counts = self._new
+        """Enter the task's answers; those of an earlier evaluation go."""
+        learned = strategy.clock.train_exp_counter - 1
+        if strategy.experience.origin_stream.name != self.stream or isinstance(self._answers, int) or learned < 0:
+            return
+        if learned != self._learned:
+            self.counts = [[] for _ in range(self.tasks)]
+            self._learned = learned
+        self.counts[int(strategy.experience.current_experience)] = self._answers.tolist()
 
     def __str__(self) -> str:
         return "TaskConfusion"

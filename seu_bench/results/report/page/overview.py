@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
+from seu_bench.config.benchmark import SCENARIOS, Scenario
 from seu_bench.results.leaderboard.boards import Leaderboard, Row, Standing
 from seu_bench.results.leaderboard.markdown import FRONT, MARKS, REFERENCE
 from seu_bench.results.leaderboard.ordering import SIZES
@@ -15,6 +16,7 @@ from seu_bench.results.leaderboard.tuned_rows import TUNED
 from seu_bench.results.metric import Metric
 from seu_bench.results.over_benchmarks import BenchmarkComparison
 from seu_bench.results.record_metrics import METRICS, known_metric
+from seu_bench.results.scenarios import with_scenario
 from seu_bench.results.statistics.ranks import AverageRank
 from seu_bench.utils.text import printable
 
@@ -23,6 +25,8 @@ MOST_COLUMNS, MOST_ROWS = 8, 40
 #: Groups that are summed up, and names of a list in a sentence.
 MOST_GROUPS, MOST_NAMES = 12, 4
 ACCURACY, FORGETTING = "acc", "forgetting"
+#: Protocol and scenario, within which configurations are compared over benchmarks.
+_Place: TypeAlias = tuple[str, Scenario]
 #: Accuracy, forgetting and size: what a cell of the table says.
 _SHOWN: Final = (ACCURACY, FORGETTING)
 
@@ -110,14 +114,15 @@ class OverviewRow:
 
 @dataclass(frozen=True)
 class Overview:
-    """Configurations of one protocol over its benchmarks.
+    """Configurations of one protocol and scenario over its benchmarks.
 
     Attributes:
+        place: protocol, and the scenario where it is not ``task``; not escaped.
         ranks: those of which average ranks are known; ``None``: of none.
         more: configurations and benchmarks that are left out.
     """
 
-    protocol: str
+    place: str
     boards: tuple[Leaderboard, ...]
     ranks: BenchmarkComparison | None
     rows: tuple[OverviewRow, ...]
@@ -176,40 +181,48 @@ class Overview:
 
 
 def overviews(boards: Sequence[Leaderboard], comparisons: Sequence[BenchmarkComparison]) -> list[Overview]:
-    """Make a table for each protocol of which there are several leaderboards.
+    """Make a table for each protocol and scenario of which there are several leaderboards.
 
     A row has the name that comparisons over benchmarks give it, or else its label; those that are ranked come first,
     then those on more benchmarks, then the more accurate, references last.
     """
-    by_protocol: dict[str, list[Leaderboard]] = defaultdict(list)
+    by_place: dict[_Place, list[Leaderboard]] = defaultdict(list)
     for board in boards:
-        by_protocol[board.contest].append(board)
-    compared = {each.protocol: each for each in comparisons}
-    several = [protocol for protocol, found in by_protocol.items() if len(found) > 1]
-    return [_overview(protocol, by_protocol[protocol], compared.get(protocol)) for protocol in sorted(several)]
+        by_place[board.protocol, board.scenario].append(board)
+    compared: dict[_Place, BenchmarkComparison] = {(each.protocol, each.scenario): each for each in comparisons}
+    several = [place for place, found in by_place.items() if len(found) > 1]
+    several.sort(key=lambda place: (place[0], SCENARIOS.index(place[1])))
+    return [_overview(place, by_place[place], compared.get(place)) for place in several]
 
 
-def _overview(protocol: str, boards: Sequence[Leaderboard], ranks: BenchmarkComparison | None) -> Overview:
+def _overview(place: _Place, boards: Sequence[Leaderboard], ranks: BenchmarkComparison | None) -> Overview:
+    protocol, scenario = place
     ranked = ranks.boards if ranks else ()
     shown = sorted(boards, key=lambda board: (board not in ranked, -board.records))[:MOST_COLUMNS]
     shown = [board for board in boards if board in shown]
     names = {row: name for name, rows in (ranks.rows.items() if ranks else ()) for row in rows}
     places: dict[tuple[str, bool], dict[int, Row]] = defaultdict(dict)
-    for place, board in enumerate(shown):
+    for column, board in enumerate(shown):
         for row in board.rows:
-            places[names.get(row, row.configuration), row.reference is not None].setdefault(place, row)
+            places[names.get(row, row.configuration), row.reference is not None].setdefault(column, row)
     by_name = {row.configuration: row for row in ranks.ranks.rows} if ranks else {}
     found = [
         OverviewRow(
             printable(name),
             is_reference,
             None if is_reference else by_name.get(name),
-            tuple(own.get(place) for place in range(len(shown))),
+            tuple(own.get(column) for column in range(len(shown))),
         )
         for (name, is_reference), own in places.items()
     ]
     found.sort(key=_order)
-    return Overview(protocol, tuple(shown), ranks, tuple(found[:MOST_ROWS]), _more(found, boards))
+    return Overview(
+        with_scenario(f"protocol {protocol}", scenario),
+        tuple(shown),
+        ranks,
+        tuple(found[:MOST_ROWS]),
+        _more(found, boards),
+    )
 
 
 def _order(row: OverviewRow) -> tuple[bool, float, int, float, str]:

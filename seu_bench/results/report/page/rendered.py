@@ -29,6 +29,7 @@ from seu_bench.results.report.page.downloads import board_files, download, table
 from seu_bench.results.report.page.plotly_library import read_library
 from seu_bench.results.report.rendering import RenderedFigure
 from seu_bench.results.report.sections import Limits, Section
+from seu_bench.results.scenarios import definition, with_scenario
 from seu_bench.results.statistics.words import HEADINGS, MEANING, difference_cells
 from seu_bench.utils.text import printable
 
@@ -107,6 +108,9 @@ def render_page(content: PageContent) -> str:
         ranked=ranked,
         titles=_titles([section.board for section in sections]),
         overview=overview,
+        with_scenario=with_scenario,
+        definition=definition,
+        definitions=_definitions([section.board for section in sections]),
         latest=max((run.started for section in sections for _, run in section.runs), default=""),
         images=images,
         pdfs={name: download("PDF", f"{name}.pdf", image.pdf) for name, image in images.items()},
@@ -151,6 +155,13 @@ def _titles(boards: Sequence[Leaderboard]) -> list[str]:
         f"{title} ({number + 1})" if (number := named[:place].count(title)) else title
         for place, title in enumerate(named)
     ]
+
+
+def _definitions(boards: Sequence[Leaderboard]) -> list[tuple[str, str]]:
+    """Heading and definition of each column of the first leaderboard, then of those that only others have."""
+    columns = {name: (board.heading(name), it.summary) for board in boards[::-1] for name, it in board.columns.items()}
+    names = dict.fromkeys(name for board in boards for name in board.columns)
+    return [columns[name] for name in names]
 
 
 def _beside_best(section: Section) -> tuple[str, list[Sequence[str]]]:
