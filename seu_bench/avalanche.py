@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from seu_bench.config.benchmark import Scenario
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.run import Precision, Request
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.engine.resolve import choose_strategy
+from seu_bench.engine.scenarios import require_scenario
 from seu_bench.errors import OptionError, RequestError
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.interfaces import StrategyContext
@@ -31,14 +34,16 @@ def make_strategy(
     precision: Precision = "float32",
     feature_cache: int | None = None,
 ) -> Any:
-    """Build a strategy for an Avalanche benchmark, with a head for each of its experiences.
+    """Build a strategy for an Avalanche benchmark, with a head for each of its experiences, or one for all.
 
     It is an Avalanche strategy: ``train`` and ``eval`` take experiences and streams, its ``plugins`` may be added to.
 
     Args:
         strategy: name of an installed strategy (``seu-bench list strategies``).
         benchmark: with a train stream and a test stream, whose experiences are the tasks in their order; images are
-            tensors ``[C, H, W]`` of one shape, labels of each task begin at 0.
+            tensors ``[C, H, W]`` of one shape. With a task label for each experience labels of each task begin at 0.
+            Without task labels it is class-incremental, where each experience has classes of its own, numbered through
+            in their order; or domain-incremental, where all have the same classes.
         searcher: extension-unit searcher, for strategies that take one; ``None``: the strategy's.
         creator: task-model creator; ``None``: the strategy's.
         options: options by key, e.g. ``{"epochs": 10, "channels": 8, "searcher.epochs": 4}``. What is not given is as
@@ -56,7 +61,8 @@ def make_strategy(
     Raises:
         UnknownNameError: there is no such strategy, searcher or creator.
         OptionError: an option is unknown or does not fit.
-        RequestError: the benchmark has no task labels, or images that the strategy cannot learn.
+        RequestError: the benchmark's labels fit no scenario, or one that the strategy cannot learn, or it has images
+            that the strategy cannot learn.
 
     Example:
         ::
@@ -83,8 +89,10 @@ def make_strategy(
         feature_cache=feature_cache,
     )
     chosen = choose_strategy(registry, request, protocol, request.options)
+    plan = plan_of(benchmark)
+    require_scenario(registry, request, chosen.options, plan.scenario, "the benchmark")
     context = StrategyContext(
-        plan=plan_of(benchmark),
+        plan=plan,
         protocol=protocol,
         options=chosen.options,
         seed=seed,
@@ -103,18 +111,16 @@ def plan_of(benchmark: Any) -> StreamPlan:
     """Return the shape of an Avalanche benchmark's stream.
 
     Raises:
-        RequestError: its experiences are no tasks with labels of their own, differ in the shape of their images, or
+        RequestError: the labels of its experiences fit no scenario, or they differ in the shape of their images, or
             have images that are no tensors.
     """
     train, test = list(benchmark.train_stream), list(benchmark.test_stream)
     valid = list(benchmark.streams["valid"]) if "valid" in benchmark.streams else []
-    labels = [tuple(experience.task_labels) for experience in train]
-    if not train or len(set(labels)) < len(labels):
-        raise RequestError(
-            f"the benchmark has {len(train)} experiences and {len(set(labels))} different task labels",
-            remedy="strategies have a head for each task: make the benchmark with return_task_id=True, or wrap it by "
-            "avalanche.benchmarks.with_task_labels",
-        )
+    classes = [
+        _labels(experience.dataset) | (_labels(test[place].dataset) if place < len(test) else set())
+        for place, experience in enumerate(train)
+    ]
+    scenario = _scenario([tuple(experience.task_labels) for experience in train], classes)
     shapes = [_shape(experience.dataset, place) for place, experience in enumerate(train)]
     if len(set(shapes)) > 1:
         raise RequestError(
@@ -124,15 +130,36 @@ def plan_of(benchmark: Any) -> StreamPlan:
     tasks = [
         TaskPlan(
             name=f"experience {place}",
-            num_classes=max(_largest_label(it.dataset) for it in (train[place], *test[place : place + 1])) + 1,
+            num_classes=max(classes[place]) + 1 - (first := min(classes[place]) if scenario == "class" else 0),
             num_train=len(train[place].dataset),
             num_valid=len(valid[place].dataset) if place < len(valid) else 0,
             num_test=len(test[place].dataset) if place < len(test) else 0,
+            first_class=first,
         )
         for place in range(len(train))
     ]
     channels, height, width = shapes[0]
-    return StreamPlan(channels, height, width, tuple(tasks), tuple(range(len(tasks))))
+    return StreamPlan(channels, height, width, tuple(tasks), tuple(range(len(tasks))), scenario)
+
+
+def _scenario(tasks: Sequence[tuple[int, ...]], classes: Sequence[set[int]]) -> Scenario:
+    """The scenario of experiences with these task labels and classes."""
+    if len(tasks) == 1 or (tasks and len(set(tasks)) == len(tasks)):
+        return "task"
+    if len(set(tasks)) == 1:
+        if all(found == classes[0] for found in classes):
+            return "domain"
+        if sorted(label for found in classes for label in found) == list(range(sum(map(len, classes)))) and all(
+            max(earlier) < min(later) for earlier, later in pairwise(classes)
+        ):
+            return "class"
+    raise RequestError(
+        f"the benchmark has {len(tasks)} experiences with {len(set(tasks))} different task labels, and classes "
+        f"{', '.join(str(sorted(found)) for found in classes[:4])}{', ...' if len(classes) > 4 else ''}",
+        remedy="task-incremental: give each experience a task label of its own (return_task_id=True, or "
+        "avalanche.benchmarks.with_task_labels); class-incremental: number the classes from 0 in the order of the "
+        "experiences (class_ids_from_zero_from_first_exp=True); domain-incremental: give all the same classes",
+    )
 
 
 def _shape(dataset: Any, place: int) -> tuple[int, int, int]:
@@ -149,7 +176,7 @@ def _shape(dataset: Any, place: int) -> tuple[int, int, int]:
     return channels, height, width
 
 
-def _largest_label(dataset: Any) -> int:
+def _labels(dataset: Any) -> set[int]:
     """Of all images, which are read where the data set does not say its labels."""
     targets = getattr(dataset, "targets", None)
-    return max(map(int, (dataset[index][1] for index in range(len(dataset))) if targets is None else targets))
+    return set(map(int, (dataset[index][1] for index in range(len(dataset))) if targets is None else targets))

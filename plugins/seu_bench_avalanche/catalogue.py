@@ -62,7 +62,7 @@ METHODS: Final[dict[str, LazyFactory]] = dict(
     ]
 )
 
-_ONE_HEAD = "it works on one head for all classes, and every task here has a head of its own"
+_ONE_HEAD = "it is for class-incremental streams only, and was not tried on them here"
 _OWN_MODEL = "it needs a model of its own kind"
 
 #: Strategies of Avalanche 0.6.0 that cannot be used, with the reason.
@@ -71,13 +71,13 @@ UNAVAILABLE: Final[dict[str, Unavailable]] = {
     for name, reason in {
         "bic": f"{_ONE_HEAD}; and it hands a scheduler of torch an argument that is gone",
         "gss_greedy": "it calls the model without task labels",
-        "der": "it calls the model without task labels",
+        "der": "it remembers logits of the classes seen, and cannot compare them once there are more (DER++ by our own "
+        "code: examples/seu_bench_derpp_strategy)",
         "lamaml": "it needs the package 'higher', which Avalanche does not bring",
         "lamaml_v2": "its inner loop fails on models with several heads",
         "mer": "its steps of meta-learning replace the training loop that all strategies share here",
         "ar1": "it downloads pretrained weights and brings its own network",
         "expert_gate": "it downloads pretrained weights and brings its own network",
-        "icarl": _ONE_HEAD,
         "er_aml": _ONE_HEAD,
         "scr": _ONE_HEAD,
         "cope": _ONE_HEAD,

@@ -177,7 +177,13 @@ class HeadOfTheTask(stock.SupervisedPlugin):  # type: ignore[type-arg]
         self.cwr = cwr
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Choose the head and reset the state of the last one."""
+        """Choose the head and reset the state of the last one; one head for all tasks keeps its own."""
+        model = self.cwr.model
+        if strategy.model.scenario != "task":
+            # In the precision of the head, where they were put: a run that is resumed finds the same there.
+            weights = model.heads[0].weight.detach().cpu().numpy()
+            model.saved_weights = {label: weights[label].copy() for label in model.past_j}
+            return
         self.cwr.cwr_layer_name = f"heads.{strategy.experience.current_experience}"
         self.cwr.model.saved_weights.clear()
         self.cwr.model.past_j.clear()

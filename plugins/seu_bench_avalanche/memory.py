@@ -80,11 +80,11 @@ class NoMemory(Memory):
 
 
 class LwfMemory(Memory):
-    """The classes of each task that is distilled. The teacher is a copy of the model."""
+    """The tasks whose classes are distilled. The teacher is a copy of the model."""
 
     def state(self) -> dict[str, Any]:
         """The tasks."""
-        return {"tasks": list(self.plugin.lwf.prev_classes_by_task)}
+        return {"tasks": list(range(self.plugin.lwf.expcount))}
 
     def contents(self) -> dict[str, Any]:
         """The teacher."""
@@ -94,10 +94,40 @@ class LwfMemory(Memory):
         """Read the classes anew: their sets are then iterated in the same order, which decides the last bits."""
         lwf = self.plugin.lwf
         for task in state["tasks"]:
-            lwf.prev_classes_by_task[task] = set(task_dataset(task, stream).targets.uniques)  # type: ignore[attr-defined]
+            dataset: Any = task_dataset(task, stream)
+            for label in dataset.targets_task_labels.uniques:
+                known = lwf.prev_classes_by_task.get(label)
+                classes = set(dataset.targets.uniques)
+                lwf.prev_classes_by_task[label] = classes if known is None else known.union(classes)
         lwf.expcount = len(state["tasks"])
         if state["tasks"]:
             self.plugin.teach_by(self.strategy.model)
+
+
+class CwrMemory(Memory):
+    """How many images of each class were seen, where classes share a head. The weights of those classes are the
+    head's own."""
+
+    def state(self) -> dict[str, Any]:
+        """By class; nothing where each task has a head of its own, which begins with an empty memory."""
+        return {"seen": {str(label): int(count) for label, count in self._model.past_j.items()} if self._shared else {}}
+
+    def contents(self) -> dict[str, Any]:
+        """Nothing beside the model: numbers of images are a few bytes."""
+        return {}
+
+    def load(self, state: Mapping[str, Any], stream: Any) -> None:
+        """Put them back; the weights are read from the head when the task begins."""
+        for label, count in state["seen"].items():
+            self._model.past_j[int(label)] = int(count)
+
+    @property
+    def _model(self) -> Any:
+        return self.strategy.model
+
+    @property
+    def _shared(self) -> bool:
+        return bool(self._model.scenario != "task")
 
 
 class SiMemory(Memory):

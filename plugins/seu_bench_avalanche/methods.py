@@ -31,7 +31,15 @@ from seu_bench_avalanche.corrected import (
     HeadOfTheTask,
     WholeReset,
 )
-from seu_bench_avalanche.memory import FromScratchMemory, LwfMemory, MasMemory, Memory, NoMemory, RwalkMemory, SiMemory
+from seu_bench_avalanche.memory import (
+    CwrMemory,
+    FromScratchMemory,
+    LwfMemory,
+    MasMemory,
+    Memory,
+    RwalkMemory,
+    SiMemory,
+)
 from seu_bench_avalanche.options import (
     MEMORY,
     AgemOptions,
@@ -155,8 +163,7 @@ PLUGINS: Final[dict[str, Callable[[StrategyContext, BackboneModel], Methods]]] =
 TEMPLATES: Final[dict[str, type[AvalancheStrategy]]] = {"cumulative": Cumulative, "er_ace": ErAce, "joint": Joint}
 
 
-#: What each of them remembers between two tasks. CWR*'s memory is emptied when a task begins (:class:`HeadOfTheTask`);
-#: joint training is one task.
+#: What each of them remembers between two tasks. Joint training is one task.
 MEMORIES: Final[dict[str, type[Memory]]] = {
     "lwf": LwfMemory,
     "si": SiMemory,
@@ -168,7 +175,7 @@ MEMORIES: Final[dict[str, type[Memory]]] = {
     "mir": MirMemory,
     "er_ace": ErAceMemory,
     "gdumb": GdumbMemory,
-    "cwr": NoMemory,
+    "cwr": CwrMemory,
     "cumulative": CumulativeMemory,
     "joint": JointMemory,
     "from_scratch": FromScratchMemory,

@@ -22,11 +22,13 @@ from seu_bench_avalanche.options import MirOptions, PlainOptions
 
 @dataclass(frozen=True)
 class _Parts:
-    """Operations per image of whole paths by task, of the backbone, and of the heads by task."""
+    """Operations per image of whole paths by task, of the backbone, and of the heads by task; whether one head answers
+    for all tasks, so that an image costs the same whichever task it is of."""
 
     paths: tuple[PassFlops, ...]
     backbone: PassFlops
     heads: tuple[PassFlops, ...]
+    one_head: bool
 
 
 def with_operations(
@@ -40,10 +42,10 @@ def with_operations(
     plan = context.plan
     paths, backbone = task_flops(model, plan, one_path=True), pass_flops(model.backbone, plan)
     heads = tuple(PassFlops(it.train - backbone.train, it.evaluate - backbone.evaluate) for it in paths)
-    parts = _Parts(paths, backbone, heads)
+    parts = _Parts(paths, backbone, heads, plan.scenario != "task")
     if (flops_of := PER_STAGE.get(name)) is not None:
         found = [replace(it, flops=(flops := flops_of(context, it, parts)), flops_min=flops) for it in stages]
-    elif name in ALONE:
+    elif name in ALONE or parts.one_head:
         found = priced(stages, paths)
     else:
         # Images of earlier tasks take those tasks' heads; how many of each there are is not known.
@@ -61,11 +63,13 @@ def _epochs(context: StrategyContext) -> int:
 
 def _lwf(_: StrategyContext, stage: StageCost, parts: _Parts) -> int:
     """Beside the image itself the teacher and the student compute the heads of all earlier tasks, the student its
-    newest in vain as well."""
+    newest in vain as well; or each its one head."""
     task, backbone = stage.task, parts.backbone
     own, earlier = parts.paths[task].train, parts.heads[:task]
     if not task:
         return stage.train * own
+    if parts.one_head:
+        return stage.train // 3 * (2 * own + backbone.evaluate + parts.heads[task - 1].evaluate)
     student = backbone.train + sum(head.train for head in earlier) + parts.heads[task].evaluate
     teacher = backbone.evaluate + sum(head.evaluate for head in earlier)
     return stage.train // 3 * (own + student + teacher)
@@ -92,7 +96,8 @@ def _cwr(_: StrategyContext, stage: StageCost, parts: _Parts) -> int:
 def _all_so_far(context: StrategyContext, stage: StageCost, parts: _Parts) -> int:
     """Every task up to the stage's own, each on its path."""
     images = [task.num_train for task in context.plan.tasks[: stage.task + 1]]
-    return _epochs(context) * sum(count * path.train for count, path in zip(images, parts.paths, strict=False))
+    paths = [parts.paths[stage.task]] * len(images) if parts.one_head else parts.paths
+    return _epochs(context) * sum(count * path.train for count, path in zip(images, paths, strict=False))
 
 
 #: Strategies whose passes are not all the same.

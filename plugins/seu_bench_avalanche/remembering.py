@@ -35,8 +35,10 @@ def _model(context: StrategyContext, model: BackboneModel) -> Kept:
     return _every(context, state_bytes(model))
 
 
-def _rwalk(_: StrategyContext, model: BackboneModel) -> Kept:
+def _rwalk(context: StrategyContext, model: BackboneModel) -> Kept:
     """Anchor and scores of all parameters; importances and penalties of those that the last task has gradients for."""
+    if context.plan.scenario != "task":
+        return _copies(4, context, model)
     heads = [count_bytes(head.parameters()) for head in model.heads]
     taken = [4 * count_bytes(model.parameters()) - 2 * (sum(heads) - head) for head in heads]
     return taken, taken
@@ -71,9 +73,10 @@ def _by_task(context: StrategyContext, _: BackboneModel) -> Kept:
 def _by_class(context: StrategyContext, _: BackboneModel) -> Kept:
     """A reservoir for each class, all of one size together: at most full, at least the room of a single class."""
     size, tasks, images = checked_options(context, MemoryOptions).mem_size, context.plan.tasks, _images(context)
+    together = sum if context.plan.scenario == "class" else max  # elsewhere tasks number the same classes
     least, most = [], []
     for task, seen in enumerate(accumulate(task.num_train for task in tasks)):
-        classes = max(planned.num_classes for planned in tasks[: task + 1])
+        classes = together(planned.num_classes for planned in tasks[: task + 1])
         sizes = [image + WEIGHT_BYTES for image in images[: task + 1]]
         least.append(min(seen, size // classes) * min(sizes))
         most.append(min(seen, size) * max(sizes))

@@ -172,8 +172,11 @@ class Joint(AvalancheStrategy, StockJoint):  # type: ignore[type-arg]
 
     def _before_training_exp(self, **kwargs: Any) -> None:
         self.model.known_train_tasks_labels.update(map(self._task_of, self._experiences))
-        self.model.begin_task(len(self._experiences) - 1)
         super()._before_training_exp(**kwargs)
+
+    def check_model_and_optimizer(self, *arguments: Any, **kwargs: Any) -> None:
+        """Have the model take note of all tasks."""
+        self.model.begin_task(len(self._experiences) - 1)
 
     def _after_training_exp(self, **kwargs: Any) -> None:
         # It stops after the first experience, by when it has learned them all.

@@ -1,4 +1,4 @@
-"""Backbones: the paper's AlexNet variant, a perceptron, a slim ResNet-18, and none at all. Light to import."""
+"""Backbones: the paper's AlexNet variant, perceptrons, residual networks, and none at all. Light to import."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ _SUMMARIES = {
     "linear": "pixels straight into the heads: logistic regression (width has no effect)",
     "mlp": "two hidden layers of 400 (van de Ven & Tolias 2019)",
     "resnet18": "slim ResNet-18 with batch normalisation (Lopez-Paz & Ranzato 2017)",
+    "resnet32": "ResNet-32 for CIFAR with batch normalisation (He et al. 2016)",
+    "simple_mlp": "one hidden layer of 512, dropout .5 (Avalanche's SimpleMLP)",
+    "tanh_mlp": "one hidden layer of 200 with tanh (LwF of continual-learning-baselines)",
 }
 
 
 @hookimpl
 def register_backbones(register: Register[BackboneFactory]) -> None:
-    """Offer ``alexnet``, ``linear``, ``mlp`` and ``resnet18``."""
+    """Offer them all."""
     for name, summary in _SUMMARIES.items():
         register(name, Backbone(summary, deferred(f"seu_bench_backbones.networks:{name}")))

@@ -1,5 +1,5 @@
-"""python -m scripts.evidence: docs/evidence/reproduction.md, its figures and the changelog's corrections, from the
-published records.
+"""python -m scripts.evidence: docs/evidence/reproduction.md, its figures, the changelog's corrections,
+docs/evidence/reference_numbers.md and docs/evidence/scenarios.md, from the published records.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from scripts.evidence import reference_numbers, scenarios
 from scripts.evidence.evidence import PROTOCOLS
 from scripts.evidence.page import CHANGELOG, CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, changelog, rendered
 from scripts.evidence.publish import publish
@@ -34,7 +35,7 @@ def make_figures() -> None:
 
 
 def main() -> None:
-    """Make the figures, then the page, which shows those that are there, and the changelog's table."""
+    """Make the figures, then the page, which shows those that are there, the changelog's table and the other page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-figures", action="store_true", help="leave the figures as they are")
     parser.add_argument(
@@ -48,7 +49,9 @@ def main() -> None:
         make_figures()
     PAGE.write_text(rendered(), encoding="utf-8")
     CHANGELOG.write_text(changelog(CHANGELOG.read_text(encoding="utf-8")), encoding="utf-8")
-    print(PAGE)
+    for page in (reference_numbers, scenarios):
+        page.PAGE.write_text(page.rendered(), encoding="utf-8")
+    print(PAGE, reference_numbers.PAGE, scenarios.PAGE, sep="\n")
 
 
 if __name__ == "__main__":

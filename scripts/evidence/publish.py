@@ -6,14 +6,16 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from scripts.evidence import scenarios
 from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS
+from scripts.evidence.reference_numbers import RATES, SET
 from scripts.evidence.relatives import PERCEPTRON
 from scripts.evidence.runs import EVIDENCE, records, short_name
 from seu_bench.results.record import record_path
 from seu_bench.results.record_files import PACKED_NAME, pack_records
 
 #: Results folders of the sweeps.
-FOLDERS = (*PROTOCOLS, COMPONENTS, PERCEPTRON, "probes")
+FOLDERS = (*PROTOCOLS, COMPONENTS, PERCEPTRON, "probes", SET, RATES, scenarios.SET)
 
 
 def publish(source: Path, target: Path = EVIDENCE) -> dict[str, int]:

@@ -47,7 +47,7 @@ class TaskPlan:
         stored_channels: of an image as its data set has it; ``None``: those of the network's input.
         class_names: of the outputs of its head, in their order; outputs without a class are at the end, and empty
             where the data set names none.
-        is_one_class: whether all of its images are of one class, so that every answer is right.
+        is_one_class: whether all of its images are of one class, and no other can be answered: every answer is right.
     """
 
     name: str
@@ -212,7 +212,8 @@ def plan_stream(
         each = info.train_per_class
         present = [label for label in labels if each is None or (label < len(each) and each[label])]
         names = class_names(info, labels)
-        own = part.head, train, held, tested, info.channels, names, len(present) < 2
+        is_trivial = len(present) < 2 and scenario != "class"
+        own = part.head, train, held, tested, info.channels, names, is_trivial
         tasks.append(TaskPlan(part.name, *own, first_class=first))
     return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts), scenario)
 

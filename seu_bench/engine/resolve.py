@@ -204,7 +204,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     given = (tuned.options(as_default=False) if tuned else {}) | request.options
     picked = choose_strategy(registry, request, protocol, given, defaults)
     options, components = picked.options, picked.components
-    require_scenario(registry, request, options, benchmark)
+    require_scenario(registry, request, options, place[-1], f"stream.scenario of benchmark {benchmark.name!r}")
     own = {
         name: definition_source(benchmark.datasets[name], name)
         for name in dataset_names(benchmark)

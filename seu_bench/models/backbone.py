@@ -45,10 +45,10 @@ class GrowingHead(nn.Linear):
         return self._ends[self.tasks - 1] if self.tasks else 0
 
     def begin(self, task: int) -> None:
-        """Count the classes of ``task`` and of those before it among those seen."""
+        """Answer with the classes of ``task`` and of those before it."""
         if task >= len(self._ends):
             raise ValueError(f"there is no task {task} among {len(self._ends)}")
-        self.tasks = max(self.tasks, task + 1)
+        self.tasks = task + 1
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits ``[N, seen]`` of features ``[N, F]``."""

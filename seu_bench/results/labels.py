@@ -110,6 +110,9 @@ def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: S
     # What was changed in the benchmark is always shown: it is not what the leaderboard's heading says.
     overrides = named_overrides(record)
     shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(overrides.items())]
+    if (certainty := record.options.get("infer_task")) and record.scenario != "task":
+        inferred = f"infer_task={certainty}"  # it learned the same as with task labels, and answers otherwise
+        shown += [] if inferred in shown else [inferred]
     shown += [f"precision={record.precision}"] if record.precision != "float32" else []
     shown += [f"threads={record.threads}"] if record.threads != 1 else []
     shown += [f"{record.stability_decay.get('option')} decided per task"] if record.stability_decay else []

@@ -48,7 +48,7 @@ class RankableRecord:
     @property
     def has_one_class_task(self: Any) -> bool:
         """Whether a task has one class only, and an accuracy of 100 % by construction."""
-        return bool(self.one_class_tasks) or 1 in self.task_classes
+        return bool(self.scenario != "class" and (self.one_class_tasks or 1 in self.task_classes))
 
     @property
     def may_be_ranked(self: Any) -> bool:

@@ -21,12 +21,12 @@ REFERENCE_ROWS: Final[Mapping[str, str]] = {
     "independent": "a network of its own per task, nothing shared",
     "joint": "one network trained once on all tasks together, no lifelong learner",
     "cumulative": "one network trained after each task on all images so far, which it keeps",
+    "nearest_mean": "the nearest mean image of a class on the pixels, no network",
     "seu + random + all_new": "random cells, new ones for every task: the control of searching and reusing them",
 }
-#: Those that every leaderboard should have.
-REQUIRED: Final = tuple(REFERENCE_ROWS)[:4]
-#: Those of them that have a path for each task, and need to be told which.
-TOLD: Final = REQUIRED[:2]
+#: Those that every leaderboard should have; and every one of runs that were not told tasks.
+REQUIRED: Final = ("linear", "independent", "joint", "cumulative")
+WITHOUT_TASKS: Final = ("nearest_mean", "joint", "cumulative")
 
 
 def reference_of(record: Record) -> str | None:
@@ -48,17 +48,15 @@ class MissingReferences(NamedTuple):
 
 
 def missing_references(records: Iterable[Record]) -> MissingReferences | None:
-    """Look for :data:`REQUIRED` among records; ``None`` where all are there, or no record is.
-
-    Where the task of an image is not known, those of :data:`REQUIRED` that need it (:data:`TOLD`) answer by the most
-    certain of their paths.
+    """Look for :data:`REQUIRED`, or :data:`WITHOUT_TASKS`, among records; ``None`` where none is missing.
 
     Args:
         records: all of one benchmark, scenario, protocol and data.
     """
     found = list(records)
     there = {reference_of(record) for record in found}
-    missing = tuple(name for name in REQUIRED if REFERENCE_ROWS[name] not in there)
+    wanted = REQUIRED if found and found[0].scenario == "task" else WITHOUT_TASKS
+    missing = tuple(name for name in wanted if REFERENCE_ROWS[name] not in there)
     if not found or not missing:
         return None
     seeds = _ranges({record.seed for record in found})
@@ -67,8 +65,6 @@ def missing_references(records: Iterable[Record]) -> MissingReferences | None:
     options = []
     if all(SCENARIO_KEY in each.benchmark_overrides for each in found):  # or else it is the benchmark's own
         options.append(f"-o benchmark.{SCENARIO_KEY}={record.scenario}")
-    if record.scenario != "task" and not set(missing).isdisjoint(TOLD):
-        options.append("-o infer_task=entropy")
     words = [f"seu-bench sweep --strategy {','.join(missing)} {place}", *options, f"--seeds {seeds}"]
     return MissingReferences(missing, " ".join(words))
 

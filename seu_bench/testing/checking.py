@@ -103,6 +103,7 @@ def check(
             f"class TestSubject({contract}):\n"
             f"    {attribute} = {subject.entry.name!r}\n"
             f"    options = {chosen!r}\n"
+            f"    scenario = {_scenario(subject)!r}\n"
             # Estimates may be upper bounds; only the author's own test can ask for exact ones.
             "    exact_passes = False\n",
             encoding="utf-8",
@@ -132,6 +133,12 @@ def check(
             where=output.getvalue().strip()[-500:] or None,
         )
     return collector.checks
+
+
+def _scenario(subject: Subject) -> str:
+    """The scenario in which a strategy is checked: the task-incremental one, or the first that it can learn."""
+    known: tuple[str, ...] = getattr(subject.entry.factory, "scenarios", ())
+    return known[0] if known and "task" not in known else "task"
 
 
 def names_of_checks(subject: Subject) -> list[str]:

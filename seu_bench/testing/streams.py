@@ -118,14 +118,15 @@ class TinyBenchmark:
     summary = "tasks of made-up textures"
 
     def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
-        """The benchmark; what the contract measures depends on its keys, and none can be replaced."""
-        name = self.data.name
-        if overrides:
+        """The benchmark; what the contract measures depends on its keys, and only its scenario can be replaced."""
+        name, given = self.data.name, dict(overrides or {})
+        scenario = given.pop("stream.scenario", "task")
+        if given:
             raise SpecError(
-                f"benchmark {name!r} is fixed: {', '.join(overrides)} cannot be replaced",
-                remedy="remove the options that begin with benchmark.",
+                f"benchmark {name!r} is fixed: {', '.join(given)} cannot be replaced",
+                remedy="remove the options that begin with benchmark., but benchmark.stream.scenario",
             )
-        return benchmark(class_split(self.groups, name), name, PROTOCOL)
+        return benchmark({**class_split(self.groups, name), "scenario": scenario}, name, PROTOCOL)
 
 
 #: By name: to be learned; for looking at what is used and stored; and shapes that surprise.

@@ -16,6 +16,7 @@ import torch
 from avalanche.training.plugins import EvaluationPlugin
 from torch import Tensor, nn
 
+from seu_bench.config.benchmark import Scenario
 from seu_bench.config.run import Request
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import ResolvedRun, resolve
@@ -49,6 +50,7 @@ class Trial:
         plugins: modules or objects to register beside the installed plugins.
         exact_passes: whether its cost estimate gives image passes exactly.
         searcher, creator: for strategies that take them; the strategy's own by default.
+        scenario: of the streams.
 
     Example:
         >>> learner = Trial("naive").learner("tiny_two").learn_all()
@@ -61,6 +63,7 @@ class Trial:
     exact_passes: bool = True
     searcher: str | None = None
     creator: str | None = None
+    scenario: Scenario = "task"
 
     @cached_property
     def registry(self) -> Registry:
@@ -78,6 +81,8 @@ class Trial:
         options = dict(self.options)
         if brief and "epochs" in self.registry.strategies.find(self.strategy).factory.options.model_fields:
             options["epochs"] = 2
+        if self.scenario != "task":
+            options["benchmark.stream.scenario"] = self.scenario
         components = {"searcher": self.searcher, "creator": self.creator}
         request = Request(
             strategy=self.strategy, benchmark=benchmark, seed=seed, options=options, **components, **fields
@@ -184,8 +189,19 @@ class Learner:
         return images.gather(torch.arange(len(images)))[0]
 
     def logits(self, task: int) -> Tensor:
-        """Logits ``[N, num_classes]`` of a task's test images in evaluation mode."""
+        """Logits ``[N, outputs]`` of a task's test images in evaluation mode."""
         return evaluated(self.model, self.test_images(task), task)
+
+    def choices(self, task: int) -> int:
+        """Number of classes among which an image is classified after learning a task."""
+        plan = self.stream.plan
+        return sum(plan.classes_per_task[: task + 1]) if plan.scenario == "class" else plan.tasks[task].num_classes
+
+    def outputs(self, task: int) -> int:
+        """Number of outputs that answer for a task: all classes learned where one head answers."""
+        plan = self.stream.plan
+        one_head = plan.scenario == "class" and getattr(self.strategy, "task_inference", None) is None
+        return sum(plan.classes_per_task) if one_head else plan.tasks[task].num_classes
 
 
 class Contract:
@@ -194,6 +210,7 @@ class Contract:
     options: ClassVar[Mapping[str, Any]] = {}
     plugins: ClassVar[Sequence[object]] = ()
     exact_passes: ClassVar[bool] = True
+    scenario: ClassVar[Scenario] = "task"
 
     @pytest.fixture(autouse=True)
     def _one_thread(self) -> Iterator[None]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from seu_bench.config.common_options import BackboneOptions
+from seu_bench.config.benchmark import Scenario
+from seu_bench.config.common_options import BackboneOptions, TaskInferenceOptions
 from seu_bench.config.options import Options
 from seu_bench.config.run import ComputeConfig
 from seu_bench.errors import RequestError
@@ -176,7 +177,14 @@ def backbone_model(context: StrategyContext) -> BackboneModel:
     from seu_bench.utils.seeding import RandomState, derive_seed
 
     with RandomState(derive_seed(context.seed, "model")).active():
-        return BackboneModel(*build_backbone(context), context.plan.classes_per_task, context.plan.scenario)
+        return BackboneModel(*build_backbone(context), context.plan.classes_per_task, _scenario_of_heads(context))
+
+
+def _scenario_of_heads(context: StrategyContext) -> Scenario:
+    """The scenario of a run; one that infers tasks has a head for each."""
+    options = context.options
+    infers = isinstance(options, TaskInferenceOptions) and options.infer_task is not None
+    return "task" if infers else context.plan.scenario
 
 
 @dataclass(frozen=True)

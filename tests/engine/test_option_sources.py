@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.tried import scenario_of
 
 from seu_bench.config.run import Request
 from seu_bench.engine.option_sources import option_sources
@@ -57,7 +58,8 @@ def test_a_preset(tmp_path: Path) -> None:
 @pytest.mark.parametrize("strategy", sorted(Registry().strategies))
 def test_values_are_those_that_the_run_has(strategy: str) -> None:
     """Where an option is set at all, its value is the resolved one."""
-    run = resolve(Registry(), Request(strategy=strategy, protocol="smoke"))
+    options = {"benchmark.stream.scenario": scenario_of(strategy)}
+    run = resolve(Registry(), Request(strategy=strategy, protocol="smoke", options=options))
     found = {it.key: it for it in option_sources(run)}
     for name in type(run.options).model_fields:
         value = getattr(run.options, name)

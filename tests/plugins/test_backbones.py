@@ -23,6 +23,8 @@ from seu_bench.plugin.registration import Register, Unavailable
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.interfaces import BackboneFactory, backbone_model
 
+NAMES = ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18", "resnet32", "simple_mlp", "tanh_mlp"]
+
 
 def convolution(inputs: int, outputs: int, size: int = 3, *, bias: bool = True) -> int:
     return inputs * outputs * size**2 + (outputs if bias else 0)
@@ -165,7 +167,51 @@ def test_slim_resnet18(channels: int, factor: float, first: int) -> None:
         assert expected + linear(160, 100) == 1_109_240  # what is usually said of it, with a head for CIFAR-100
 
 
-@pytest.mark.parametrize("name", ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18"])
+@pytest.mark.parametrize(("channels", "factor", "first"), [(3, 1, 16), (1, 1, 16), (3, 0.25, 4)])
+def test_resnet32(channels: int, factor: float, first: int) -> None:
+    """A stem and fifteen blocks in three groups; no shortcut has parameters, so that there are 31 convolutions."""
+    backbone, width = registry().backbones.find("resnet32").factory.build(channels, 32, 32, factor)
+    groups = [first, 2 * first, 4 * first]
+    expected = convolution(channels, first, bias=False) + 2 * first
+    expected += 5 * residual(first, first, shortcut=False)
+    expected += sum(residual(group // 2, group, shortcut=True) - group**2 // 2 - 2 * group for group in groups[1:])
+    expected += sum(4 * residual(group, group, shortcut=False) for group in groups[1:])
+    assert count_parameters(backbone) == expected
+    assert width == groups[-1]
+    weighted = [module for module in backbone.modules() if isinstance(module, torch.nn.Conv2d | torch.nn.Linear)]
+    assert len(weighted) == 31
+    assert backbone[:-2](torch.randn(2, channels, 32, 32)).shape == (2, width, 8, 8)
+    if (channels, factor) == (3, 1):
+        assert expected + linear(64, 10) == 464_154  # what is usually said of it, with a head for CIFAR-10
+
+
+def test_shortcut_without_parameters() -> None:
+    """Where a group begins, a block of weights 0 hands on every other pixel, and zeros for new channels."""
+    block = registry().backbones.find("resnet32").factory.build(3, 32, 32, 0.125)[0][8].eval()
+    for convolution_layer in block.modules():
+        if isinstance(convolution_layer, torch.nn.Conv2d):
+            torch.nn.init.zeros_(convolution_layer.weight)
+    images = torch.rand(1, 2, 4, 6)
+    answer = block(images)
+    assert answer.shape == (1, 4, 2, 3) and not answer[:, 2:].any()
+    for row, column in ((0, 0), (1, 2)):
+        assert torch.equal(answer[:, :2, row, column], images[:, :, 2 * row, 2 * column])
+
+
+def test_perceptrons_of_one_layer() -> None:
+    """By hand: one hidden layer, dropout of .5 behind it, or tanh."""
+    images = torch.randn(4, 1, 2, 3)
+    simple, width = registry().backbones.find("simple_mlp").factory.build(1, 2, 3, 0.5)
+    assert width == 256
+    first = simple[1]
+    assert torch.equal(simple.eval()(images), torch.relu(images.view(4, 6) @ first.weight.T + first.bias))
+    assert [module.p for module in simple if "Dropout" in type(module).__name__] == [0.5]
+    tanh, width = registry().backbones.find("tanh_mlp").factory.build(1, 2, 3, 1)
+    assert width == 200
+    assert torch.allclose(tanh(images), torch.tanh(images.view(4, 6) @ tanh[1].weight.T + tanh[1].bias))
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("image", [(1, 8, 8), (3, 11, 13), (3, 32, 32)], ids=str)
 def test_models_of_any_stream(name: str, image: tuple[int, int, int]) -> None:
     """Each backbone takes images of any shape that is large enough, under heads of any width."""
@@ -211,13 +257,15 @@ def test_backbone_changes_the_size(command: Command) -> None:
     assert total(command, *paper, "-o", "backbone=alexnet") == total(command, *paper)
     perceptron = linear(3072, 400) + linear(400, 400) + 5 * linear(400, 2)
     assert total(command, *paper, "-o", "backbone=mlp") == perceptron
+    assert total(command, *paper, "-o", "backbone=simple_mlp") == linear(3072, 512) + 5 * linear(512, 2)
+    assert total(command, *paper, "-o", "backbone=tanh_mlp") == linear(3072, 200) + 5 * linear(200, 2)
     regression = 5 * linear(3072, 2)
     assert total(command, *paper, "-o", "backbone=linear") == regression
     assert total(command, "--protocol", "quick", "-o", "backbone=linear", "-o", "width=2") == regression
     assert total(command, *paper, "-o", "backbone=resnet18") == 1_109_240 - linear(160, 100) + 5 * linear(160, 2)
 
 
-@pytest.mark.parametrize("name", ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18"])
+@pytest.mark.parametrize("name", NAMES)
 def test_weights_depend_on_the_seed_alone(name: str) -> None:
     """The same seed gives the same bits whatever was drawn before, and draws nothing from the global generator."""
     torch.manual_seed(1)
@@ -239,25 +287,18 @@ def test_list(command: Command) -> None:
     answer = command("list", "backbones")
     assert (answer.status, answer.err) == (0, "")
     rows = [line.split()[:2] for line in answer.out.splitlines()]
-    assert [row for row in rows if row[1] == "seu-bench"] == [
-        ["alexnet", "seu-bench"],
-        ["den_mlp", "seu-bench"],
-        ["hat_mlp", "seu-bench"],
-        ["linear", "seu-bench"],
-        ["mlp", "seu-bench"],
-        ["resnet18", "seu-bench"],
-    ]
+    assert [row for row in rows if row[1] == "seu-bench"] == [[name, "seu-bench"] for name in NAMES]
     assert "slim ResNet-18" in answer.out
 
 
 @pytest.mark.parametrize("subcommand", ["cost", "run"])
 def test_unknown_backbone(command: Command, subcommand: str) -> None:
     """The message says what there is, and proposes what is near."""
-    for name, near in (("foo", ""), ("resnet", " (did you mean 'resnet18'?)")):
+    for name, near in (("foo", ""), ("resnet", " (did you mean 'resnet32'?)")):
         answer = command(subcommand, "--strategy", "naive", "-o", f"backbone={name}")
         assert (answer.status, answer.out) == (2, "")
         assert f"no backbone is called '{name}'{near}" in answer.err
-        assert "the backbones are: alexnet, den_mlp, hat_mlp, linear, mlp, resnet18" in answer.err
+        assert f"the backbones are: {', '.join(NAMES)}" in answer.err
 
 
 @pytest.mark.parametrize("width", ["0", "-1", "wide", "true"])
@@ -304,7 +345,7 @@ def test_unavailable() -> None:
     with pytest.raises(UnknownNameError) as error:
         backbones.find("huge")
     assert "'huge' cannot be used: it needs the package timm, which is not installed" in str(error.value)
-    assert "the backbones are: alexnet, den_mlp, hat_mlp, linear, mlp, resnet18" in str(error.value.remedy)
+    assert f"the backbones are: {', '.join(NAMES)}" in str(error.value.remedy)
     with pytest.raises(UnknownNameError, match=r"no backbone is called 'hug'(?!.*cannot be used)"):
         backbones.find("hug")
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from support.tiny import registry
 
+from seu_bench.config.benchmark import Scenario
 from seu_bench.config.common_options import BackboneOptions
+from seu_bench.engine.scenarios import scenarios_of
 from seu_bench.testing import Trial
 
 #: What a strategy needs besides the tiny protocol.
@@ -16,9 +18,11 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "agem": {"patterns_per_experience": 10, "sample_size": 8},
     "cwr": {"epochs": 20},
     "den": {"learning_rate": 0.01},
+    "dgr": {"generator_iterations": 120, "generator_width": 400},
     "er_ace": {"mem_size": 20, "batch_size_mem": 4},
     "gdumb": {"mem_size": 60},
     "gem": {"patterns_per_experience": 10},
+    "icarl": {"memory": 18},
     "mas": {"lambda_reg": 0.01},
     "mir": {"mem_size": 20, "batch_size_mem": 4, "subsample": 8},
     "rcl": {"trials": 2},
@@ -38,14 +42,20 @@ FIXED_SEU = "seu of one genotype"
 USUAL = ("ewc", "independent", "joint", "ltg", "naive", "replay")
 
 
+def scenario_of(name: str) -> Scenario:
+    """The scenario in which a strategy is tried: task-incremental, or the first that it can learn."""
+    known = scenarios_of(registry().strategies.find(name).factory)
+    return "task" if "task" in known else known[0]
+
+
 def tried(name: str) -> Trial:
-    """A strategy of ours; where a backbone can be chosen, the quickest."""
+    """A strategy of ours in its scenario; where a backbone can be chosen, the quickest."""
     if name == FIXED_SEU:
         return Trial("seu", {"genotype": "darts_v1"})
     options = dict(OPTIONS.get(name, {}))
     if issubclass(registry().strategies.find(name).factory.options, BackboneOptions) and name != "naive":
         options.setdefault("backbone", "mlp")
-    return Trial(name, options, exact_passes=name not in INEXACT)
+    return Trial(name, options, exact_passes=name not in INEXACT, scenario=scenario_of(name))
 
 
 def each(names: Sequence[str]) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
-from scripts.evidence import beside_paper, corrections, sweeps
+from scripts.evidence import beside_paper, corrections, scenarios, sweeps
 from scripts.evidence.evidence import BEFORE, PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
 from scripts.evidence.page import CHANGELOG, PAGE, changelog, rendered
 from scripts.evidence.runs import PAPER, ROOT, SEU
@@ -27,6 +27,11 @@ def evidence() -> Evidence:
 def test_page_comes_from_the_records() -> None:
     """To the letter: no number of it is typed, and no verdict."""
     assert PAGE.read_text(encoding="utf-8") == rendered()
+
+
+def test_page_of_the_scenarios_comes_from_the_records() -> None:
+    """So does that one."""
+    assert scenarios.PAGE.read_text(encoding="utf-8") == scenarios.rendered()
 
 
 def test_corrections_of_the_changelog_come_from_the_records() -> None:
@@ -91,11 +96,13 @@ def test_what_differs_is_said(evidence: Evidence, benchmark: str, images: str) -
 
 def test_sweeps_can_be_read() -> None:
     """Every file is one that the page knows, of strategies and components that there are, into its set."""
-    assert {path.stem for path in (ROOT / sweeps.FOLDER).glob("*.toml")} == {
+    others = {path.stem for path in (ROOT / sweeps.FOLDER).glob("reference_*.toml")}  # test_reference_numbers.py
+    assert {path.stem for path in (ROOT / sweeps.FOLDER).glob("*.toml")} - others == {
         *sweeps.FILES,
         "hat_mlp",
         "hat_mlp_narrow",
         "probes",
+        *scenarios.SWEEPS,
     }
     registry = Registry()
     kinds = {"strategy": registry.strategies, "searcher": registry.searchers, "creator": registry.creators}

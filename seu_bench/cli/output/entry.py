@@ -69,7 +69,8 @@ def _more(kind: str, entry: Entry[Any]) -> dict[str, Any]:
     """What else is known of an entry, by its kind."""
     factory = entry.factory
     if kind == "strategy":
-        found = {"components": dict(factory.components), "presets": list(factory.presets)}
+        scenarios = list(getattr(factory, "scenarios", ("task",)))
+        found = {"components": dict(factory.components), "presets": list(factory.presets), "scenarios": scenarios}
         return found | {"reference": getattr(factory, "reference", None)}
     if kind == "metric":
         return {"unit": factory.unit, "higher_is_better": factory.higher_is_better, "column": factory.column}
@@ -119,6 +120,8 @@ def entry_parts(document: Mapping[str, Any]) -> Iterator[str | RenderableType]:
         yield literal(f"{part}: {name} (--{part} takes another one)")
     if document.get("presets"):
         yield literal(f"presets: {', '.join(document['presets'])} (-o preset=NAME)")
+    if document.get("scenarios"):
+        yield literal(f"scenarios: {', '.join(document['scenarios'])}{_inferring(document)}")
     if document.get("reference"):
         yield literal(f"a reference, never ranked: {document['reference']}")
     if document["kind"] == "metric":
@@ -131,6 +134,12 @@ def entry_parts(document: Mapping[str, Any]) -> Iterator[str | RenderableType]:
         yield _options(document["options"], by_protocol=document["kind"] in ("strategy", "searcher", "creator"))
     elif "options" in document:
         yield "no options"
+
+
+def _inferring(document: Mapping[str, Any]) -> str:
+    """How a strategy that needs the task label does without, if it can."""
+    can = any(option["name"] == "infer_task" for option in document.get("options") or ())
+    return "; with -o infer_task=entropy (or energy) all" if can else ""
 
 
 def _protocols(document: Mapping[str, Any]) -> Iterator[str | RenderableType]:

@@ -43,6 +43,8 @@ def summary_lines(record: Record, results: Path, metrics: Mapping[str, Metric] =
     yield literal(f"{what}: {record.status}, {format_seconds(record.seconds)}")
     rows = {
         "accuracy": _values(record, metrics, {"acc": "", "learning_acc": "right after each task"}),
+        "incremental": _values(record, metrics, {"avg_incremental_acc": "on average over the steps"}),
+        "right task": _values(record, metrics, {"task_accuracy": ""}),
         "forgetting": _values(record, metrics, {"forgetting": ""}),
         "size": _values(record, metrics, {"params_total": "parameters", "memory_bytes": "kept"}),
         "training": _values(record, metrics, {"train_seconds": "", "image_passes": "image passes"}),

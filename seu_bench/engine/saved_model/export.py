@@ -101,7 +101,7 @@ def onnx_bytes(model: LearnedModel, task: int) -> bytes:
     graph = document.graph
     for part in (document, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
         part.ClearField("metadata_props")
-    name, classes = model.task_names[task], str(model.classes_per_task[task])
+    name, classes = model.task_names[task], str(model.outputs(task))
     for key, value in {"run_id": model.run_id, "task": str(task), "task_name": name, "classes": classes}.items():
         document.metadata_props.add(key=key, value=value)
     content: bytes = document.SerializeToString(deterministic=True)

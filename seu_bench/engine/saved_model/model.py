@@ -24,23 +24,29 @@ from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import find_run
 from seu_bench.results.record_metrics import measured_rows
 from seu_bench.training.interfaces import StrategyContext
+from seu_bench.training.task_inference import TaskInference, task_inference
 
 
 class LearnedModel(nn.Module):
     """Model of a finished run: ``model(images, task)`` gives logits ``[N, classes_per_task[task]]`` of a learned task.
+
+    Where the run was not told tasks at test time ``model(images)`` answers as it did.
 
     Attributes:
         run_id: whose model it is.
         task_names, classes_per_task: name and number of outputs of each task, in the order in which they were learned.
         learned: the tasks that can be asked for, by index.
         input_shape: channels, height and width of the images, which are normalised as the benchmark says.
+        scenario: of the run.
         genotypes, paths: of each task, as in the record; ``None`` for strategies that have none.
         network: the strategy's own model.
     """
 
-    def __init__(self, network: MultiHeadModel, record: Record) -> None:
+    def __init__(self, network: MultiHeadModel, record: Record, inference: TaskInference | None = None) -> None:
         super().__init__()
         self.network = network
+        self.inference = inference
+        self.scenario = record.scenario
         self.run_id = record.run_id
         self.task_names = record.task_names
         self.classes_per_task = network.classes_per_task
@@ -51,13 +57,52 @@ class LearnedModel(nn.Module):
         self.eval()
         self.requires_grad_(False)
 
-    def forward(self, images: Tensor, task: int) -> Tensor:
-        """Logits ``[N, classes_per_task[task]]`` of normalised images ``[N, C, H, W]``.
+    @property
+    def has_one_head(self) -> bool:
+        """Whether one head answers for all tasks, whichever is asked for. It may have grown, and does not shrink."""
+        return self.scenario != "task" and self.inference is None
+
+    def outputs(self, task: int) -> int:
+        """Number of logits of ``model(images, task)``."""
+        if self.scenario == "class" and self.inference is None:
+            return sum(self.classes_per_task[: len(self.learned)])
+        return self.classes_per_task[task]
+
+    def forward(self, images: Tensor, task: int | None = None) -> Tensor:
+        """Logits of normalised images.
+
+        Args:
+            images: ``[N, C, H, W]``.
+            task: of the images; ``None``: it is not known, which the run's scenario must allow.
+
+        Returns:
+            ``[N, classes_per_task[task]]``; of all classes learned where one head answers with any of them, and where
+            the task was inferred.
 
         Raises:
-            RequestError: the task was not learned.
+            RequestError: the task was not learned, or must be given.
         """
+        if task is None and self.scenario == "task":
+            raise RequestError(
+                f"run {self.run_id} was task-incremental: its model needs the task of the images",
+                remedy=f"give one of the tasks that it learned: {', '.join(map(str, self.learned))}",
+            )
+        if task is None and self.inference is not None:
+            return self.inference(self.network, images, len(self.learned))
+        task = self.learned[-1] if task is None else task
         self.check_task(task)
+        logits: Tensor = self.network.forward_single_task(images, task)
+        return logits
+
+    def tested(self, images: Tensor, task: int) -> Tensor:
+        """Logits of test images of a task, as the run measured them: without the task where it was not told."""
+        logits: Tensor = self(images, task if self.scenario == "task" else None)
+        return logits
+
+    def computed(self, images: Tensor, task: int) -> Tensor:
+        """What an image took after learning a task: its path, or all paths until then where the task is inferred."""
+        if self.inference is not None:
+            return self.inference(self.network, images, task + 1)
         logits: Tensor = self.network.forward_single_task(images, task)
         return logits
 
@@ -114,7 +159,9 @@ def build_model(registry: Registry, file: ModelFile, record: Record) -> LearnedM
         theirs = f"those of run {file.seal.run_id}, and the record is that of {record.run_id}"
         raise unusable(file.path, f"the weights are {theirs}")
     try:
-        network: Any = registry.strategies.find(record.strategy).factory.build(_context(registry, record)).model
+        context = _context(registry, record)
+        inference = task_inference(context)
+        network: Any = registry.strategies.find(record.strategy).factory.build(context).model
         if not isinstance(network, MultiHeadModel):
             kind = type(network).__name__
             raise TypeError(f"strategy {record.strategy!r} has a {kind} for a model, no MultiHeadModel")
@@ -130,7 +177,7 @@ def build_model(registry: Registry, file: ModelFile, record: Record) -> LearnedM
             f"the model of run {record.run_id} cannot be built: {what}",
             remedy or f"install what made it (see seu-bench show {record.run_id}), or {MAKE_AGAIN}",
         ) from error
-    return LearnedModel(network, record)
+    return LearnedModel(network, record, inference)
 
 
 def _context(registry: Registry, record: Record) -> StrategyContext:

@@ -238,7 +238,7 @@ def count_correct(model: LearnedModel, images: TaskImages, task: int, batch_size
     """Count the images of a task that the model classifies correctly."""
     with torch.no_grad():
         batches = images.batches(batch_size, shuffle=False)
-        return sum(int((model(x, task).argmax(dim=1) == y).sum()) for x, y in batches)
+        return sum(int((model.tested(x, task).argmax(dim=1) == y).sum()) for x, y in batches)
 
 
 def _sizes(record: Record, model: LearnedModel, device: torch.device, names: Sequence[str]) -> Iterator[Check]:
@@ -248,14 +248,14 @@ def _sizes(record: Record, model: LearnedModel, device: torch.device, names: Seq
         "params_total": lambda _: count_parameters(network),
         "mask_bits": lambda _: network.mask_bits,
         "params_active": lambda task: count_parameters(network.task_module(task)),
-        "macs": lambda task: count_macs(lambda x: network.forward_single_task(x, task), shape, device),
+        "macs": lambda task: count_macs(lambda x: model.computed(x, task), shape, device),
     }
     for name in names:
         values = getattr(record, name)
         faults = [] if values else [f"{name}: nothing was recorded"]
         # A strategy that learns all tasks at once is measured once, on the last.
         first = max(0, len(record.task_names) - len(values))
-        at_end = name in ("params_total", "mask_bits")
+        at_end = name in ("params_total", "mask_bits") or (name == "macs" and model.has_one_head)
         for place in tracked(range(len(values))[-1 if at_end else 0 :], f"counting {name}"):
             try:
                 found = counts[name](first + place)

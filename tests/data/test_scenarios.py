@@ -1,0 +1,130 @@
+"""What learners are told in each scenario: labels, task labels and orders of classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.tiny import raw_dataset
+
+from seu_bench.config.benchmark import BenchmarkSpec, Scenario
+from seu_bench.config.protocol import ImageLimits
+from seu_bench.data.avalanche import BatchLoader, MixedLoader, task_images
+from seu_bench.data.planning import StreamPlan, plan_stream
+from seu_bench.data.streams import TaskStream, build_stream
+from seu_bench.errors import RequestError, SpecError
+from seu_bench.testing.streams import class_split
+from seu_bench_benchmarks import DATASETS
+
+GROUPS = [[4, 1], [0, 3], [5, 2]]
+
+
+def spec(scenario: Scenario, groups: list[list[int]] | None = None, **stream: Any) -> BenchmarkSpec:
+    """A benchmark of tasks in this order."""
+    table = {**class_split(groups or GROUPS), "scenario": scenario, **stream}
+    return BenchmarkSpec.model_validate({"name": "tiny", "stream": table, "protocols": {"paper": {}}})
+
+
+def stream(scenario: Scenario, groups: list[list[int]] | None = None) -> TaskStream:
+    """The stream in memory."""
+    data = raw_dataset([12] * 6, [5] * 6)
+    return build_stream(spec(scenario, groups), lambda _: data, ImageLimits(), 0)
+
+
+def test_class_incremental_labels_are_numbered_through_in_the_order_of_learning() -> None:
+    """Task i has the labels from its first class on; the images are those of the other scenarios."""
+    by_class, by_task = stream("class"), stream("task")
+    assert [task.first_class for task in by_class.plan.tasks] == [0, 2, 4]
+    assert [task.first_class for task in by_task.plan.tasks] == [0, 0, 0]
+    for place, (one, other) in enumerate(zip(by_class.tasks, by_task.tasks, strict=True)):
+        for split in ("train", "valid", "test"):
+            mine, its = getattr(one, split), getattr(other, split)
+            assert torch.equal(mine.labels, its.labels + 2 * place)
+            assert torch.equal(mine.rows, its.rows)
+    assert by_class.tasks[1].train.labels.unique().tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(("scenario", "told"), [("task", [0, 1, 2]), ("class", [0, 0, 0]), ("domain", [0, 0, 0])])
+def test_task_labels_are_told_in_the_task_incremental_scenario_alone(scenario: Scenario, told: list[int]) -> None:
+    """In batches of training and of tests, of one task and of several, and in Avalanche's own attributes."""
+    benchmark = stream(scenario).avalanche()
+    for name in ("train", "valid", "test"):
+        for place, experience in enumerate(benchmark.streams[name]):
+            images = task_images(experience.dataset, place, torch.device("cpu"))
+            for loader in (BatchLoader(images, 8, shuffle=True), MixedLoader(experience.dataset, 8)):
+                assert {int(label) for _, _, labels in loader for label in labels} == {told[place]}
+            assert list(experience.dataset.targets_task_labels.uniques) == [told[place]]  # type: ignore[attr-defined]
+            assert experience.task_labels == [told[place]]
+            assert experience.current_experience == place
+
+
+def test_classes_of_an_experience_are_its_labels() -> None:
+    """Avalanche's strategies read them there."""
+    found = {
+        scenario: [exp.classes_in_this_experience for exp in stream(scenario).avalanche().train_stream]
+        for scenario in ("task", "class", "domain")
+    }
+    assert found["class"] == [[0, 1], [2, 3], [4, 5]]
+    assert found["task"] == found["domain"] == [[0, 1]] * 3
+
+
+def test_domains_must_have_as_many_classes() -> None:
+    """One head answers for all of them."""
+    with pytest.raises(RequestError, match="have 2 or 3 classes") as error:
+        stream("domain", [[0, 1], [2, 3, 4]])
+    assert "'task' or 'class'" in str(error.value.remedy)
+    assert [task.first_class for task in stream("class", [[0, 1], [2, 3, 4], [5]]).plan.tasks] == [0, 2, 5]
+
+
+def cifar(seed: int, **table: Any) -> StreamPlan:
+    """The plan of CIFAR-100 in ten steps."""
+    split = {"kind": "classes", "dataset": "cifar100", "classes_per_task": 10, "order": "fixed", "scenario": "class"}
+    benchmark = BenchmarkSpec.model_validate({"name": "c", "stream": {**split, **table}, "protocols": {"paper": {}}})
+    return plan_stream(benchmark, {"cifar100": DATASETS["cifar100"].info(None)}, ImageLimits(), seed)
+
+
+def test_order_1993_is_the_fields() -> None:
+    """The first ten classes of CIFAR-100 in the order that continual learners have used since iCaRL, for every seed."""
+    known = DATASETS["cifar100"].info(None).class_names or ()
+    first = [known[label] for label in (68, 56, 78, 8, 23, 84, 90, 65, 74, 76)]
+    for seed in (0, 1):
+        assert list(cifar(seed, class_order=1993).tasks[0].class_names) == first
+
+
+def test_classes_are_shuffled_by_the_runs_seed() -> None:
+    """As NumPy's legacy generator shuffles them; every class is in one task."""
+    known = np.array(DATASETS["cifar100"].info(None).class_names)
+    for seed in (0, 1):
+        order = np.arange(100)
+        np.random.RandomState(seed).shuffle(order)
+        plan = cifar(seed, class_order="shuffled")
+        assert [name for task in plan.tasks for name in task.class_names] == known[order].tolist()
+        assert plan.order == tuple(range(10))
+    assert cifar(0).tasks[0].class_names == tuple(known[:10])
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"class_order": 1993}, "groups name the classes"),
+        ({"scenario": "open"}, "scenario"),
+        ({"groups": None, "classes_per_task": 2, "class_order": "shuffled", "order": [2, 0, 1]}, "class_order decides"),
+    ],
+)
+def test_what_does_not_fit_together(table: dict[str, Any], message: str) -> None:
+    """Orders of classes and of tasks that contradict each other."""
+    with pytest.raises((SpecError, ValueError), match=message):
+        BenchmarkSpec.model_validate(
+            {"name": "tiny", "stream": {**class_split(GROUPS), **table}, "protocols": {"paper": {}}}
+        )
+
+
+def test_only_other_scenarios_change_a_benchmarks_identity() -> None:
+    """Runs of task-incremental benchmarks are those that they were before there were scenarios."""
+    task, by_class = spec("task"), spec("class")
+    assert "scenario" not in task.identity()["stream"] and "class_order" not in task.identity()["stream"]
+    assert by_class.identity()["stream"]["scenario"] == "class"
+    assert (task.title, by_class.title) == ("tiny", "tiny-class")
+    assert len({stream(scenario).fingerprint for scenario in ("task", "class", "domain")}) == 3

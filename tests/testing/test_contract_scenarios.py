@@ -1,0 +1,66 @@
+"""Strategies hold to the contract in each scenario that they declare, and those that infer the task in all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.tiny import registry
+from support.tried import each, tried
+
+from seu_bench.config.common_options import TaskInferenceOptions
+from seu_bench.engine.scenarios import scenarios_of
+from seu_bench.testing import StrategyContract, Trial
+
+STRATEGIES = {name: entry.factory for name, entry in registry().strategies.items()}
+
+
+def declaring(scenario: str) -> list[str]:
+    """The strategies that learn a scenario without inferring tasks."""
+    return sorted(name for name, factory in STRATEGIES.items() if scenario in scenarios_of(factory))
+
+
+INFERRING = sorted(name for name, factory in STRATEGIES.items() if issubclass(factory.options, TaskInferenceOptions))
+
+
+class TestClassIncremental(StrategyContract):
+    """One head that grows; no task label."""
+
+    @pytest.fixture(params=each(declaring("class")))
+    def trial(self, request: pytest.FixtureRequest) -> Trial:
+        """Each in turn."""
+        return replace(tried(request.param), scenario="class")
+
+
+class TestDomainIncremental(StrategyContract):
+    """One head for all tasks; no task label."""
+
+    @pytest.fixture(params=each(declaring("domain")))
+    def trial(self, request: pytest.FixtureRequest) -> Trial:
+        """Each in turn."""
+        return replace(tried(request.param), scenario="domain")
+
+    @pytest.mark.parametrize("benchmark", ["tiny_single", "tiny_lopsided"])
+    def test_streams_of_unusual_shape(self, trial: Trial, benchmark: str) -> None:
+        """One task only, and a class that is missing from validation; heads cannot differ in width."""
+        super().test_streams_of_unusual_shape(trial, benchmark)
+
+
+class TestInferringTheTask(StrategyContract):
+    """Paths of their own, of which the most certain one answers for any class."""
+
+    @pytest.fixture(
+        params=[pytest.param(name, marks=[] if name == "linear" else pytest.mark.long) for name in INFERRING]
+    )
+    def trial(self, request: pytest.FixtureRequest) -> Trial:
+        """Each in turn."""
+        known = tried(request.param)
+        return replace(known, options={**known.options, "infer_task": "entropy"}, scenario="class")
+
+
+def test_the_strategies_of_each_scenario_are_those_that_users_expect() -> None:
+    """None is left out by an oversight."""
+    rehearsing = {"agem", "cwr", "er_ace", "ewc", "gdumb", "gem", "joint", "lwf", "mas", "mir", "naive", "replay", "si"}
+    assert rehearsing <= set(declaring("class")) & set(declaring("domain")) & set(declaring("task"))
+    assert {"seu", "pnn", "ltg", "hat", "packnet", "pathnet", "den", "rcl", "independent", "linear"} == set(INFERRING)
+    assert not set(INFERRING) & set(declaring("class"))
