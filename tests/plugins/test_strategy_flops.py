@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.tried import scenario_of
 from torch.utils.flop_counter import FlopCounterMode
 
 from seu_bench.models import kernels
@@ -23,6 +24,7 @@ from seu_bench.training.stage import Stage
 #: What makes a run short, and the counted more.
 OPTIONS: dict[str, dict[str, Any]] = {
     "agem": {"patterns_per_experience": 5, "sample_size": 4},
+    "dgr": {"generator_iterations": 3},
     "er_ace": {"batch_size_mem": 3},
     "gem": {"patterns_per_experience": 5},
     "mir": {"batch_size_mem": 3, "subsample": 6},
@@ -64,7 +66,12 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Stage[Any], int]]:
 
 SEU: dict[str, Any] = {"cells": 3, "channels": 2, "searcher.cells": 3, "searcher.channels": 2}
 CASES: dict[str, Trial] = {
-    **{name: Trial(name, OPTIONS.get(name, {})) for name in installed().strategies if name != "seu"},
+    # What has no layer computes none.
+    **{
+        name: Trial(name, OPTIONS.get(name, {}), scenario=scenario_of(name))
+        for name in installed().strategies
+        if name not in ("nearest_mean", "seu")
+    },
     "seu mdl mdl": Trial("seu", SEU),
     "seu darts frugal": Trial("seu", SEU | {"searcher.epochs": 1}, searcher="darts", creator="frugal"),
     "seu darts 2": Trial("seu", SEU | {"searcher.epochs": 1, "searcher.order": 2}, searcher="darts", creator="all_new"),

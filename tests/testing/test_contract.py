@@ -35,7 +35,7 @@ FROZEN = ("independent", "linear", "ltg", "packnet", "pathnet", "pnn", "rcl", "s
 
 
 class TestEvery(StrategyContract):
-    """The strategies that are trained on one network, or may change it; other scenarios: ``test_contract_scenarios``."""
+    """The strategies that are trained on one network, or may change it, where tasks are known."""
 
     @pytest.fixture(params=each([name for name in ALL if name not in FROZEN and scenario_of(name) == "task"]))
     def trial(self, request: pytest.FixtureRequest) -> Trial:
