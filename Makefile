@@ -53,7 +53,7 @@ docs: $(READY) ## write what is counted in docs/: public names, tries of the pro
 perf: $(READY) ## measure speed, memory and start-up on two idle cores, half an hour; results/published/performance.md
 	$(BIN)/python -m scripts.perf measure
 
-evidence: $(READY) ## write docs/evidence/reproduction.md, its figures and reference_numbers.md from the published records
+evidence: $(READY) ## write docs/evidence/reproduction.md, its figures, reference_numbers.md and scenarios.md from the published records
 	$(BIN)/python -m scripts.evidence
 
 evidence-run: $(READY) ## run the quick part of the evidence again, into results/evidence

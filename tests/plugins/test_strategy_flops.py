@@ -24,6 +24,7 @@ from seu_bench.training.stage import Stage
 #: What makes a run short, and the counted more.
 OPTIONS: dict[str, dict[str, Any]] = {
     "agem": {"patterns_per_experience": 5, "sample_size": 4},
+    "dgr": {"generator_iterations": 3},
     "er_ace": {"batch_size_mem": 3},
     "gem": {"patterns_per_experience": 5},
     "mir": {"batch_size_mem": 3, "subsample": 6},
