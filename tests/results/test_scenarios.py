@@ -29,7 +29,7 @@ from seu_bench.results.over_seeds import compare_over_seeds
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import SCENARIO_METRICS
 from seu_bench.results.reference import compare_with_reference
-from seu_bench.results.reference_rows import REQUIRED, missing_references
+from seu_bench.results.reference_rows import WITHOUT_TASKS, missing_references
 from seu_bench.results.scenarios import adjective, definition
 from seu_bench.utils.text import escape_latex, escape_markdown
 
@@ -177,22 +177,19 @@ class TestReferences:
 
     @pytest.mark.parametrize(("scenario", "fields"), [("class", CLASS), ("domain", DOMAIN)])
     def test_missing_ones(self, scenario: str, fields: dict[str, Any]) -> None:
-        """The command makes them in this scenario, and has those that need a task's label infer it."""
-        place = "--benchmark cifar10 --protocol quick"
-        given = f"-o benchmark.stream.scenario={scenario}"
-        found = missing_references([a_record(**fields)])
-        assert found is not None and found.names == REQUIRED
-        names = ",".join(REQUIRED)
-        assert found.command == f"seu-bench sweep --strategy {names} {place} {given} -o infer_task=entropy --seeds 0"
-        known = [a_record(strategy=name, **fields) for name in ("linear", "independent")]
-        found = missing_references(known)
-        assert found is not None
-        assert found.command == f"seu-bench sweep --strategy joint,cumulative {place} {given} --seeds 0"
+        """Those that can do without a task's label; the command makes them in this scenario."""
+        command = "seu-bench sweep --strategy {} --benchmark cifar10 --protocol quick " + (
+            f"-o benchmark.stream.scenario={scenario} --seeds 0"
+        )
+        assert missing_references([a_record(**fields)]) == (WITHOUT_TASKS, command.format(",".join(WITHOUT_TASKS)))
+        known = [a_record(strategy=name, **fields) for name in ("nearest_mean", "joint", "linear")]
+        assert missing_references(known) == (("cumulative",), command.format("cumulative"))
+        assert missing_references([a_record(strategy=name, **fields) for name in WITHOUT_TASKS]) is None
 
     def test_of_a_benchmark_that_has_the_scenario_by_itself(self) -> None:
-        """It need not be asked for."""
+        """It need not be asked for, also if somebody did."""
         found = missing_references([a_record(scenario="class"), a_record(**CLASS)])
-        assert found is not None and "stream.scenario" not in found.command and "infer_task" in found.command
+        assert found is not None and "scenario" not in found.command
 
 
 class TestComparisons:
