@@ -284,7 +284,7 @@ def elsewhere_table(found: Sequence[Elsewhere]) -> str:
             _percent(each.theirs),
             each.schedule,
             each.why,
-            ", ".join(f"`{name}`" for name in each.files),
+            ", ".join(each.files),
         )
         for each in found
     ]
