@@ -47,6 +47,10 @@ class DgrOptions(BackboneOptions):
     gradient_penalty: NonNegativeFloat = Field(10.0, description="weight of the critic's gradient penalty (wgan_gp)")
     critic_steps: PositiveInt = Field(5, description="steps of the critic for each of the generator (wgan_gp)")
 
+    def replayed_beside(self, count: int) -> int:
+        """Number of images that are replayed beside a batch of ``count`` new ones."""
+        return self.replay_batch or count
+
 
 @hookimpl
 def register_strategies(register: Register[StrategyFactory]) -> None:

@@ -45,7 +45,7 @@ def _training(
     """The solver's: one batch is counted, and the others are reckoned by their images, as the stage does."""
     options, count = checked_options(context, DgrOptions), context.plan.tasks[task].num_train
     sizes = [stop - start for start, stop in batch_bounds(count, schedule.batch_size, join=True)]
-    replays = [(options.replay_batch or size) if task else 0 for size in sizes]
+    replays = [options.replayed_beside(size) if task else 0 for size in sizes]
     passes = [size + 3 * replayed for size, replayed in zip(sizes, replays, strict=True)]
     first = sizes[0] * flops[task].train
     if task:
@@ -58,7 +58,7 @@ def _training(
 def _generator(context: StrategyContext, schedule: Schedule, generator: ImageGenerator, task: int) -> StageCost:
     """The generator's: one step is taken on the meta device, and all take as much."""
     options, size = checked_options(context, DgrOptions), min(schedule.batch_size, context.plan.tasks[task].num_train)
-    replayed = options.replay_batch or size
+    replayed = options.replayed_beside(size)
     shape = generator.shape
     trainer = generator.trainer(1.0)
     sources = Sources(

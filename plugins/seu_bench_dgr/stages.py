@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from seu_bench.data import TaskImages
 from seu_bench.models import RepeatedBatches, freeze
-from seu_bench.training import EpochReport, Stage, TaskData, TrainingStage
+from seu_bench.training import EpochReport, Stage, StagedStrategy, TaskData, TrainingStage
+from seu_bench_dgr import DgrOptions
 from seu_bench_dgr.generators import ImageGenerator, Sources
 from seu_bench_dgr.replay import OldScholar, share_of_task
-
-if TYPE_CHECKING:
-    from seu_bench_dgr.strategy import Dgr
 
 #: Steps in an epoch of the stage ``generator``, between two of which a run can be interrupted.
 STEPS = 100
@@ -34,7 +32,7 @@ class SolverStage(TrainingStage):
         old: what replays; ``None`` in the first task.
     """
 
-    def __init__(self, strategy: Dgr, task: TaskData, old: OldScholar | None) -> None:
+    def __init__(self, strategy: StagedStrategy, task: TaskData, old: OldScholar | None) -> None:
         super().__init__(strategy, task)
         self.old = old
 
@@ -58,20 +56,24 @@ class GeneratorStage(Stage[None]):
     Args:
         strategy: that learns.
         task: to learn.
+        generator: that learns; the model's.
+        options: the strategy's.
 
     Attributes:
-        generator: that learns.
+        generator: as given.
         old: what replays; ``None`` in the first task.
     """
 
-    def __init__(self, strategy: Dgr, task: TaskData) -> None:
-        options = strategy.dgr
+    def __init__(
+        self, strategy: StagedStrategy, task: TaskData, generator: ImageGenerator, options: DgrOptions
+    ) -> None:
+        self.options = options
         self.steps = options.generator_iterations
         epochs, seed = -(-self.steps // STEPS), strategy.seed_for("generator", task.index)
         super().__init__("generator", task.index, epochs, seed, strategy.device)
         self.strategy = strategy
         self.images = task.train
-        self.generator: ImageGenerator = strategy.model.generator
+        self.generator = generator
         self.old: ImageGenerator | None = None
         if task.index:
             self.old = copy.deepcopy(self.generator)
@@ -123,7 +125,7 @@ class GeneratorStage(Stage[None]):
     def _replayed_by(self, old: ImageGenerator) -> Callable[[int], Tensor]:
         @torch.no_grad()
         def replayed(count: int) -> Tensor:
-            return old.pixels(self.strategy.replayed_images(count))
+            return old.pixels(self.options.replayed_beside(count))
 
         return replayed
 

@@ -40,7 +40,7 @@ class Dgr(StagedStrategy):
         """The solver, while the generator is still the old one; then the generator."""
         return [
             Phase(lambda: self.training_stage(task), lambda _: self._forget_the_old()),
-            Phase(lambda: GeneratorStage(self, task)),
+            Phase(lambda: GeneratorStage(self, task, self.model.generator, self.dgr)),
         ]
 
     def training_stage(self, task: TaskData) -> TrainingStage:
@@ -54,7 +54,7 @@ class Dgr(StagedStrategy):
         if not self.is_training or self.old is None:
             return loss
         share = share_of_task(self.old.task)
-        return share * loss + (1 - share) * self.replayed_loss(self.old, self.replayed_images(len(self.mb_y)))
+        return share * loss + (1 - share) * self.replayed_loss(self.old, self.dgr.replayed_beside(len(self.mb_y)))
 
     def replayed_loss(self, old: OldScholar, count: int) -> Tensor:
         """Mean cross-entropy of ``count`` images of the old scholar."""
@@ -63,10 +63,6 @@ class Dgr(StagedStrategy):
         self.passed(3 * count)
         logits = self.model.forward_single_task(images, old.task)
         return cross_entropy(logits, old.widened(targets, logits.shape[1]))
-
-    def replayed_images(self, count: int) -> int:
-        """Number of images replayed beside ``count`` images of the task."""
-        return self.dgr.replay_batch or count
 
     def _forget_the_old(self) -> None:
         self.old = None

@@ -212,7 +212,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
         elsewhere=elsewhere_table(source.elsewhere),
         longer=longer(source.elsewhere),
         rates=rates_table(records(folder / RATES)),
-        rates_commands=[command(file) for file in ("reference_rates_split", "reference_rates_pmnist")],
+        rates_command=command("reference_rates_split"),
     )
 
 
@@ -291,7 +291,8 @@ def elsewhere_table(found: Sequence[Elsewhere]) -> str:
     return table(headings, rows, texts=len(headings))
 
 
-def longer(found: Sequence[Elsewhere]) -> str:
+@cache
+def longer(found: tuple[Elsewhere, ...]) -> str:
     """Commands of those that would only take long, and what they cost."""
     rows = []
     for each in found:
