@@ -60,7 +60,7 @@ def confusion_table(record: Record) -> RenderableType | None:
         return None
     shares = {task: [count / sum(row) for count in row] for task, row in counts.items()}
     tasks = max([len(record.task_names), *map(len, record.task_confusion)])
-    return _shares_by_task("answers (%) that are a class of task ...", "to images of", shares, record.task_names, tasks)
+    return _shares_by_task("answered (%) as task ...", "images of", shares, record.task_names, tasks)
 
 
 def _shares_by_task(

@@ -118,6 +118,18 @@ def read_seeds(board: Path) -> list[int]:
     return [int(seeds) for seeds in pandas.read_csv(board)["seeds"]]
 
 
+def test_leaderboard_of_another_scenario(command: Command, tmp_path: Path) -> None:
+    """Its file is named at the end, and no other one."""
+    small = ("-o", "backbone=mlp", "-o", "width=0.05", "-o", "epochs=1")
+    scenario = ("-o", "benchmark.stream.scenario=class")
+    asked = ("--strategy", "naive", "--protocol", "quick", *small, *scenario, *IN_TURN, "--results", tmp_path)
+    answer = command("sweep", *asked)
+    assert answer.status == 0
+    assert re.findall("^leaderboard: (.*)$", answer.out, re.MULTILINE) == [
+        str(tmp_path / "leaderboards" / "split_digits-class-v2-quick.md")
+    ]
+
+
 def test_held_by_another(command: Command, tmp_path: Path) -> None:
     """A run that another process makes is looked at last, and a row says who has it."""
     asked = ("sweep", "--strategy", "tiny", "--seeds", "0-1", "--protocol", "smoke", *IN_TURN, "--results", tmp_path)

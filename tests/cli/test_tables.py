@@ -83,6 +83,33 @@ class TestMatrix:
         assert text.endswith(rendered(matrix_table(odd)))
 
 
+class TestConfusion:
+    def test_percent_of_each_tasks_images(self) -> None:
+        """A row for each task that was evaluated; below the accuracy matrix of a class-incremental run."""
+        record = a_record(scenario="class", task_confusion=((6, 3, 1), (0, 4, 0), ()))
+        text = rendered(record_summary(record))
+        lines = text[text.index("answered (%) as task ...") :].splitlines()
+        assert lines[1].split() == ["images", "of", "0", "1", "2"]
+        assert [line.split() for line in lines[3:5]] == [
+            ["0", "name-0", "60.0", "30.0", "10.0"],
+            ["1", "name-1", "0.0", "100.0", "0.0"],
+        ]
+        assert not lines[5].strip()
+        assert "class-incremental: the task of a test image is not known" in " ".join(text.split())
+
+    def test_many_tasks_are_several_tables(self) -> None:
+        counts = tuple(tuple(int(row == task) for task in range(23)) for row in range(23))
+        text = rendered(record_summary(a_record(23, scenario="class", task_confusion=counts)))
+        assert text.count("answered (%) as task ...") == 3
+        assert max(map(len, text.splitlines())) <= 80
+
+    @pytest.mark.parametrize("counts", [(), ((), ()), ((0, 0), (0, 0))])
+    def test_nothing_counted(self, counts: tuple[tuple[int, ...], ...]) -> None:
+        """As in every other scenario."""
+        text = rendered(record_summary(a_record(task_confusion=counts)))
+        assert "answered (%)" not in text and "scenario" in text
+
+
 class TestMetrics:
     def test_every_metric_with_value_and_definition(self) -> None:
         record = a_record(metrics={"acc": 0.5, "of_a_plugin": 12.5, "[bold]odd": None, "mixed_score": 0.123456})

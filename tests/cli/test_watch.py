@@ -217,6 +217,15 @@ def test_labels_tell_runs_apart(tmp_path: Path) -> None:
     assert titles == {"cifar10 quick: naive (weight=1.0), seed 0", "cifar10 quick: naive (weight=2.0), seed 1"}
 
 
+def test_titles_say_the_scenario(tmp_path: Path) -> None:
+    """Where it is not the usual one; runs of different scenarios are no configurations of one benchmark."""
+    put_run(tmp_path, 0, "finished", options={"weight": 1.0})
+    by_class = {"scenario": "class", "benchmark_overrides": {"stream.scenario": "class"}}
+    put_run(tmp_path, 1, "finished", options={"weight": 2.0}, **by_class)
+    titles = {run.title for run in Watcher(tmp_path).look().finished}
+    assert titles == {"cifar10 quick: naive, seed 0", "cifar10-class quick: naive, seed 1"}
+
+
 def hostile(results: Path) -> View:
     put_run(results, 0, "failed", {"stage": EVIL}, error=EVIL, strategy=EVIL)
     record = put_run(results, 1, "running", {"stage": EVIL})

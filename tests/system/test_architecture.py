@@ -72,7 +72,10 @@ KNOWN_NAMES = {
     ("seu_bench.config.common_options", "alexnet"),
     ("seu_bench.utils.seeding", "random"),  # the generator of the standard library
     # Rows that every leaderboard should have, and that old records know by no other means.
-    *(("seu_bench.results.reference_rows", name) for name in ("linear", "independent", "joint", "cumulative")),
+    *(
+        ("seu_bench.results.reference_rows", name)
+        for name in ("linear", "independent", "joint", "cumulative", "nearest_mean")
+    ),
     ("seu_bench.sweeps.tuning.spec", "random"),  # a sampler of Optuna's
     ("seu_bench.sweeps.tuning.samplers", "random"),
 }
