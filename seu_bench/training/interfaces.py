@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from seu_bench.config.benchmark import Scenario
-from seu_bench.config.common_options import BackboneOptions, TaskInferenceOptions
+from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options
 from seu_bench.config.run import ComputeConfig
 from seu_bench.errors import RequestError
@@ -176,15 +175,10 @@ def backbone_model(context: StrategyContext) -> BackboneModel:
     from seu_bench.models.backbone import BackboneModel
     from seu_bench.utils.seeding import RandomState, derive_seed
 
+    infers = getattr(context.options, "infer_task", None) is not None  # then each task has a head
     with RandomState(derive_seed(context.seed, "model")).active():
-        return BackboneModel(*build_backbone(context), context.plan.classes_per_task, _scenario_of_heads(context))
-
-
-def _scenario_of_heads(context: StrategyContext) -> Scenario:
-    """The scenario of a run; one that infers tasks has a head for each."""
-    options = context.options
-    infers = isinstance(options, TaskInferenceOptions) and options.infer_task is not None
-    return "task" if infers else context.plan.scenario
+        network, plan = build_backbone(context), context.plan
+        return BackboneModel(*network, plan.classes_per_task, "task" if infers else plan.scenario)
 
 
 @dataclass(frozen=True)

@@ -126,12 +126,24 @@ def test_refused(name: str, asked: dict[str, Any], error: type[Exception], said:
 
 def test_benchmarks_that_do_not_fit() -> None:
     """Without task labels, of several shapes, of images that are no tensors."""
-    with pytest.raises(RequestError, match="2 experiences and 1 different task labels"):
+    with pytest.raises(RequestError, match="2 experiences with 1 different task labels"):
         seu_bench.make_strategy("ewc", tasks(SHAPE, SHAPE, labels=False))
     with pytest.raises(RequestError, match="differ in the shape of their images"):
         seu_bench.make_strategy("ewc", tasks(SHAPE, (1, 6, 6)))
     with pytest.raises(RequestError, match=r"of experience 0 are of shape \(64,\), not tensors"):
         seu_bench.make_strategy("ewc", tasks((64,), (64,)))
+
+
+def test_without_task_labels_the_classes_say_the_scenario() -> None:
+    """The same ones in each experience: domains; one head answers for both."""
+    benchmark = tasks(SHAPE, SHAPE, labels=False, widths=(2, 2))
+    assert plan_of(benchmark).scenario == "domain"
+    strategy = seu_bench.make_strategy("naive", benchmark, options={"epochs": 1, "backbone": "mlp"})
+    for experience in benchmark.train_stream:
+        strategy.train(experience)
+    assert len(strategy.model.heads) == 1 and strategy.model(torch.rand(2, *SHAPE), 0).shape == (2, 2)
+    with pytest.raises(RequestError, match="cannot learn the scenario 'domain'"):
+        seu_bench.make_strategy("pnn", benchmark)
 
 
 @pytest.mark.long
