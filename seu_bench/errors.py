@@ -108,6 +108,10 @@ class OptionError(RequestError):
     """An unknown option, or a value that does not fit it."""
 
 
+class ScenarioError(RequestError):
+    """A strategy that cannot learn a benchmark's scenario."""
+
+
 class SpecError(RequestError):
     """A benchmark file that is missing, is not TOML, or is invalid.
 

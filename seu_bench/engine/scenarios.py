@@ -6,7 +6,7 @@ from seu_bench.config.benchmark import SCENARIOS, Scenario
 from seu_bench.config.common_options import TaskInferenceOptions
 from seu_bench.config.options import Options
 from seu_bench.config.run import Request
-from seu_bench.errors import RequestError
+from seu_bench.errors import ScenarioError
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.interfaces import StrategyFactory
 
@@ -24,7 +24,7 @@ def scenarios_of(factory: StrategyFactory, options: Options | None = None) -> tu
 
 
 def require_scenario(registry: Registry, request: Request, options: Options, scenario: Scenario, where: str) -> None:
-    """Refuse a strategy that cannot learn a scenario by a RequestError that names those that can."""
+    """Refuse a strategy that cannot learn a scenario by a ScenarioError that names those that can."""
     strategy = request.strategy
     factory = registry.strategies.find(strategy).factory
     known = scenarios_of(factory, options)
@@ -42,7 +42,7 @@ def require_scenario(registry: Registry, request: Request, options: Options, sce
         remedy = (
             f"give -o infer_task=entropy (or energy), and the most certain path answers; or choose another: {remedy}"
         )
-    raise RequestError(
+    raise ScenarioError(
         f"strategy {strategy!r} cannot learn the scenario {scenario!r}: it learns {', '.join(map(repr, known))}"
         + (", and needs the task label of each image" if known == ("task",) else ""),
         where=where,

@@ -13,8 +13,9 @@ from support.commands import Command, Install
 from support.sweeping import MODULES, NOWHERE, POINTS, plan, record_of
 from support.tiny import registry
 
+from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
-from seu_bench.errors import DataError, OptionError, RequestError
+from seu_bench.errors import DataError, OptionError, RequestError, ScenarioError
 from seu_bench.results.record import write_record
 from seu_bench.sweeps.plan import SweepPlan, plan_sweep
 from seu_bench.sweeps.spec import make_spec
@@ -91,6 +92,25 @@ def test_references_are_added() -> None:
     given = {who: set(options) for _, who, _, creator, options, _ in found if creator is None}
     assert given["independent"] == given["joint"] == {"backbone", "epochs"}
     assert given["linear"] == {"epochs"}
+
+
+def test_references_that_cannot_learn_a_scenario_are_left_out() -> None:
+    """Those of each benchmark's scenario are planned, the others named; what was asked for is refused as ever."""
+    asked = {"benchmark": "split_digits,split_mnist_class", "references": True, "synthetic": True}
+    found = plan(strategy="naive", **asked)
+    made = [(what, who) for what, who, *_ in requests(found)]
+    with_tasks = ["naive", "cumulative", "independent", "joint", "linear"]
+    assert [who for what, who in made if what == "split_digits"] == with_tasks
+    assert [who for what, who in made if what != "split_digits"] == ["naive", "cumulative", "joint", "nearest_mean"]
+    assert [note.split(":")[0] for note in found.notes] == [
+        "split_mnist_class is planned without the reference independent",
+        "split_mnist_class is planned without the reference linear",
+        "split_digits is planned without the reference nearest_mean",
+    ]
+    with pytest.raises(ScenarioError, match=r"cannot learn the scenario 'class'"):
+        resolve(registry(), Request(strategy="linear", benchmark="split_mnist_class", synthetic=True))
+    with pytest.raises(RequestError, match=r"split_mnist_class: linear"):
+        plan(strategy="naive,linear", **asked)
 
 
 def test_a_control_that_was_asked_for_comes_once() -> None:
