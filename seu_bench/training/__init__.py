@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     )
     from .monitoring.evaluators import AccuracyMatrix, ModelSizes
     from .monitoring.memory import KeptImages, bytes_by_kind, memory_of
+    from .neighbours import knn_accuracy
     from .phases import Phase, TaskData
     from .pricing import PassFlops, pass_flops, priced, task_flops
     from .recalibration import recalibrate
@@ -122,6 +123,7 @@ __all__ = [
     "genotype_network",
     "guarded_stage",
     "half_passes",
+    "knn_accuracy",
     "make_sgd",
     "memory_of",
     "on_meta",
