@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from seu_bench.plugin.registration import deferred
 
-from .class_names import CIFAR10, CIFAR100, DIGITS, EMNIST_LETTERS, FASHION_MNIST, KMNIST
+from .class_names import CIFAR10, CIFAR100, DIGITS, DTD, EMNIST_LETTERS, FASHION_MNIST, KMNIST
 
 if TYPE_CHECKING:
     from seu_bench.data import DatasetSource
@@ -57,6 +57,36 @@ class Official:
         return TorchvisionSource(
             f"torchvision.datasets.{self.class_name}", known, self.class_name, arguments, self.other_sizes, self.md5
         )
+
+
+@dataclass(frozen=True)
+class Textures:
+    """DTD's first official split, every image resized to a square: 80 training images of each class and 40 for testing.
+
+    Attributes:
+        size: height and width in pixels.
+    """
+
+    size: int = 32
+
+    def __call__(self) -> DatasetSource:
+        """The source that reads it; its shape and sizes are known without its files."""
+        from seu_bench.config.benchmark import TorchvisionDefinition
+        from seu_bench.data import DatasetInfo
+        from seu_bench.data.sources.torchvision_class import KnownClassSource
+
+        train = {"split": "train", "partition": 1}, {"split": "val", "partition": 1}
+        definition = TorchvisionDefinition(
+            kind="torchvision",
+            class_name="DTD",
+            size=self.size,
+            channels=3,
+            train=train,
+            test={"split": "test", "partition": 1},
+        )
+        each, tested = (80,) * len(DTD), (40,) * len(DTD)
+        sizes = len(DTD), sum(each), sum(tested), each, tested, DTD
+        return KnownClassSource(definition, DatasetInfo("dtd", 3, self.size, self.size, *sizes))
 
 
 class _LightSource:
@@ -155,5 +185,9 @@ DATASETS: dict[str, DatasetSource] = {
     "cifar100": light(
         "CIFAR-100: 60,000 photographs, 32x32 colour, 100 classes (fine labels)",
         Official("cifar100", "CIFAR100", _COLOUR, (500,) * 100, (100,) * 100, class_names=CIFAR100),
+    ),
+    "dtd": light(
+        "DTD: 5,640 pictures of textures, resized to 32x32 colour, 47 classes; training and validation set train",
+        Textures(),
     ),
 }

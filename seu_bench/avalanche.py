@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from seu_bench.config.benchmark import Scenario
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.run import Precision, Request
+from seu_bench.config.streams import Scenario
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.engine.resolve import choose_strategy
 from seu_bench.engine.scenarios import require_scenario

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from seu_bench.config.benchmark import Scenario
+from seu_bench.config.streams import Scenario
 from seu_bench.models import MultiHeadModel, count_parameters, state_bytes
 from seu_bench.training import (
     Cost,

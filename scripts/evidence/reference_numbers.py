@@ -15,9 +15,9 @@ from pydantic import Field, PositiveFloat
 from scripts.evidence.formatting import NOTHING, table
 from scripts.evidence.runs import EVIDENCE, ROOT, records
 from scripts.evidence.sweeps import FOLDER, sweep
-from seu_bench.config.benchmark import Scenario
 from seu_bench.config.options import Frozen
 from seu_bench.config.run import Request
+from seu_bench.config.streams import Scenario
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record

@@ -4,7 +4,8 @@
 :mod:`.options`          base of options; ``-o key=value`` read, layered and described
 :mod:`.common_options`   options that strategies or searchers share
 :mod:`.protocol`         schedules, sizes of networks and numbers of images
-:mod:`.benchmark`        data sets, tasks and protocols of a benchmark
+:mod:`.benchmark`        data sets, stream and protocols of a benchmark
+:mod:`.streams`          of which images tasks are made, and in which order
 :mod:`.benchmark_file`   benchmarks from TOML; the standard protocols
 :mod:`.toml_file`        files that users write, refused with all of their faults
 :mod:`.faults`           faults of values in plain words, with what may have been meant
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .benchmark import SCENARIOS, BenchmarkSource, BenchmarkSpec, Scenario
+    from .benchmark import BenchmarkSource, BenchmarkSpec
     from .benchmark_file import BenchmarkFile
     from .common_options import (
         LEARNING_RATES,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .options import Options, TuningGrid
     from .protocol import CreationSchedule, ImageLimits, ProtocolSpec, Schedule, ScheduleOptions, SearchSchedule
     from .run import CommandLine, ComputeConfig, Request
+    from .streams import SCENARIOS, Scenario
 
 __all__ = [
     "LEARNING_RATES",

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, NonNegativeInt, ValidationError
 
-from seu_bench.config.benchmark import Scenario
 from seu_bench.config.faults import fault_lines
 from seu_bench.config.options import Frozen
+from seu_bench.config.streams import Scenario
 from seu_bench.config.toml_file import toml_text
 from seu_bench.errors import RequestError, SpecError
 from seu_bench.utils.files import write_atomic

@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from seu_bench.config.benchmark import BenchmarkSpec, ClassSplit
+from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.faults import did_you_mean
+from seu_bench.config.streams import ClassSplit, DatasetSequence, DatasetTask
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.errors import RequestError
 
@@ -29,6 +30,8 @@ def shuffled(count: int, seed: int) -> NDArray[np.int64]:
 def names_classes(spec: BenchmarkSpec) -> bool:
     """Whether a benchmark gives a class by its name."""
     stream = spec.stream
+    if isinstance(stream, DatasetSequence):
+        return any(isinstance(label, str) for task in stream.tasks.values() for label in task.labels or ())
     if not isinstance(stream, ClassSplit):
         return False
     listed = [label for group in stream.groups or () for label in group]
@@ -51,6 +54,9 @@ def numbered(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo]) -> Benchmark
         ``groups = [["cat", "dog"], [0]]`` of CIFAR-10 are ``[[3, 5], [0]]``.
     """
     stream = spec.stream
+    if isinstance(stream, DatasetSequence) and names_classes(spec):
+        tasks = {name: _numbered_task(spec, name, task, infos) for name, task in stream.tasks.items()}
+        return spec.model_copy(update={"stream": stream.model_copy(update={"tasks": tasks})})
     if not isinstance(stream, ClassSplit) or not names_classes(spec):
         return spec
     info = infos[stream.dataset]
@@ -80,6 +86,19 @@ def numbered(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo]) -> Benchmark
         order = tuple(task_of[labels[entry]] if isinstance(entry, str) else entry for entry in stream.order)
         spec = spec.model_copy(update={"stream": stream.model_copy(update={"order": order})})
     return spec
+
+
+def _numbered_task(spec: BenchmarkSpec, name: str, task: DatasetTask, infos: Mapping[str, DatasetInfo]) -> DatasetTask:
+    if task.labels is None:
+        return task
+    labels = _labels(task.labels, spec, infos[task.dataset], f"tasks.{name}.labels")
+    if twice := sorted({label for label in labels if labels.count(label) > 1}):
+        raise RequestError(
+            f"task {name!r} of benchmark {spec.name!r} has classes twice: {_listed(twice, infos[task.dataset])}",
+            where=place_of(spec, task.dataset, f"stream.tasks.{name}.labels"),
+            remedy="give each class once, by its number or by its name",
+        )
+    return task.model_copy(update={"labels": tuple(labels)})
 
 
 def numbered_overrides(overrides: Mapping[str, Any], benchmark: BenchmarkSpec) -> dict[str, Any]:

@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from seu_bench.config.benchmark import BenchmarkSpec, DatasetSequence, InputSpec, Permutation, Scenario
+from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
-from seu_bench.data.classes import class_groups, class_names, numbered, place_of, shuffled, task_title
+from seu_bench.config.streams import DrawnTasks, InputSpec, Scenario
+from seu_bench.data.class_pools import class_counts
+from seu_bench.data.classes import class_names, place_of
 from seu_bench.data.dataset import DatasetInfo
+from seu_bench.data.task_parts import TaskPart, dataset_names, ordered_tasks
 from seu_bench.errors import RequestError
-
-
-@dataclass(frozen=True)
-class TaskPart:
-    """The part of a data set that a task is.
-
-    Attributes:
-        index: the benchmark's own index of the task.
-        classes: the labels that belong to it; ``None`` for all.
-        label_offset: subtracted from labels where ``classes`` is ``None``; otherwise they are numbered by position.
-        head: outputs of its head.
-        permutation_seed: of the order in which it sees the pixels; ``None`` for the natural one.
-    """
-
-    name: str
-    index: int
-    dataset: str
-    input: InputSpec
-    classes: tuple[int, ...] | None
-    label_offset: int
-    head: int
-    permutation_seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -111,52 +92,6 @@ def stream_warnings(names: Sequence[str], one_class_tasks: Sequence[int]) -> tup
     )
 
 
-def dataset_names(spec: BenchmarkSpec) -> tuple[str, ...]:
-    """The data sets that a benchmark names, each once."""
-    if isinstance(spec.stream, DatasetSequence):
-        return tuple(dict.fromkeys(task.dataset for task in spec.stream.tasks.values()))
-    return (spec.stream.dataset,)
-
-
-def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: int) -> list[TaskPart]:
-    """The tasks of a benchmark in the order in which ``seed`` learns them."""
-    spec = numbered(spec, infos)
-    stream = spec.stream
-    order: list[int] | None = None
-    if isinstance(stream, DatasetSequence):
-        parts = []
-        for index, (name, task) in enumerate(stream.tasks.items()):
-            head = task.classes or infos[task.dataset].num_classes - task.label_offset
-            parts.append(TaskPart(name, index, task.dataset, task.input, None, task.label_offset, head))
-        if isinstance(stream.order, tuple):
-            order = [list(stream.tasks).index(name) for name in stream.order]
-    elif isinstance(stream, Permutation):
-        source = stream.dataset, stream.input, None, 0, infos[stream.dataset].num_classes
-        parts = [TaskPart(f"permutation {index}", index, *source) for index in range(stream.tasks)]
-    else:
-        parts = []
-        info = infos[stream.dataset]
-        for index, group in enumerate(class_groups(spec, stream, info, seed)):
-            name = task_title(group, info)
-            parts.append(TaskPart(name, index, stream.dataset, stream.input, group, 0, len(group)))
-        if isinstance(stream.order, tuple):
-            order = [int(task) for task in stream.order]
-    in_file = list(range(len(parts)))
-    if order is None:
-        is_shuffled = isinstance(stream, Permutation) or stream.order == "shuffled"
-        order = shuffled(len(parts), seed).tolist() if is_shuffled else in_file
-    if sorted(order) != in_file:
-        raise RequestError(
-            f"stream.order of benchmark {spec.name!r} is {order}",
-            where=place_of(spec, dataset_names(spec)[0], "stream.order"),
-            remedy=f"name each of the tasks 0 to {len(parts) - 1} once",
-        )
-    parts = [parts[index] for index in order]
-    if isinstance(stream, Permutation):
-        return [replace(part, permutation_seed=100 * part.index + place) for place, part in enumerate(parts)]
-    return parts
-
-
 def withheld(validation: int, evaluation: Evaluation) -> int:
     """How many of a task's validation images are measured on, and not learned with."""
     return validation // 2 if evaluation == "validation" else 0
@@ -179,6 +114,7 @@ def plan_stream(
             where="first_tasks",
             remedy=f"give a number from 1 to {len(parts)}",
         )
+    counts = class_counts(parts, {name: _per_class(info) for name, info in infos.items()})[:first_tasks]
     parts = parts[:first_tasks]
     shapes = {part.name: _input_shape(infos[part.dataset], part.input) for part in parts}
     if len(set(shapes.values())) > 1:
@@ -197,34 +133,39 @@ def plan_stream(
             remedy="choose the scenario 'task' or 'class', or tasks of as many classes each",
         )
     tasks: list[TaskPlan] = []
-    for part in parts:
+    for part, by_class in zip(parts, counts, strict=True):
         info = infos[part.dataset]
         first = sum(task.num_classes for task in tasks) if scenario == "class" else 0
-        pool = _images(info.num_train, info.train_per_class, info.num_classes, part.classes)
-        valid = _validation_images(spec, part, pool)
+        if part.per_class is not None:
+            learned, valid = (sum(count[side] for count in by_class.values()) for side in (0, 1))
+        else:
+            pool = _images(info.num_train, info.train_per_class, info.num_classes, part.classes)
+            valid = _validation_images(spec, part, pool)
+            learned = pool - valid
         test = withheld(valid, evaluation)
-        bounds = [(pool - valid, limits.train), (valid - test, limits.valid)]
+        bounds = [(learned, limits.train), (valid - test, limits.valid)]
         if evaluation == "test":
-            test = _images(info.num_test, info.test_per_class, info.num_classes, part.classes)
+            test = _test_images(info, part)
         bounds.append((test, limits.test))
         train, held, tested = (min(count, limit or count) for count, limit in bounds)
-        labels = range(part.label_offset, part.label_offset + part.head) if part.classes is None else part.classes
+        labels = part.labels
         each = info.train_per_class
         present = [label for label in labels if each is None or (label < len(each) and each[label])]
         names = class_names(info, labels)
         is_trivial = len(present) < 2 and scenario != "class"
-        own = part.head, train, held, tested, info.channels, names, is_trivial
+        own = part.head, train, held, tested, _stored_channels(info, part.input), names, is_trivial
         tasks.append(TaskPlan(part.name, *own, first_class=first))
     return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts), scenario)
 
 
 def _validation_images(spec: BenchmarkSpec, part: TaskPart, pool: int) -> int:
     """How many of a task's images validate it: at least one, and two are left to learn from."""
-    valid = int(spec.stream.validation * pool)
+    share = validation_share(spec)
+    valid = int(share * pool)
     task = f"task {part.name!r} of benchmark {spec.name!r}"
     if pool and not valid:
         raise RequestError(
-            f"{task} has no validation images: it has {pool} images, and {spec.stream.validation:g} of them validate",
+            f"{task} has no validation images: it has {pool} images, and {share:g} of them validate",
             where=place_of(spec, part.dataset, "stream.validation"),
             remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2, or bring images",
         )
@@ -237,8 +178,37 @@ def _validation_images(spec: BenchmarkSpec, part: TaskPart, pool: int) -> int:
     return valid
 
 
+def validation_share(spec: BenchmarkSpec) -> float:
+    """The share of a task's images that validates, where it does not ask for images of each class."""
+    return 0.0 if isinstance(spec.stream, DrawnTasks) else spec.stream.validation
+
+
+def _per_class(info: DatasetInfo) -> Sequence[int]:
+    """Training images of each class; where they are not known, as if they were balanced."""
+    known = info.train_per_class or (info.num_train // info.num_classes,) * info.num_classes
+    return (*known, *[0] * (info.num_classes - len(known)))
+
+
+def _test_images(info: DatasetInfo, part: TaskPart) -> int:
+    if part.test_per_class is None:
+        return _images(info.num_test, info.test_per_class, info.num_classes, part.classes)
+    known = info.test_per_class or (info.num_test // info.num_classes,) * info.num_classes
+    return sum(min(part.test_per_class, known[label]) for label in part.labels if label < len(known))
+
+
+def _stored_channels(info: DatasetInfo, spec: InputSpec) -> int:
+    """Channels of an image as it is kept: a grey one is repeated in batches only, a coloured one is stored."""
+    return info.channels if spec.color is None else 3
+
+
 def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
-    channels = spec.channels or info.channels
+    channels = spec.channels or (3 if spec.color is not None else info.channels)
+    if spec.color is not None and info.channels != 1:
+        raise RequestError(
+            f"data set {info.name!r} has {info.channels} channels: only grey images can be given a colour",
+            where="input.color",
+            remedy="leave it out, or choose grey images",
+        )
     if info.channels not in (channels, 1):
         raise RequestError(
             f"data set {info.name!r} has {info.channels} channels, which cannot be repeated to {channels}",

@@ -19,23 +19,23 @@ import torch
 from avalanche.benchmarks import CLScenario, benchmark_from_datasets, with_task_labels
 from numpy.typing import NDArray
 
-from seu_bench.config.benchmark import BenchmarkSpec, InputSpec
+from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
+from seu_bench.config.streams import InputSpec, stream_identity
 from seu_bench.data.avalanche import TaskDataset
+from seu_bench.data.class_pools import class_rows
 from seu_bench.data.classes import numbered, place_of, shuffled
-from seu_bench.data.dataset import Labels, RawDataset
+from seu_bench.data.dataset import RawDataset
 from seu_bench.data.images import TaskImages
-from seu_bench.data.planning import StreamPlan, TaskPart, dataset_names, ordered_tasks, plan_stream, withheld
+from seu_bench.data.planning import StreamPlan, plan_stream
+from seu_bench.data.task_images import Rows, normalised, relabelled, split_rows
+from seu_bench.data.task_parts import dataset_names, ordered_tasks
 from seu_bench.errors import RequestError
 from seu_bench.utils.progress import tracked
 
-Rows = NDArray[np.int64]
-
 #: The stream of validation images by which options of a task are decided, apart from those that restore weights.
 DECIDING: Final = "deciding"
-#: Test subsets are the same for every seed, so that seeds are measured on the same images.
-TEST_SUBSET_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,13 @@ def build_stream(
     spec = numbered(spec, infos)
     excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation}
     plan = plan_stream(spec, infos, limits, seed, **excerpt)
-    parts = ordered_tasks(spec, infos, seed)[:first_tasks]
-    drawn = [_rows(spec, part, raw[part.dataset], limits, seed, evaluation) for part in parts]
+    everything = ordered_tasks(spec, infos, seed)
+    by_class = class_rows(everything, {name: data.train.labels for name, data in raw.items()}, seed)[:first_tasks]
+    parts = everything[:first_tasks]
+    drawn = [
+        split_rows(spec, part, raw[part.dataset], limits, seed, evaluation, own)
+        for part, own in zip(parts, by_class, strict=True)
+    ]
 
     @cache
     def store(name: str, source: InputSpec) -> tuple[torch.Tensor, Rows]:
@@ -138,7 +143,7 @@ def build_stream(
             splits for part, splits in zip(parts, drawn, strict=True) if (part.dataset, part.input) == (name, source)
         ]
         used = np.unique(np.concatenate([numbers for splits in own for numbers in splits]))
-        return _normalised(raw[name], source, used).to(device), used
+        return normalised(raw[name], source, used).to(device), used
 
     def tensor(array: NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
@@ -147,7 +152,7 @@ def build_stream(
     for index, (part, splits) in enumerate(tracked(list(zip(parts, drawn, strict=True)), "preparing tasks")):
         images, used = store(part.dataset, part.input)
         data = raw[part.dataset]
-        labels = _relabelled(np.concatenate([data.train.labels, data.test.labels]), part)
+        labels = relabelled(np.concatenate([data.train.labels, data.test.labels]), part)
         chosen = labels[np.concatenate(splits)]
         if chosen.min() < 0 or chosen.max() >= part.head:
             remedy = "set classes (or label_offset) of the task in the benchmark file"
@@ -185,7 +190,7 @@ def fingerprint(
 ) -> str:
     """SHA-256 of the data sets as loaded and of how they are cut into tasks; the same for every seed."""
     parts: dict[str, Any] = {
-        "stream": spec.stream_identity(),
+        "stream": stream_identity(spec.stream),
         "data": {name: data.checksum() for name, data in sorted(raw.items())},
     }
     if first_tasks is not None:
@@ -193,69 +198,3 @@ def fingerprint(
     if evaluation != "test":
         parts["evaluation"] = evaluation
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _rows(
-    spec: BenchmarkSpec, part: TaskPart, data: RawDataset, limits: ImageLimits, seed: int, evaluation: Evaluation
-) -> tuple[Rows, Rows, Rows]:
-    """Images that train, validate and test a task; test images are numbered after all training images.
-
-    The validation images are in an order drawn by the seed: withheld ones are those at its end, so that where a limit
-    leaves enough, those that are learned with are the same whether or not any are withheld.
-    """
-    pool, test = (
-        np.arange(len(split)) if part.classes is None else np.flatnonzero(np.isin(split.labels, part.classes))
-        for split in (data.train, data.test)
-    )
-    if not len(pool) or not (len(test) or evaluation == "validation"):
-        none = "training images" if not len(pool) else "test images"
-        raise RequestError(
-            f"task {part.name!r} of benchmark {spec.name!r} has no {none} in data set {part.dataset!r}",
-            where=place_of(spec, part.dataset, "stream"),
-            remedy="bring images of its classes, or leave them out of the groups",
-        )
-    mixed = pool[shuffled(len(pool), seed)]
-    cut = int(spec.stream.validation * len(pool))
-    if evaluation == "validation":
-        kept = cut - withheld(cut, evaluation)
-        if kept == cut:
-            raise RequestError(
-                f"task {part.name!r} of benchmark {spec.name!r} has {cut} validation images: none can be withheld",
-                where=place_of(spec, part.dataset, "stream.validation"),
-                remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2",
-            )
-        return mixed[cut:][: limits.train], mixed[:kept][: limits.valid], mixed[kept:cut][: limits.test]
-    if limits.test is not None and len(test) > limits.test:
-        test = test[shuffled(len(test), TEST_SUBSET_SEED)[: limits.test]]
-    return mixed[cut:][: limits.train], mixed[:cut][: limits.valid], len(data.train) + test
-
-
-def _normalised(data: RawDataset, spec: InputSpec, used: Rows) -> torch.Tensor:
-    """Images ``[n, C, H, W]`` of the numbers ``used``: padded, divided by 255, ``(x - mean) / std`` per channel.
-
-    Mean and standard deviation are those given, or those of all training images.
-    """
-    mean, std = spec.mean, spec.std
-    if mean is None or std is None:
-        pixels = data.train.images.astype(np.float64) / 255
-        deviation = pixels.std(axis=(0, 2, 3))
-        mean, std = pixels.mean(axis=(0, 2, 3)).tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
-    if len(mean) not in (1, data.info.channels):
-        raise RequestError(
-            f"{len(mean)} means for images of {data.info.channels} channels",
-            where=f"input of data set {data.info.name!r}",
-            remedy="give input.mean and input.std one value per channel",
-        )
-    tests = used >= len(data.train)
-    raw = np.concatenate([data.train.images[used[~tests]], data.test.images[used[tests] - len(data.train)]])
-    values = torch.nn.functional.pad(torch.from_numpy(raw), (spec.pad,) * 4).float().div_(255)
-    return values.sub_(torch.tensor(mean).view(1, -1, 1, 1)).div_(torch.tensor(std).view(1, -1, 1, 1))
-
-
-def _relabelled(labels: Labels, part: TaskPart) -> Labels:
-    """Labels as the task numbers them; -1 where an image is of none of its classes."""
-    if part.classes is None:
-        return labels - part.label_offset
-    table = np.full(max(*part.classes, labels.max()) + 1, -1, dtype=np.int64)
-    table[list(part.classes)] = np.arange(len(part.classes))
-    return table[labels]

@@ -16,8 +16,9 @@ from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.config.tuned import TunedFile
 from seu_bench.data.classes import names_classes, numbered, numbered_overrides
 from seu_bench.data.dataset import DatasetSource, RawDataset
-from seu_bench.data.planning import StreamPlan, dataset_names, plan_stream
+from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.sources.definitions import definition_source
+from seu_bench.data.task_parts import dataset_names
 from seu_bench.engine.scenarios import require_scenario
 from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
@@ -26,7 +27,6 @@ from seu_bench.training.components import Component
 from seu_bench.training.interfaces import BackboneFactory, Cost, StrategyContext, StrategyFactory
 
 Answer = TypeVar("Answer")
-
 #: Components, by their names in requests.
 _KINDS = ("searcher", "creator")
 

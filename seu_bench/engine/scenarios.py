@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from seu_bench.config.benchmark import SCENARIOS, Scenario
 from seu_bench.config.common_options import TaskInferenceOptions
 from seu_bench.config.options import Options
 from seu_bench.config.run import Request
+from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.errors import ScenarioError
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.interfaces import StrategyFactory

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from seu_bench.config.benchmark import Scenario
+from seu_bench.config.streams import Scenario
 from seu_bench.models.multihead import MultiHeadModel, by_task
 
 

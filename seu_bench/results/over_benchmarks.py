@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from seu_bench.config.benchmark import SCENARIOS, Scenario
 from seu_bench.config.options import split_by_prefix
+from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.results.labels import CanonicalTexts
 from seu_bench.results.leaderboard.boards import Leaderboard, Row
 from seu_bench.results.metric import Metric

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationError
 
-from seu_bench.config.benchmark import Scenario
 from seu_bench.config.faults import fault_lines
 from seu_bench.config.matched import Matched
 from seu_bench.config.run import MOST_THREADS, Evaluation, Precision
+from seu_bench.config.streams import Scenario
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.record_parts import (
     Count,

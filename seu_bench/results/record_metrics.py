@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import seu_bench.metrics as formulas
-from seu_bench.config.benchmark import Scenario
+from seu_bench.config.streams import Scenario
 from seu_bench.metrics import AccuracyMatrix, TaskConfusion
 from seu_bench.results.metric import Metric, Value
 

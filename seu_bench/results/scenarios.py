@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from seu_bench.config.benchmark import Scenario, titled
+from seu_bench.config.streams import Scenario, titled
 
 if TYPE_CHECKING:
     from seu_bench.results.record import Record

@@ -16,8 +16,8 @@ import torch
 from avalanche.training.plugins import EvaluationPlugin
 from torch import Tensor, nn
 
-from seu_bench.config.benchmark import Scenario
 from seu_bench.config.run import Request
+from seu_bench.config.streams import Scenario
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.runner import execute

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from seu_bench.config.benchmark import Scenario
 from seu_bench.config.common_options import Certainty, TaskInferenceOptions
+from seu_bench.config.streams import Scenario
 from seu_bench.data.images import TaskImages
 from seu_bench.training.interfaces import Cost, StrategyContext
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from seu_bench.config.benchmark import BenchmarkSpec, ClassSplit, DatasetSequence
+from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.faults import fault_lines
+from seu_bench.config.streams import ClassSplit, DatasetSequence
 
 CLASSES: dict[str, Any] = {"kind": "classes", "dataset": "digits", "classes_per_task": 2}
 TASKS: dict[str, Any] = {"kind": "datasets", "tasks": {"a": {"dataset": "digits"}, "b": {"dataset": "mnist"}}}

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import seu_bench_benchmarks
-from seu_bench.config.benchmark import BenchmarkSpec, ClassSplit, DatasetSequence, Permutation
+from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.streams import ClassSplit, DatasetSequence, Permutation
 from seu_bench.data.sources import DigitsSource
 from seu_bench.errors import SpecError
 from seu_bench_benchmarks.datasets import DATASETS

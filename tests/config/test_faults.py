@@ -62,9 +62,10 @@ OF_STREAM: list[tuple[dict[str, Any], str]] = [
     (stream(**NAMED, groups=[["a"], ["a"]]), "stream.groups: groups share no class, but 'a' is in them twice"),
     (
         {"kind": "clases"},
-        "stream.kind: must be 'classes', 'permutation' or 'datasets' (did you mean 'classes'?) (given: 'clases')",
+        "stream.kind: must be 'classes', 'permutation', 'datasets' or 'drawn' (did you mean 'classes'?) "
+        "(given: 'clases')",
     ),
-    ({}, "stream.kind: is missing: it must be 'classes', 'permutation' or 'datasets'"),
+    ({}, "stream.kind: is missing: it must be 'classes', 'permutation', 'datasets' or 'drawn'"),
     ({"kind": "datasets", "tasks": {"a": {}}}, "stream.tasks.a.dataset: is missing"),
 ]
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 from support.tiny import raw_dataset
 
-from seu_bench.config.benchmark import BenchmarkSpec, Scenario
+from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
+from seu_bench.config.streams import Scenario
 from seu_bench.data.avalanche import BatchLoader, MixedLoader, task_images
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.streams import TaskStream, build_stream

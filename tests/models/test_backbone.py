@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seu_bench.config.benchmark import Scenario
+from seu_bench.config.streams import Scenario
 from seu_bench.models.backbone import BackboneModel, GrowingHead
 from seu_bench.models.sizes import count_parameters
 

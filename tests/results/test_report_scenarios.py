@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.report_records import configuration, published, put, put_all
 
-from seu_bench.config.benchmark import SCENARIOS
+from seu_bench.config.streams import SCENARIOS
 from seu_bench.results.leaderboard.building import read_leaderboards
 from seu_bench.results.over_benchmarks import compare_over_benchmarks
 from seu_bench.results.record import Record

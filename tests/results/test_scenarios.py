@@ -15,7 +15,7 @@ from support.shown import rendered
 
 import seu_bench
 from seu_bench.cli.tables import leaderboard_table
-from seu_bench.config.benchmark import SCENARIOS, Scenario
+from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.errors import RequestError
 from seu_bench.results.comparison import compare
 from seu_bench.results.labels import configuration_labels

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from support.tiny import registry
 
-from seu_bench.config.benchmark import Scenario
 from seu_bench.config.common_options import BackboneOptions
+from seu_bench.config.streams import Scenario
 from seu_bench.engine.scenarios import scenarios_of
 from seu_bench.testing import Trial
 

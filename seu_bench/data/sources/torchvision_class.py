@@ -37,7 +37,7 @@ class TorchvisionClassSource:
 
     Its constructor says how the splits are told apart: by ``train: bool``, by ``split: str`` (``"train"`` and
     ``"test"``), or not at all, whereupon ``test_fraction`` of each class is held out. ``train`` and ``test`` of the
-    definition are laid over these arguments.
+    definition are laid over these arguments; a list of them as ``train`` is of parts that make up the training set.
     """
 
     def __init__(self, definition: TorchvisionDefinition, name: str) -> None:
@@ -67,13 +67,13 @@ class TorchvisionClassSource:
         if self._loaded and self._loaded[0] == folder:
             return self._loaded[1]
         datasets = self._construct(folder, download=False)
-        splits = [self._split(dataset, folder) for dataset in datasets]
+        splits = [joined([self._split(part, folder) for part in parts]) for parts in datasets]
         train, test = (split.images.shape[1:] for split in (splits[0], splits[-1]))
         if train != test:
             what = f"has images {train} in training and {test} in test [C, H, W]"
             raise self._unfit(what, "give 'size' and 'channels'", folder)
         data = described(
-            self.name, splits, self.definition.test_fraction, self._place(folder), _class_names(datasets[0])
+            self.name, splits, self.definition.test_fraction, self._place(folder), _class_names(datasets[0][0])
         )
         self._loaded = (folder, data)
         return data
@@ -130,14 +130,16 @@ class TorchvisionClassSource:
         return list(names)
 
     @cached_property
-    def _arguments(self) -> list[dict[str, Any]]:
-        """Arguments of the training set and, where there is one, of the test set."""
-        given = {"train": self.definition.train or {}, "test": self.definition.test or {}}
+    def _arguments(self) -> list[list[dict[str, Any]]]:
+        """Arguments of each part of the training set and, where there is one, of the test set."""
+        train = self.definition.train or {}
+        parts, test = [*train] if isinstance(train, tuple) else [train], self.definition.test or {}
         usable = [name for name in self._parameters if name not in RESERVED]
         owner = self.definition.class_name
         faults = [
             f"datasets.{self.name}.{table}.{key}: no argument of {owner}{did_you_mean(key, usable)}"
-            for table, values in given.items()
+            for table, tables in (("train", parts), ("test", [test]))
+            for values in tables
             for key in values
             if key not in usable
         ]
@@ -148,35 +150,38 @@ class TorchvisionClassSource:
                 remedy=f"{owner} takes: {', '.join(usable) or 'none'}",
             )
         if "train" in usable:
-            return [{"train": True, **given["train"]}, {"train": False, **given["test"]}]
+            return [[{"train": True, **part} for part in parts], [{"train": False, **test}]]
         if "split" in usable:
-            return [{"split": "train", **given["train"]}, {"split": "test", **given["test"]}]
-        return [given["train"]] if self.definition.test is None else list(given.values())
+            return [[{"split": "train", **part} for part in parts], [{"split": "test", **test}]]
+        return [parts] if self.definition.test is None else [parts, [test]]
 
-    def _construct(self, folder: Path, *, download: bool) -> list[Any]:
+    def _construct(self, folder: Path, *, download: bool) -> list[list[Any]]:
+        """The sets that make up the training set, and those that make up the test set."""
+        return [[self._part(folder, each, download=download) for each in parts] for parts in self._arguments]
+
+    def _part(self, folder: Path, arguments: dict[str, Any], *, download: bool) -> Any:
         common: dict[str, Any] = {"root": str(folder)} if "root" in self._parameters else {}
         if "download" in self._parameters:
             common["download"] = download
-        built = []
-        for arguments in self._arguments:
-            try:
-                built.append(self._class(**common, **arguments))
-            except (TypeError, ValueError) as error:
-                raise SpecError(
-                    f"{self.summary} refuses {arguments}: {one_line(error)}",
-                    where=f"data set {self.name!r}",
-                    remedy=f"give its arguments in [datasets.{self.name}.train] and [datasets.{self.name}.test]",
-                ) from error
-            except (RuntimeError, OSError, EOFError) as error:
-                by_hand = "torchvision cannot download it: put its files there by hand"
-                remedy = self._download_command(folder) if "download" in common else by_hand
-                raise self._unfit(f"is missing: {one_line(error)}", remedy, folder, DataMissingError) from error
-        return built
+        try:
+            return self._class(**common, **arguments)
+        except (TypeError, ValueError) as error:
+            raise SpecError(
+                f"{self.summary} refuses {arguments}: {one_line(error)}",
+                where=f"data set {self.name!r}",
+                remedy=f"give its arguments in [datasets.{self.name}.train] and [datasets.{self.name}.test]",
+            ) from error
+        except (RuntimeError, OSError, EOFError) as error:
+            by_hand = "torchvision cannot download it: put its files there by hand"
+            remedy = self._download_command(folder) if "download" in common else by_hand
+            raise self._unfit(f"is missing: {one_line(error)}", remedy, folder, DataMissingError) from error
 
     def _download_command(self, folder: Path) -> str:
         """A shell command that downloads the set; ``seu-bench data fetch`` knows registered sets only."""
         name = self.definition.class_name
-        given = [{"root": str(folder), **arguments, "download": True} for arguments in self._arguments]
+        given = [
+            {"root": str(folder), **arguments, "download": True} for parts in self._arguments for arguments in parts
+        ]
         calls = (f"{name}({', '.join(f'{key}={value!r}' for key, value in each.items())})" for each in given)
         return f'python -c "from torchvision.datasets import {name}; {"; ".join(calls)}"'
 
@@ -232,6 +237,56 @@ class TorchvisionClassSource:
     def _place(self, folder: Path) -> str:
         """The folder, of which some classes know nothing: they make their images up."""
         return str(folder) if "root" in self._parameters else self.summary
+
+
+class KnownClassSource(TorchvisionClassSource):
+    """A set of :class:`TorchvisionClassSource` that can be described without its files.
+
+    Args:
+        definition: how it is read.
+        known: name, shape and sizes of its files.
+    """
+
+    def __init__(self, definition: TorchvisionDefinition, known: DatasetInfo) -> None:
+        super().__init__(definition, known.name)
+        self.known = known
+
+    def info(self, root: Path | None) -> DatasetInfo:
+        """Shape and sizes, as they are known."""
+        return self.known
+
+    def load(self, root: Path | None) -> RawDataset:
+        """Read the set into memory.
+
+        Raises:
+            DataCorruptError: its files are others.
+        """
+        data = super().load(root)
+        if data.info != self.known:
+            have, known = ((it.num_classes, it.num_train, it.num_test) for it in (data.info, self.known))
+            raise self._unfit(
+                f"has {have} classes, training and test images, not {known}",
+                "delete the set's files and fetch it again",
+                default_data_root(root),
+                DataCorruptError,
+            )
+        return data
+
+
+def joined(parts: list[RawSplit]) -> RawSplit:
+    """One split of several: their images in order.
+
+    Raises:
+        SpecError: they differ in shape.
+    """
+    if len({part.images.shape[1:] for part in parts}) > 1:
+        raise SpecError(
+            f"parts of a training set have images {' and '.join(str(part.images.shape[1:]) for part in parts)}",
+            remedy="give 'size' and 'channels' of the data set",
+        )
+    if len(parts) == 1:
+        return parts[0]
+    return RawSplit(*(np.concatenate(arrays) for arrays in zip(*((it.images, it.labels) for it in parts), strict=True)))
 
 
 def _class_names(dataset: Any) -> list[str] | None:

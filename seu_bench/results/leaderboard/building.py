@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from seu_bench.config.benchmark import SCENARIOS
+from seu_bench.config.streams import SCENARIOS
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.labels import CanonicalTexts, configuration_labels, protocol_settings, why_not_ranked
 from seu_bench.results.leaderboard.boards import CHOICES, Leaderboard, Row, to_csv

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from seu_bench.config.benchmark import SCENARIOS
+from seu_bench.config.streams import SCENARIOS
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.boards import Leaderboard
 from seu_bench.results.leaderboard.building import board_of, free_name

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias
 
-from seu_bench.config.benchmark import SCENARIOS, Scenario
+from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.results.leaderboard.boards import Leaderboard, Row, Standing
 from seu_bench.results.leaderboard.markdown import FRONT, MARKS, REFERENCE
 from seu_bench.results.leaderboard.ordering import SIZES
