@@ -1,8 +1,8 @@
-"""Task-model creators beside the paper's: all new, reuse first, and growth that has to pay."""
+"""Task-model creators beside the paper's: all new, reuse first, growth that has to pay, and MNTDP-D's rule."""
 
 from __future__ import annotations
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from seu_bench import LazyFactory, Register, hookimpl
 from seu_bench.config import Options, ScoringOptions
@@ -32,9 +32,20 @@ class FrugalOptions(ScoringOptions):
     )
 
 
+class KnnPrefixOptions(ScoringOptions):
+    """Options of the prior; the schedule's epochs are shared by the candidates."""
+
+    k: PositiveInt = Field(15, description="neighbours that vote (published code; 5 on S_long)")
+    prior_images: NonNegativeInt = Field(
+        1000,
+        description="images, at most, half to fit and half to score, on which each earlier task's path is judged; "
+        "0: the newest path is taken",
+    )
+
+
 @hookimpl
 def register_creators(register: Register[CreatorFactory]) -> None:
-    """Offer all three."""
+    """Offer them all."""
     register(
         "all_new",
         LazyFactory(
@@ -58,6 +69,15 @@ def register_creators(register: Register[CreatorFactory]) -> None:
             "reuses the beginning of an earlier path and grows the rest, as far as that pays in mixed score",
             options=FrugalOptions,
             build="seu_bench_creators.frugal:FrugalCreation",
+            estimate_passes=schedule_passes,
+        ),
+    )
+    register(
+        "knn_prefix",
+        LazyFactory(
+            "MNTDP-D's rule: the related task by nearest neighbours, then every prefix of its path is trained",
+            options=KnnPrefixOptions,
+            build="seu_bench_creators.knn_prefix:KnnPrefixCreation",
             estimate_passes=schedule_passes,
         ),
     )

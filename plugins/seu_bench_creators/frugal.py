@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from seu_bench.data import TaskImages
 from seu_bench.metrics import mixed_score
-from seu_bench.models import RepeatedBatches, counted_as
+from seu_bench.models import counted_as
 from seu_bench.training import (
     CreationTask,
     EpochReport,
@@ -26,8 +24,8 @@ from seu_bench.training import (
     train_epoch,
 )
 from seu_bench_creators import FrugalOptions
-from seu_bench_creators.paths import Path, earlier_paths, newest_path
-from seu_bench_creators.probe import probe_accuracy
+from seu_bench_creators.paths import Path, earlier_paths, newest_path, prefixes
+from seu_bench_creators.probe import gather_features, probe_accuracy
 
 
 class FrugalCreation(Stage[Path]):
@@ -128,7 +126,7 @@ class FrugalCreation(Stage[Path]):
     def _prefixes(self, old: Path) -> list[Path]:
         """From all new to all old; only all new where there are too few images to compare them on."""
         new = newest_path(self.model)
-        paths = list(dict.fromkeys(old[:length] + new[length:] for length in range(len(new) + 1)))
+        paths = prefixes(old, new)
         return paths if len(paths) + 1 <= self._evaluations // 2 else paths[:1]
 
     def _best_earlier(self) -> Path:
@@ -143,22 +141,11 @@ class FrugalCreation(Stage[Path]):
 
     def _probe(self, path: Path, count: int) -> float:
         fit, check = (
-            self._gathered(images.part(0, count), lambda x: self.model.features(x, path))
+            gather_features(self.model, path, images.part(0, count), self.schedule.batch_size, self.passed)
             for images in (self.train_images, self.score_images)
         )
         with counted_as(lambda: 0):  # it is no network
             return probe_accuracy(*fit, *check)
-
-    def _gathered(self, images: TaskImages, compute: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        rows, labels = [], []
-        with torch.no_grad(), RepeatedBatches() as repeated:
-            for x, y in images.batches(self.schedule.batch_size, shuffle=False):
-                repeated.begin()
-                rows.append(compute(x))
-                repeated.end(len(y))
-                labels.append(y)
-                self.passed(len(y))
-        return torch.cat(rows), torch.cat(labels)
 
     def _measured(self) -> list[float]:
         """Accuracy of every contender on the same images; the all-old path is probed: its head saw other features."""

@@ -21,6 +21,11 @@ def newest_path(model: GrowingModel) -> Path:
     return tuple(count - 1 for count in model.candidates)
 
 
+def prefixes(old: Path, new: Path) -> list[Path]:
+    """The different paths that begin as an old one does and go on with new units, from all new to all old."""
+    return list(dict.fromkeys(old[:length] + new[length:] for length in range(len(new) + 1)))
+
+
 class AllNewCreation(EpochlessStage[Path]):
     """Take the new unit of each layer, without any trial or training."""
 

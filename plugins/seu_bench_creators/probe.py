@@ -1,10 +1,17 @@
-"""Training-free probe of how well features separate classes."""
+"""Training-free probes: features of an earlier path, and how well they separate classes."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from seu_bench.data import TaskImages
+from seu_bench.models import RepeatedBatches
+from seu_bench.training import GrowingModel
+from seu_bench_creators.paths import Path
 
 #: Weight of the ridge, per image and standardised feature.
 RIDGE = 0.1
@@ -26,3 +33,26 @@ def probe_accuracy(features: Tensor, labels: Tensor, check_features: Tensor, che
     weights = torch.linalg.solve(fit.T @ fit + penalty, fit.T @ (targets - centre))
     answers = (check @ weights + centre).argmax(dim=1)
     return float((answers == check_labels).double().mean())
+
+
+def gather_features(
+    model: GrowingModel, path: Path, images: TaskImages, batch_size: int, on_batch: Callable[[int], None]
+) -> tuple[Tensor, Tensor]:
+    """Features ``[N, F]`` of images on a path, and their labels ``[N]``; the caller has set evaluation mode.
+
+    Args:
+        model: the super model.
+        path: of an earlier task.
+        images: of the present one.
+        batch_size: images per batch.
+        on_batch: called with the number of images of each batch.
+    """
+    rows, labels = [], []
+    with torch.no_grad(), RepeatedBatches() as repeated:
+        for x, y in images.batches(batch_size, shuffle=False):
+            repeated.begin()
+            rows.append(model.features(x, path))
+            repeated.end(len(y))
+            labels.append(y)
+            on_batch(len(y))
+    return torch.cat(rows), torch.cat(labels)

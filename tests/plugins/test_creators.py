@@ -20,7 +20,7 @@ from seu_bench_seu.super_model import SuperModel
 setup_module, teardown_module = one_thread, all_threads
 
 
-NAMES = ("all_new", "frugal", "reuse_first")
+NAMES = ("all_new", "frugal", "knn_prefix", "reuse_first")
 
 
 def old_things(model: SuperModel, task: int) -> dict[str, Tensor]:
@@ -139,14 +139,21 @@ def test_resumes_bit_by_bit(name: str, epochs: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("epochs", [1, 2, 6, pytest.param(20, marks=pytest.mark.long)])
 def test_budget(name: str, epochs: int) -> None:
-    """As many epochs as the schedule has, and no more image passes than announced; reuse_first takes them all."""
+    """As many epochs as the schedule has, and no more image passes than announced; reuse_first takes them all.
+
+    The five candidates of knn_prefix share the epochs equally.
+    """
     stage = creation(name, epochs=epochs, images=5)
     stage.run()
     # 5 images: 2 train and recalibrate, 3 are scored.
     limit = announced(name, epochs=epochs, images=5)
     assert limit == (0 if name == "all_new" else 7 * epochs)
-    assert stage.epoch == stage.epochs == (0 if name == "all_new" else epochs)
-    assert stage.image_passes == limit if name != "frugal" else 2 * epochs < stage.image_passes <= limit
+    shared = epochs - epochs % 5 if name == "knn_prefix" and epochs > 5 else epochs
+    assert stage.epoch == stage.epochs == (0 if name == "all_new" else shared)
+    if name in ("frugal", "knn_prefix"):
+        assert 2 * shared < stage.image_passes <= limit
+    else:
+        assert stage.image_passes == limit
 
 
 # --- all new ----------------------------------------------------------------------------------------------------------
