@@ -73,8 +73,8 @@ CASES: dict[str, Trial] = {
         if name not in ("nearest_mean", "seu")
     },
     "seu mdl mdl": Trial("seu", SEU),
-    "seu random knn_prefix": Trial(
-        "seu", SEU | {"searcher.epochs": 1, "creator.epochs": 6}, searcher="random", creator="knn_prefix"
+    "seu darts knn_prefix": Trial(
+        "seu", SEU | {"searcher.epochs": 1, "creator.epochs": 6}, searcher="darts", creator="knn_prefix"
     ),
     "seu darts frugal": Trial("seu", SEU | {"searcher.epochs": 1}, searcher="darts", creator="frugal"),
     "seu darts 2": Trial("seu", SEU | {"searcher.epochs": 1, "searcher.order": 2}, searcher="darts", creator="all_new"),
