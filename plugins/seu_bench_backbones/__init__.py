@@ -29,6 +29,7 @@ _SUMMARIES = {
     "linear": "pixels straight into the heads: logistic regression (width has no effect)",
     "mlp": "two hidden layers of 400 (van de Ven & Tolias 2019)",
     "resnet18": "slim ResNet-18 with batch normalisation (Lopez-Paz & Ranzato 2017)",
+    "resnet18_even": "ResNet-18 of 64 channels throughout (Veniat et al. 2021, MNTDP)",
     "resnet32": "ResNet-32 for CIFAR with batch normalisation (He et al. 2016)",
     "simple_mlp": "one hidden layer of 512, dropout .5 (Avalanche's SimpleMLP)",
     "tanh_mlp": "one hidden layer of 200 with tanh (LwF of continual-learning-baselines)",

@@ -2,16 +2,18 @@
 
 The ResNet-18 (He et al., CVPR 2016) is that of GEM (Lopez-Paz & Ranzato, NIPS 2017, section 5): a third of the width,
 for small images, a 3x3 stem without pooling, 20 channels that double three times. The ResNet-32 is that of He et al.
-for CIFAR (section 4.2): three groups of five blocks, 16 channels that double twice, shortcuts without parameters.
+for CIFAR (section 4.2): three groups of five blocks, 16 channels that double twice, shortcuts without parameters. The
+even ResNet-18 is that of MNTDP (Veniat, Denoyer & Ranzato, ICLR 2021): 64 channels throughout.
 """
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import nn
 
 from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.alexnet import alexnet as make_alexnet
 from seu_bench.models.layers import Dropout
+from seu_bench.models.residual import ResidualBlock, even_resnet_parts
 
 #: Width of both hidden layers (van de Ven & Tolias, "Three scenarios for continual learning", 2019, split MNIST).
 HIDDEN = 400
@@ -24,6 +26,9 @@ TANH_HIDDEN = 200
 
 #: Channels of the first of the four groups of the ResNet-18.
 CHANNELS = 20
+
+#: Channels of every group of the even ResNet-18.
+EVEN_CHANNELS = 64
 
 #: Channels of the first of the three groups of the ResNet-32.
 CIFAR_CHANNELS = 16
@@ -64,56 +69,16 @@ def tanh_mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, hidden), nn.Tanh()), hidden
 
 
-class ThinnedShortcut(nn.Module):
-    """Every other row and column, and channels of zeros behind those that there are (He et al., option A).
-
-    Args:
-        more: channels of zeros.
-    """
-
-    def __init__(self, more: int) -> None:
-        super().__init__()
-        self.more = more
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``[N, C, H, W] -> [N, C + more, H/2, W/2]``, sizes rounded up."""
-        return nn.functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 0, self.more))
-
-
-class ResidualBlock(nn.Module):
-    """Two 3x3 convolutions and a shortcut, ``[N, inputs, H, W] -> [N, outputs, H/stride, W/stride]``.
-
-    Args:
-        inputs, outputs: channels.
-        stride: 1 or 2.
-        projects: whether a shortcut between different sizes is a convolution, or has no parameters.
-    """
-
-    def __init__(self, inputs: int, outputs: int, stride: int, *, projects: bool = True) -> None:
-        super().__init__()
-        self.residual = nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False),
-            nn.BatchNorm2d(outputs),
-            nn.ReLU(),
-            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
-            nn.BatchNorm2d(outputs),
-        )
-        self.shortcut: nn.Module = nn.Identity()
-        if not projects and stride != 1:
-            self.shortcut = ThinnedShortcut(outputs - inputs)
-        elif stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs)
-            )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The block's output."""
-        return nn.functional.relu(self.residual(x) + self.shortcut(x))
-
-
 def resnet18(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:  # noqa: ARG001
     """The slim ResNet-18, for images of any size."""
     return _residual_network(channels, max(1, round(factor * CHANNELS)), groups=4, blocks=2, projects=True)
+
+
+def resnet18_even(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:  # noqa: ARG001
+    """The even ResNet-18, whose parts are the modules of ``mntdp``, for images of any size."""
+    hidden = max(1, round(factor * EVEN_CHANNELS))
+    parts = [make() for make in even_resnet_parts(channels, hidden)]
+    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten()), hidden
 
 
 def resnet32(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:  # noqa: ARG001

@@ -4,6 +4,7 @@
 - ``backbone``: a backbone that tasks share, under one head per task, one that grows, or one for all
 - ``alexnet``: the AlexNet variant
 - ``cells``: stem, extension unit, proxy network, network of one genotype
+- ``residual``: parts of residual networks
 - ``operations``: the eight operations of the search space
 - ``layers``: convolution and dropout with channels innermost in memory
 - ``modes``: training and evaluation mode, restored afterwards
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .masks import pack_bits, packed_bytes, unpack_bits
     from .modes import modes_kept
     from .multihead import MultiHeadModel
+    from .residual import ResidualBlock, even_resnet_parts
     from .sizes import count_bytes, count_macs, count_parameters, state_bytes
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "MultiHeadModel",
     "ProxyNetwork",
     "RepeatedBatches",
+    "ResidualBlock",
     "Sample",
     "Stem",
     "Unit",
@@ -64,6 +67,7 @@ __all__ = [
     "count_parameters",
     "counted_as",
     "dropout",
+    "even_resnet_parts",
     "freeze",
     "is_frozen",
     "modes_kept",
