@@ -55,7 +55,7 @@ def mntdp_cost(context: StrategyContext) -> Cost:
     macs = task_macs(network, context.plan)
     tasks = range(len(classes))
     whole, heads = [network.task_module(task) for task in tasks], [network.head(task) for task in tasks]
-    reusable = [width in classes[:task] for task, width in enumerate(classes)]
+    reusable = [network.shares_heads and width in classes[:task] for task, width in enumerate(classes)]
     least = [nn.ModuleList([whole[0]] if task == 0 else [] if reusable[task] else [heads[task]]) for task in tasks]
     stages = (*_stages(context), *evaluation_passes(context.plan))
     sizes = [
@@ -90,7 +90,8 @@ class _Operations:
     @classmethod
     def of(cls, context: StrategyContext, classes: int) -> Self:
         """Count them on a network of two such tasks."""
-        plan = replace(context.plan, tasks=tuple(replace(context.plan.tasks[0], num_classes=classes) for _ in range(2)))
+        first = replace(context.plan.tasks[0], num_classes=classes)
+        plan = replace(context.plan, tasks=(first, first), scenario="task")  # where a head may be reused
         network = on_meta(lambda: empty_network(replace(context, plan=plan)))
         with torch.device("meta"):
             network.try_path((None,) * network.places)
@@ -113,15 +114,16 @@ def _stages(context: StrategyContext) -> Iterator[StageCost]:
         if index == 0:
             yield training("training", operations.candidates[0])
             continue
-        asked = min(options.prior_images, images.train) + images.valid
-        # There may be a single body that all tasks share, or one for each.
-        yield StageCost("prior", index, 0, index * asked, index * asked * operations.body, asked * operations.body)
         *new, reused = operations.candidates
+        # There may be a single body that all tasks share, or one for each, whose heads may fit or not.
+        asked, body = min(options.prior_images, images.train) + images.valid, operations.body
+        heads = images.valid * (reused.evaluate - body)
+        yield StageCost("prior", index, 0, index * asked, index * (asked * body + heads), asked * body)
         if options.variant == "d":
             for number, candidate in enumerate(new):
                 yield training(f"prefix {number}", candidate)
             widths = plan.classes_per_task[: index + 1]
-            passes = images.valid if task.num_classes in widths[:-1] else 0
+            passes = images.valid if plan.scenario != "class" and task.num_classes in widths[:-1] else 0
             least = passes if len({*widths}) == 1 else 0
             yield StageCost(f"prefix {len(new)}", index, 0, passes, passes * reused.evaluate, least * reused.evaluate)
         else:
@@ -134,17 +136,14 @@ def _stages(context: StrategyContext) -> Iterator[StageCost]:
 def _training(
     task: int, images: _Images, schedule: Schedule, options: MntdpOptions, name: str, flops: PassFlops
 ) -> StageCost:
-    """The training of a candidate, and its measurement."""
-    selects, measured = options.restore == "best_valid" and images.valid > 0, images.valid or images.train
+    """The training of a candidate, which is measured after each epoch, or after the last."""
+    selects = options.restore == "best_valid"
 
     def operations(epochs: int) -> int:
-        return epochs * images.train * flops.train + evaluated(epochs) * flops.evaluate
+        return epochs * images.train * flops.train + (epochs if selects else 1) * images.valid * flops.evaluate
 
-    def evaluated(epochs: int) -> int:
-        return epochs * images.valid * selects + measured
-
-    fewest = schedule.epochs
-    if options.patience is not None and selects:
-        fewest = min(fewest, 1 + math.ceil(options.patience / math.ceil(images.train / schedule.batch_size)))
-    epochs = schedule.epochs
-    return StageCost(name, task, epochs * images.train, evaluated(epochs), operations(epochs), operations(fewest))
+    epochs = fewest = schedule.epochs
+    if options.patience is not None and selects and images.valid:
+        fewest = min(epochs, 1 + math.ceil(options.patience / math.ceil(images.train / schedule.batch_size)))
+    evaluated = (epochs if selects else 1) * images.valid
+    return StageCost(name, task, epochs * images.train, evaluated, operations(epochs), operations(fewest))

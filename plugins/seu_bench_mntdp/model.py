@@ -77,6 +77,8 @@ class ModularResNet(MultiHeadModel):
         channels: of every module but the head; 64 are published.
         classes: of each task.
         split_last: whether the last group is two modules.
+        shares_heads: whether a task may be answered by an earlier one's head; not where its answers have to tell the
+            tasks apart.
 
     Attributes:
         paths: of the tasks that were learned, in their order.
@@ -91,8 +93,17 @@ class ModularResNet(MultiHeadModel):
     has_frozen_layers = True
     has_units = True
 
-    def __init__(self, image_channels: int, channels: int, classes: Sequence[int], *, split_last: bool = False) -> None:
+    def __init__(
+        self,
+        image_channels: int,
+        channels: int,
+        classes: Sequence[int],
+        *,
+        split_last: bool = False,
+        shares_heads: bool = True,
+    ) -> None:
         super().__init__(classes)
+        self.shares_heads = shares_heads
         self.channels = channels
         self._makers = even_resnet_parts(image_channels, channels, split_last=split_last)
         self.layers = nn.ModuleList(nn.ModuleList() for _ in range(self.places))
@@ -180,8 +191,8 @@ class ModularResNet(MultiHeadModel):
         self.tried = self.best = None
 
     def can_reuse_head(self, earlier: int) -> bool:
-        """Whether the next task has as many classes as an earlier one, so that its head could answer."""
-        return self.classes_per_task[earlier] == self.classes_per_task[self.task]
+        """Whether the head of an earlier task could answer for the next one, which has as many classes."""
+        return self.shares_heads and self.classes_per_task[earlier] == self.classes_per_task[self.task]
 
     # ------------------------------------------------------------------ computation
 

@@ -50,7 +50,7 @@ class PathPolicy:
 
     def most_probable(self) -> list[int]:
         """The most probable option of each place; of equal ones the first."""
-        return [max(range(len(logits)), key=lambda at: (float(logits[at]), -at)) for logits in self.logits]
+        return [max(range(len(shares)), key=lambda at: (float(shares[at]), -at)) for shares in self.probabilities]
 
     def state_dict(self) -> dict[str, Any]:
         """Return tensors and plain values."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -13,14 +12,15 @@ from torch import Tensor
 from seu_bench.data import TaskImages
 from seu_bench.models import MultiHeadModel, RepeatedBatches, counted_as
 from seu_bench.training import (
-    EpochlessStage,
     EpochReport,
     Stage,
     StagedStrategy,
     TaskData,
     TrainingStage,
+    cosine_rate,
     evaluate,
     knn_accuracy,
+    set_rate,
 )
 from seu_bench_mntdp.model import ModularResNet, Path
 
@@ -96,7 +96,7 @@ class PriorStage(Stage[int]):
     def _head_accuracy(self, task: int, features: Tensor, labels: Tensor) -> float:
         if not self.model.can_reuse_head(task):
             return 0.0
-        with torch.no_grad(), counted_as(lambda: 0):
+        with torch.no_grad():
             answers = self.model.head(task)(features).argmax(dim=1)
         return float((answers == labels).double().mean())
 
@@ -112,48 +112,62 @@ def bodies(paths: Sequence[Path]) -> list[list[int]]:
 class CandidateStage(TrainingStage):
     """Train the new modules of the candidate that is tried; the result is its accuracy on the validation images.
 
+    With ``restore=best_valid`` the weights of the lowest validation loss are kept and it is their accuracy; otherwise
+    the last ones. What epochs report is the loss in training and the accuracy on the validation images.
+
     Args:
         strategy: that learns.
         data: of the task.
         name: of the stage.
-        patience: steps without a lower validation loss after which it ends, at the end of their epoch; ``None``: it
-            has all epochs.
+        patience: steps without a lower validation loss after which it ends, with the epoch that they end in; ``None``:
+            it has all epochs.
     """
 
     def __init__(self, strategy: StagedStrategy, data: TaskData, name: str, patience: int | None = None) -> None:
         super().__init__(strategy, data, name)
         self.learner = strategy
-        self.patience = patience if self.restores == "best_valid" else None
+        self.patience = patience
         self.waited = 0
+        self.accuracy = 0.0
 
     def run_epoch(self) -> EpochReport:
-        """One epoch, after which there may be no patience left."""
-        lowest = self.best.loss
-        report = super().run_epoch()
-        self.waited = 0 if self.best.loss < lowest else self.waited + self.learner.batches_per_epoch
-        self.ended = self.patience is not None and self.best.loss < math.inf and self.waited >= self.patience
-        return report
+        """One epoch of training and one pass over the validation images, after which no patience may be left."""
+        if self.learner.lr_schedule == "cosine":
+            set_rate(self.learner.optimizer, cosine_rate(self.schedule, self.epoch))
+        self.learner.training_mode()
+        report = self.train_epoch()
+        selects, is_last = self.restores == "best_valid", self.epoch == self.epochs - 1
+        if self.data.valid is None or not len(self.data.valid) or not (selects or is_last):
+            return report
+        accuracy, loss = measured(self.learner.model, self.data, self.learner.eval_mb_size, self.passed)
+        self.waited += self.learner.batches_per_epoch
+        if loss < self.best.loss or not selects:
+            self.accuracy, self.waited = accuracy, 0
+        if selects:
+            self.best.offer(loss)
+            self.ended = self.patience is not None and self.waited >= self.patience
+        return EpochReport(report.loss, accuracy)
 
     def result(self) -> float:
-        """Accuracy in [0, 1] with the weights that are kept."""
+        """Accuracy in [0, 1] with the weights that are kept; 0 where there are no validation images."""
         super().result()
-        return measured(self.learner.model, self.data, self.learner.eval_mb_size, self.passed)
+        return self.accuracy
 
     def get_extra_state(self) -> dict[str, Any]:
-        """That of a training, and the patience that is used up."""
-        return {**super().get_extra_state(), "waited": self.waited}
+        """That of a training, the patience that is used up, and the accuracy of the weights that would be kept."""
+        return {**super().get_extra_state(), "waited": self.waited, "accuracy": self.accuracy}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`get_extra_state` returned."""
         super().set_extra_state(state)
-        self.waited = state["waited"]
+        self.waited, self.accuracy = state["waited"], state["accuracy"]
 
 
-class ReusedStage(EpochlessStage["float | None"]):
+class ReusedStage(Stage["float | None"]):
     """Measure a candidate in which nothing is new; the result is its accuracy on the validation images.
 
     Args:
-        model: the candidate is tried in it; where it is not, because a head does not fit, the result is ``None``.
+        model: the candidate is tried in it; where none is, because a head does not fit, the result is ``None``.
         data: of the task.
         name: of the stage.
         batch_size: images per batch.
@@ -163,22 +177,32 @@ class ReusedStage(EpochlessStage["float | None"]):
     def __init__(
         self, model: ModularResNet, data: TaskData, name: str, batch_size: int, seed: int, device: torch.device
     ) -> None:
-        super().__init__(name, data.index, seed, device)
+        super().__init__(name, data.index, 0 if model.tried is None else 1, seed, device)
         self.model = model
         self.data = data
         self.batch_size = batch_size
 
+    def run_epoch(self) -> EpochReport:
+        """One pass over the validation images."""
+        accuracy, loss = measured(self.model, self.data, self.batch_size, self.passed)
+        return EpochReport(loss, accuracy)
+
     def result(self) -> float | None:
         """Accuracy in [0, 1]."""
-        if self.model.tried is None:
-            return None
-        return measured(self.model, self.data, self.batch_size, self.passed)
+        return self.report.accuracy
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Nothing beside the report."""
+        return {}
+
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Ignore ``state``, which is empty."""
 
 
-def measured(model: MultiHeadModel, data: TaskData, batch_size: int, on_batch: Callable[[int], None]) -> float:
-    """Accuracy in [0, 1] of a task as it is computed now, on its validation images."""
+def measured(
+    model: MultiHeadModel, data: TaskData, batch_size: int, on_batch: Callable[[int], None]
+) -> tuple[float, float]:
+    """Accuracy in [0, 1] and loss of a task as it is computed now, on its validation images."""
     images = data.train if data.valid is None else data.valid
     model.eval()
-    forward = partial(model.forward_single_task, task_label=data.index)
-    accuracy, _ = evaluate(forward, images, batch_size, on_batch)
-    return accuracy
+    return evaluate(partial(model.forward_single_task, task_label=data.index), images, batch_size, on_batch)

@@ -188,7 +188,13 @@ def empty_network(context: StrategyContext) -> ModularResNet:
     """A network without modules for the context's stream."""
     options, plan = checked_options(context, MntdpOptions), context.plan
     channels = max(1, round(width_factor(context) * CHANNELS))
-    return ModularResNet(plan.channels, channels, plan.classes_per_task, split_last=options.split_last)
+    return ModularResNet(
+        plan.channels,
+        channels,
+        plan.classes_per_task,
+        split_last=options.split_last,
+        shares_heads=plan.scenario != "class",
+    )
 
 
 def build_mntdp(context: StrategyContext) -> Mntdp:
