@@ -157,6 +157,45 @@ def intransigence(matrix: AccuracyMatrix, reference: Sequence[float | None]) -> 
     return _mean([_difference(entry([reference], 0, task), entry(matrix, task, task)) for task in tasks])
 
 
+def transfer(matrix: AccuracyMatrix, reference: AccuracyMatrix) -> float | None:
+    """Transfer to the last task, in [-1, 1]: what it gains from the tasks before (CTrL's T(S); Veniat, Denoyer &
+    Ranzato, ICLR 2021).
+
+    Args:
+        matrix: ``R``, T rows.
+        reference: the matrix of networks each trained on its task alone, with the same budget.
+
+    Returns:
+        ``R[T-1][T-1]`` less the reference's; ``None`` if one of the two was not measured, or there are no tasks.
+
+    Example:
+        >>> transfer([[0.9, None], [0.9, 0.8]], [[0.9, None], [0.9, 0.55]])
+        0.25
+    """
+    last = len(matrix) - 1
+    return _difference(entry(matrix, last, last), entry(reference, last, last)) if len(reference) == last + 1 else None
+
+
+def lca(curves: Sequence[Sequence[float | None]]) -> float | None:
+    """Area under the learning curves of the first batches, in [0, 1]: how fast tasks are learned (LCA@B of Chaudhry,
+    Ranzato, Rohrbach & Elhoseiny, "Efficient Lifelong Learning with A-GEM", ICLR 2019).
+
+    Args:
+        curves: for each of T tasks B + 1 accuracies in [0, 1]: before its training and after each of its first B
+            batches.
+
+    Returns:
+        ``mean_b mean_k a[k][b]``; ``None`` if one was not measured, curves differ in length, or there are no tasks.
+
+    Example:
+        >>> lca([[0.1, 0.5, 0.9], [0.1, 0.3, 0.5]])
+        0.4
+    """
+    if len({len(curve) for curve in curves}) != 1:
+        return None
+    return _mean([value for curve in curves for value in curve])
+
+
 def percent_of_joint(accuracy: float | None, joint: float | None) -> float | None:
     """Accuracy as a share of that of a model trained on all tasks jointly.
 

@@ -13,8 +13,9 @@ from pydantic.fields import FieldInfo
 
 from seu_bench.cli.completion.fields import completer_of
 from seu_bench.config.faults import fault_text
+from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import parse_assignments
-from seu_bench.config.run import CommandLine, Request
+from seu_bench.config.run import Request
 from seu_bench.errors import PluginError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.metric import Metric

@@ -13,7 +13,7 @@ import click
 from seu_bench.cli.completion.option_keys import option_keys
 from seu_bench.cli.options import field_option, fields_command, format_option
 from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
-from seu_bench.config.run import CommandLine
+from seu_bench.config.fields import CommandLine
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.leaderboard.markdown import count

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
         TrainingOptions,
         WidthOptions,
     )
+    from .fields import CommandLine
     from .options import Options, TuningGrid
     from .protocol import CreationSchedule, ImageLimits, ProtocolSpec, Schedule, ScheduleOptions, SearchSchedule
-    from .run import CommandLine, ComputeConfig, Request
+    from .run import ComputeConfig, Request
     from .streams import SCENARIOS, Scenario
 
 __all__ = [

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from pydantic.fields import FieldInfo
 
+from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import format_option
-from seu_bench.config.run import CommandLine, ExecutionFields, Request
+from seu_bench.config.run import ExecutionFields, Request
 
 #: Fields that concern learning alone, in the order in which they are told.
 LEARNING_FIELDS: Final[tuple[str, ...]] = (

@@ -15,16 +15,19 @@ from avalanche.evaluation import PluginMetric
 
 from seu_bench.config.run import ResultFields
 from seu_bench.config.tuned import TunedFile
+from seu_bench.data.avalanche import task_images
 from seu_bench.data.planning import StreamPlan, stream_warnings
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.environment import describe_environment
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
+from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, StageRecord, record_digest, upgraded
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.results.record_parts import StabilityRecord, TuningRecord
 from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes, TaskConfusion
+from seu_bench.training.monitoring.learning_curve import LearningCurves
 from seu_bench.training.stage import StageProgress
 
 
@@ -40,6 +43,7 @@ class RunRecorder:
         feature_bytes: peak memory of cached features; ``None``: the strategy caches none.
         matrix, sizes: the evaluators that measure for it.
         confusion: that of answers between tasks; ``None``: the scenario is not class-incremental.
+        curves: learning curves of the first batches; ``None``: they were not asked for.
     """
 
     write: Callable[[Record], object]
@@ -55,6 +59,8 @@ class RunRecorder:
         self.sizes = ModelSizes()
         is_class = self.record.scenario == "class"
         self.confusion = TaskConfusion(self.record.task_classes) if is_class else None
+        batches = self.record.learning_curve
+        self.curves = None if batches is None else LearningCurves(len(self.record.task_names), batches)
         self._before = self.record
         self._stages: list[StageRecord] = []
         self._unstable = False
@@ -68,17 +74,32 @@ class RunRecorder:
     @property
     def evaluators(self) -> list[PluginMetric[Any]]:
         """What a strategy's evaluation is to have."""
-        return [it for it in (self.matrix, self.sizes, self.confusion) if it is not None]
+        return [it for it in (self.matrix, self.sizes, self.confusion, self.curves) if it is not None]
 
     @property
     def evaluated(self) -> int:
         """Tasks after which the model was evaluated."""
         return sum(stage.name == "evaluation" for stage in self._stages)
 
+    def begin(self, task: int, strategy: Any, test: Any) -> None:
+        """Take note that a task is learned from now on, which may have begun before the run was resumed.
+
+        Args:
+            task: 0-based.
+            strategy: that learns it.
+            test: the task's test experience, for the learning curve.
+        """
+        trained = any(stage.task == task for stage in self._stages)
+        told = getattr(strategy, "task_inference", None) is None and isinstance(strategy.model, MultiHeadModel)
+        if self.curves is not None and told and not trained:
+            self.curves.begin(task, task_images(test.dataset.eval(), task, self.device))
+
     def watch(self, progress: StageProgress) -> None:
         """Note a stage when it is done, and pass its progress on."""
         self._warn_if_unstable(progress)
         if progress.done:
+            if self.curves is not None:
+                self.curves.stop()
             self._stages.append(
                 StageRecord(
                     name=progress.stage,
@@ -163,6 +184,8 @@ class RunRecorder:
         self.matrix.matrix = [list(row) for row in before.accuracy_matrix]
         if self.confusion is not None and len(before.task_confusion) == self.confusion.tasks:
             self.confusion.counts = [list(row) for row in before.task_confusion]
+        if self.curves is not None and len(before.learning_curves) == self.curves.tasks:
+            self.curves.curves = [list(curve) for curve in before.learning_curves]
         for name, values in self.sizes.result().items():
             # A checkpoint of an earlier version knows nothing of some sizes.
             values[:] = getattr(before, name) or [None] * len(before.params_total)
@@ -178,6 +201,7 @@ class RunRecorder:
         measured = {
             "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),
             "task_confusion": tuple(map(tuple, self.confusion.result())) if self.confusion is not None else (),
+            "learning_curves": tuple(map(tuple, self.curves.result())) if self.curves is not None else (),
             **{name: tuple(values) for name, values in self.sizes.result().items()},
             "memory_by_kind": dict(self.sizes.memory_by_kind),
             "stages": tuple(self._stages),

@@ -204,6 +204,8 @@ class _Run:
                     images = (experiences, valid[task], scenario.streams[DECIDING][task])
                     if self.decider.decide(task, self.strategy, *images, pause=self._at_start_of(task)):
                         self._adopt_decision()
+                if not whole:
+                    self.recorder.begin(task, self.strategy, test[task])
                 self.strategy.train(experiences, eval_streams=streams)
                 self._pause(Position(task=task, stage="evaluation"))
             self._evaluate(task, test[: task + 1])

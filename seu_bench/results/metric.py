@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from seu_bench.utils.text import format_seconds
 
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
 
+#: The run that a metric is relative to.
+Reference: TypeAlias = Literal["joint", "independent"]
 #: The value of a metric; ``None``: not measured, or not defined.
 Value: TypeAlias = float | int | None
 
@@ -64,9 +66,11 @@ class Metric:
         machine_dependent: whether it may differ between two runs of one seed on one machine: times, memory.
         from_record: whether ``compute`` gives the same value whenever it is called. A metric read off the running
             process (memory, energy) is not; ``verify`` does not compute it again, and loggers leave it out.
-        relative: gives the value from a record and its reference, a run trained on the whole stream at once; only
-            leaderboards and ``load_records`` know that one, so that records have ``None``. Leaderboards hand over
-            records without stages, genotypes and environment.
+        relative: gives the value from a record and its reference; only leaderboards and ``load_records`` know that
+            one, so that records have ``None``. Leaderboards hand over records without stages, genotypes and
+            environment.
+        reference: which run that is: ``joint``, one trained on the whole stream at once, or ``independent``, a network
+            for each task, trained on it alone.
 
     Raises:
         TypeError: ``compute`` cannot be called.
@@ -84,6 +88,7 @@ class Metric:
     machine_dependent: bool = False
     from_record: bool = True
     relative: Callable[[Record, Record], Value] | None = None
+    reference: Reference = "joint"
 
     def __post_init__(self) -> None:
         if not callable(self.compute):

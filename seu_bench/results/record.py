@@ -103,6 +103,9 @@ class Record(ShownRecord, RankableRecord, Versioned):
         task_confusion: in the class-incremental scenario, how many of task i's test images were answered with a class
             of task j when the model was evaluated last; a row is empty where it was not, and all are in other scenarios
             and in older records.
+        learning_curve: batches whose accuracies :attr:`learning_curves` has; ``None``: they were not asked for.
+        learning_curves: for each task the accuracy on its test images in [0, 1] before its training and after each of
+            its first batches; a row is empty where that is not defined.
         evaluation: ``validation``: withheld validation images stand in the place of test images, in the matrix and in
             ``task_images``.
         tuned: what chose some of the options; ``None``: they were given, or are defaults that nobody tuned.
@@ -157,6 +160,7 @@ class Record(ShownRecord, RankableRecord, Versioned):
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 1
     evaluation: Evaluation = "test"
     first_tasks: Integer | None = None
+    learning_curve: Integer | None = None
     scenario: Scenario = "task"
     tuned: TuningRecord | None = None
     stability_decay: dict[str, Any] | None = None
@@ -171,6 +175,7 @@ class Record(ShownRecord, RankableRecord, Versioned):
     input_shape: tuple[Integer, Integer, Integer] | None = None
     accuracy_matrix: Matrix = ()
     task_confusion: tuple[tuple[Count, ...], ...] = ()
+    learning_curves: tuple[tuple[Measurement, ...], ...] = ()
     metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
     params_total: tuple[Integer, ...] = ()
     mask_bits: tuple[Integer | None, ...] = ()

@@ -90,6 +90,16 @@ def _intransigence(record: Record, reference: Record) -> float | None:
     return formulas.intransigence(complete_matrix(record), rows[-1] if rows else ())
 
 
+def _transfer(record: Record, reference: Record) -> float | None:
+    return formulas.transfer(complete_matrix(record), complete_matrix(reference))
+
+
+def _lca(record: Record) -> float | None:
+    wanted = [(record.learning_curve or 0) + 1] * len(complete_matrix(record))
+    is_whole = record.learning_curve is not None and [len(curve) for curve in record.learning_curves] == wanted
+    return formulas.lca(record.learning_curves) if is_whole else None
+
+
 _score = partial(Metric, unit="fraction", higher_is_better=True)
 _loss = partial(Metric, unit="fraction", higher_is_better=False)
 _size = partial(Metric, unit="count", higher_is_better=False)
@@ -186,6 +196,19 @@ METRICS: Final[Mapping[str, Metric]] = {
         "(joint training, same seed); leaderboards only (after Chaudhry et al. 2018)",
         column="intransigence (%)",
         relative=_intransigence,
+    ),
+    "transfer": _score(
+        _undefined,
+        "accuracy on the last task less that of a network of its own, trained on it alone with the same budget and "
+        "seed (strategy independent); leaderboards only (T(S) of Veniat et al. 2021)",
+        relative=_transfer,
+        reference="independent",
+    ),
+    "lca": _score(
+        _lca,
+        "area under the learning curve: mean over tasks of the accuracy before a task's training and after each of its "
+        "first batches, as many as --learning-curve says (LCA, Chaudhry et al. 2019)",
+        column="LCA (%)",
     ),
     "train_seconds": _time(
         _stages("seconds"),

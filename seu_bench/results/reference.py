@@ -1,4 +1,5 @@
-"""Metrics relative to a *reference*: a run of one model that was trained once, on the whole stream.
+"""Metrics relative to a *reference*: a run of one model that was trained once, on the whole stream, or of networks that
+were each trained on one task alone.
 
 A record knows no other record, so that these metrics are ``None`` in it. Leaderboards and ``load_records`` find them
 here, from the records of one results folder.
@@ -8,12 +9,12 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.results.labels import CanonicalTexts, protocol_settings, why_not_ranked
-from seu_bench.results.metric import Metric
+from seu_bench.results.metric import Metric, Reference
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS, complete_matrix, measured_rows
 from seu_bench.results.scenarios import other_overrides
@@ -28,15 +29,27 @@ def trained_jointly(record: Record) -> bool:
     return last > 0 and measured_rows(record) == [last]
 
 
+def trained_apart(record: Record) -> bool:
+    """Whether a run has a network of its own for every task: the strategy ``independent``."""
+    return record.strategy == "independent"
+
+
+#: Which runs are the reference of a metric.
+_KINDS: Final[Mapping[Reference, Callable[[Record], bool]]] = {
+    "joint": trained_jointly,
+    "independent": trained_apart,
+}
+
+
 def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metric] = METRICS) -> list[Record]:
     """Compute the relative metrics of records.
 
-    The reference of a run is the run that was trained jointly (:func:`trained_jointly`) with the same benchmark,
-    version, protocol, scenario, data fingerprint, benchmark overrides, protocol settings, seed and network. The network
-    is what the options ``backbone`` and ``width`` say; where a strategy has no such option, or it is ``None``, the
-    default backbone and the protocol's width count. Where several configurations fit, the one counts whose other
-    options are all at their defaults, or as the protocol sets them; without such a one there is no reference. Of
-    several records of it the latest counts.
+    The reference of a run is the run that was trained jointly (:func:`trained_jointly`), or on each task alone
+    (:func:`trained_apart`) where the metric says so, with the same benchmark, version, protocol, scenario, data
+    fingerprint, benchmark overrides, protocol settings, seed and network. The network is what the options ``backbone``
+    and ``width`` say; where a strategy has no such option, or it is ``None``, the default backbone and the protocol's
+    width count. Where several configurations fit, the one counts whose other options are all at their defaults, or as
+    the protocol sets them; without such a one there is no reference. Of several records of it the latest counts.
     Records that may not be ranked neither are nor have a reference.
 
     Returns:
@@ -44,14 +57,18 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
         something was not measured.
     """
     text = CanonicalTexts()
-    references = _references(records, text)
     relative = {name: metric for name, metric in metrics.items() if metric.relative}
+    kinds = {metric.reference for metric in relative.values()}
+    references = {kind: _references(records, text, _KINDS[kind]) for kind in kinds}
     found = []
     for record in records:
         values: dict[str, float | int | None] = dict.fromkeys(relative)
-        runs = references.get(text(_circumstances(record)), {}) if why_not_ranked(record) is None else {}
-        if record.seed in runs:
-            values = {name: _value(name, metric, record, runs[record.seed]) for name, metric in relative.items()}
+        if why_not_ranked(record) is None:
+            place = text(_circumstances(record))
+            for name, metric in relative.items():
+                reference = references[metric.reference].get(place, {}).get(record.seed)
+                if reference is not None:
+                    values[name] = _value(name, metric, record, reference)
         completed = record.metrics | values
         found.append(record if completed == record.metrics else record.model_copy(update={"metrics": completed}))
     return found
@@ -66,11 +83,13 @@ def _value(name: str, metric: Metric, record: Record, reference: Record) -> floa
         return None
 
 
-def _references(records: Sequence[Record], text: CanonicalTexts) -> dict[str, _Runs]:
+def _references(
+    records: Sequence[Record], text: CanonicalTexts, is_reference: Callable[[Record], bool]
+) -> dict[str, _Runs]:
     """Reference runs by :func:`_circumstances`: the only configuration there, or the only one with default options."""
     fitting: dict[str, dict[str, dict[int, Record]]] = defaultdict(lambda: defaultdict(dict))
     for record in sorted(records, key=lambda record: (record.started, record.run_id)):
-        if why_not_ranked(record) is None and trained_jointly(record):
+        if why_not_ranked(record) is None and is_reference(record):
             choice = text([record.strategy, _other_options(record)])
             fitting[text(_circumstances(record))][choice][record.seed] = record
     found: dict[str, _Runs] = {}
