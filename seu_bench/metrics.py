@@ -193,7 +193,7 @@ def lca(curves: Sequence[Sequence[float | None]]) -> float | None:
     """
     if len({len(curve) for curve in curves}) != 1:
         return None
-    return _mean([value for curve in curves for value in curve])
+    return _mean([entry(curves, task, batch) for task, curve in enumerate(curves) for batch in range(len(curve))])
 
 
 def percent_of_joint(accuracy: float | None, joint: float | None) -> float | None:

@@ -1,5 +1,6 @@
 """python -m scripts.evidence: docs/evidence/reproduction.md, its figures, the changelog's corrections,
-docs/evidence/reference_numbers.md and docs/evidence/scenarios.md, from the published records.
+docs/evidence/reference_numbers.md, docs/evidence/scenarios.md, docs/evidence/transfer.md
+and its figure, from the published records.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import reference_numbers, scenarios
+from scripts.evidence import reference_numbers, scenarios, transfer
 from scripts.evidence.evidence import PROTOCOLS
 from scripts.evidence.page import CHANGELOG, CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, changelog, rendered
 from scripts.evidence.publish import publish
 from scripts.evidence.runs import EVIDENCE
+from scripts.evidence.transfer_long import draw, long_run
 from seu_bench.results.report import Limits, write_report
 
 
@@ -47,11 +49,13 @@ def main() -> None:
             print(f"{name}: {number} records")
     if not given.no_figures:
         make_figures()
+        if (run := long_run()) is not None:
+            draw(run)
     PAGE.write_text(rendered(), encoding="utf-8")
     CHANGELOG.write_text(changelog(CHANGELOG.read_text(encoding="utf-8")), encoding="utf-8")
-    for page in (reference_numbers, scenarios):
+    for page in (reference_numbers, scenarios, transfer):
         page.PAGE.write_text(page.rendered(), encoding="utf-8")
-    print(PAGE, reference_numbers.PAGE, scenarios.PAGE, sep="\n")
+    print(PAGE, reference_numbers.PAGE, scenarios.PAGE, transfer.PAGE, sep="\n")
 
 
 if __name__ == "__main__":

@@ -6,16 +6,17 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import scenarios
+from scripts.evidence import scenarios, transfer
 from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS
 from scripts.evidence.reference_numbers import RATES, SET
 from scripts.evidence.relatives import PERCEPTRON
 from scripts.evidence.runs import EVIDENCE, records, short_name
+from scripts.evidence.transfer_long import LONG_SET
 from seu_bench.results.record import record_path
 from seu_bench.results.record_files import PACKED_NAME, pack_records
 
 #: Results folders of the sweeps.
-FOLDERS = (*PROTOCOLS, COMPONENTS, PERCEPTRON, "probes", SET, RATES, scenarios.SET)
+FOLDERS = (*PROTOCOLS, COMPONENTS, PERCEPTRON, "probes", SET, RATES, scenarios.SET, transfer.SET, LONG_SET)
 
 
 def publish(source: Path, target: Path = EVIDENCE) -> dict[str, int]:

@@ -114,6 +114,34 @@ class TestValues:
         assert compared(a_record("a"), joint(matrix=(), task_order=()))["a"] == (None, None)
 
 
+class TestTransfer:
+    """The reference is a network of its own for each task."""
+
+    OWN: Matrix = ((0.6, None), (0.6, 0.55))
+
+    def of(self, *records: Record) -> dict[str, Any]:
+        return {record.run_id: record.metrics["transfer"] for record in compare_with_reference(records)}
+
+    def own(self, run_id: str = "i", **fields: Any) -> Record:
+        given = {"options": BackboneOptions().model_dump(mode="json"), **fields}
+        return a_record(run_id, "independent", self.OWN, **given)
+
+    def test_by_hand(self) -> None:
+        found = self.of(a_record("a"), self.own(), joint())
+        assert found == {"a": pytest.approx(0.7 - 0.55), "i": 0.0, "j": pytest.approx(0.9 - 0.55)}
+        assert self.of(a_record("a"), joint()) == {"a": None, "j": None}
+
+    def test_of_the_same_seed_and_network(self) -> None:
+        wide = options(backbone="resnet18_even")
+        assert self.of(a_record("a"), self.own(seed=1))["a"] is None
+        assert self.of(a_record("a"), self.own(options=wide))["a"] is None
+        assert self.of(a_record("a", options=wide), self.own(options=wide))["a"] == pytest.approx(0.15)
+
+    def test_a_joint_run_is_no_reference_of_it(self) -> None:
+        found = compared(a_record("a"), self.own())
+        assert found["a"] == (None, None)
+
+
 class TestWhichReference:
     def test_of_the_same_seed(self) -> None:
         found = compared(a_record("a0"), a_record("a1", seed=1), joint("j1", ((), (0.6, 0.6)), seed=1))

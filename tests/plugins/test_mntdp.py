@@ -1,0 +1,372 @@
+"""MNTDP: the published network, the prior against a direct computation, candidates, frozen prefixes, costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from sklearn.neighbors import KNeighborsClassifier
+from support.tiny import CPU, all_threads, build, class_stream, context, learn, logits_of, one_thread, registry
+from support.tiny import weights as weights_of
+
+from seu_bench.data.streams import TaskStream
+from seu_bench.errors import RunError
+from seu_bench.models.sizes import count_parameters
+from seu_bench.testing.streams import raw_dataset
+from seu_bench.training.interfaces import Cost
+from seu_bench.training.phases import TaskData
+from seu_bench.training.stage import Stage, StageProgress
+from seu_bench_mntdp.model import ModularResNet
+from seu_bench_mntdp.policy import PathPolicy
+from seu_bench_mntdp.stages import PriorStage, bodies
+from seu_bench_mntdp.strategy import with_validation
+
+setup_module, teardown_module = one_thread, all_threads
+
+PAIRS = [[0, 1], [2, 3], [4, 5]]
+UNLIKE = [[0, 1], [2, 3, 4]]
+SMALL: dict[str, Any] = {"width": 0.125, "epochs": 3, "learning_rate": 0.05}
+
+
+def grown(
+    *choices: Sequence[int | None], classes: Sequence[int] = (2, 2, 2), split_last: bool = False
+) -> ModularResNet:
+    """A network with a path for each of the choices, narrow."""
+    torch.manual_seed(0)
+    network = ModularResNet(1, 4, classes, split_last=split_last)
+    for path in choices or [(None,) * network.places]:
+        network.try_path(tuple(path))
+        network.hold()
+        network.adopt()
+    return network
+
+
+def twins(images: int = 40) -> TaskStream:
+    """Three tasks of two classes, the third with images of the first one's classes."""
+    data = raw_dataset([images] * 6, [12] * 6)
+    for split in (data.train, data.test):
+        for label in (4, 5):
+            split.images[split.labels == label] = split.images[split.labels == label - 4]
+    return class_stream(PAIRS, data=data)
+
+
+def cost_of(source: TaskStream, **options: Any) -> Cost:
+    found: Cost = registry().strategies.find("mntdp").factory.cost(context(source.plan, "mntdp", options))
+    return found
+
+
+# --- the network ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("split_last", "places"), [(False, 6), (True, 7)])
+def test_published_size(split_last: bool, places: int) -> None:
+    """607,050 parameters for ten classes, as the reference code has, however the last group is cut."""
+    network = ModularResNet(3, 64, [10, 10], split_last=split_last)
+    network.try_path((None,) * places)
+    assert network.places == places
+    assert count_parameters(network) == 607_050
+    assert network(torch.zeros(2, 3, 32, 32), 0).shape == (2, 10)
+
+
+def test_it_computes_what_the_backbone_does() -> None:
+    """The backbone of this name, with a head, is the same function of the same weights."""
+    from seu_bench_backbones.networks import resnet18_even
+
+    network = grown()
+    backbone, features = resnet18_even(1, 8, 8, 4 / 64)
+    assert features == 4
+    backbone.load_state_dict(
+        {
+            name.replace(f"layers.{place}.0.part.", f"{place}.", 1): tensor
+            for place in range(5)
+            for name, tensor in network.state_dict().items()
+            if name.startswith(f"layers.{place}.")
+        }
+    )
+    images = torch.randn(5, 1, 8, 8)
+    backbone.eval()
+    network.eval()
+    with torch.no_grad():
+        assert torch.equal(network.head(0)(backbone(images)), network(images, 0))
+
+
+def test_paths_share_modules() -> None:
+    """A new module where there is ``None``, and the one of that number elsewhere; each counted once."""
+    network = grown((None,) * 6, (0, 0, None, None, None, None), (0, 0, 1, None, None, 0))
+    assert network.paths == [(0, 0, 0, 0, 0, 0), (0, 0, 1, 1, 1, 1), (0, 0, 1, 2, 2, 0)]
+    assert network.unit_tasks == [[0], [0], [0, 1], [0, 1, 2], [0, 1, 2], [0, 1]]
+    first = grown()
+    sizes = [count_parameters(first.module_at(place, 0)) for place in range(6)]
+    assert count_parameters(network) == sum(
+        size * len(tasks) for size, tasks in zip(sizes, network.unit_tasks, strict=True)
+    )
+
+
+def test_architecture_is_made_again() -> None:
+    """With candidates in the making too, whose new modules have their places."""
+    network = grown((None,) * 6, (0, None, 0, None, 0, None))
+    network.try_path((0, 0, 1 - 1, 1, None, None))
+    network.hold()
+    network.try_path((0, 1, None, 0, None, 0), new_everywhere=True)
+    again = ModularResNet(1, 4, (2, 2, 2))
+    again.load_architecture(network.architecture())
+    again.load_state_dict(network.state_dict())
+    assert again.architecture() == network.architecture()
+    images = torch.randn(3, 1, 8, 8)
+    network.eval(), again.eval()
+    with torch.no_grad():
+        assert all(torch.equal(network(images, task), again(images, task)) for task in range(3))
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [((0, 0), "2 choices do not fit"), ((1, *(None,) * 5), "no module 1"), ((*(None,) * 5, 0), "not for 3 classes")],
+)
+def test_paths_that_are_refused(choices: Any, message: str) -> None:
+    """What does not exist, and a head of other classes."""
+    with pytest.raises(ValueError, match=message):
+        grown(classes=(2, 3)).try_path(choices)
+
+
+def test_each_task_is_learned_once() -> None:
+    """In the stream's order."""
+    source = twins()
+    strategy = learn(source, build(source, "mntdp", **SMALL), tasks=1)
+    with pytest.raises(RunError, match="task 0 cannot follow 1 learned ones"):
+        strategy.train(source.avalanche().train_stream[0])
+
+
+# --- the prior --------------------------------------------------------------------------------------------------------
+
+
+def features_of(network: ModularResNet, images: Any, task: int) -> tuple[Any, Any]:
+    x, y = images.gather(torch.arange(len(images)))
+    with torch.no_grad():
+        return network.features(x, task).numpy(), y.numpy()
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_prior_is_scikit_learns(k: int) -> None:
+    """Each body's score is that of scikit-learn's classifier on the features that the body gives."""
+    source = class_stream([*UNLIKE, [5, 6]])
+    network = grown((None,) * 6, (0, 0, None, None, None, None), classes=source.plan.classes_per_task)
+    data = with_validation(TaskData(2, source.tasks[2].train, source.tasks[2].valid))
+    stage = PriorStage(network, data, k, 40, 16, 0, CPU)
+    related = stage.run()
+    network.eval()
+    expected = []
+    for task in range(2):
+        fitted, labels = features_of(network, data.train.part(0, 40), task)
+        queries, wanted = features_of(network, data.valid, task)
+        expected.append(KNeighborsClassifier(k, algorithm="brute").fit(fitted, labels).score(queries, wanted))
+    assert [stage.scores[task][0] for task in range(2)] == pytest.approx(expected)
+    assert related == max(range(2), key=lambda task: (stage.scores[task], task))
+    assert stage.image_passes == 2 * (min(40, len(data.train)) + len(data.valid or ()))
+
+
+def test_tasks_of_one_body_are_told_by_their_heads() -> None:
+    """Neighbours cannot tell them apart: the head that answers the new task best as it is, decides."""
+    source = twins()
+    strategy = learn(source, build(source, "mntdp", **{**SMALL, "epochs": 8}), tasks=1)
+    network: ModularResNet = strategy.model
+    # A later task with the same body and a head that answers the other way round.
+    network.try_path((0, 0, 0, 0, 0, None))
+    network.hold()
+    network.adopt()
+    with torch.no_grad():
+        for name, tensor in network.head(1).state_dict().items():
+            tensor.copy_(network.head(0).state_dict()[name].flip(0))
+    assert bodies(network.paths) == [[0, 1]]
+    data = with_validation(TaskData(2, source.tasks[2].train, source.tasks[2].valid))
+    stage = PriorStage(network, data, 15, 1000, 16, 0, CPU)
+    assert stage.run() == 0
+    assert stage.scores[0][0] == stage.scores[1][0] and stage.scores[0][1] > stage.scores[1][1]
+
+
+# --- candidates -------------------------------------------------------------------------------------------------------
+
+
+def stages_of(source: TaskStream, **options: Any) -> tuple[Any, list[StageProgress]]:
+    """A strategy that has learned the stream, and its stages."""
+    done: list[StageProgress] = []
+    strategy = build(source, "mntdp", on_progress=lambda it: done.append(it) if it.done else None, **SMALL | options)
+    return learn(source, strategy), done
+
+
+def test_seven_candidates_of_six_modules() -> None:
+    """From none to all modules of the related path; the most accurate is kept, of equal ones that which reuses more."""
+    source = twins()
+    strategy, stages = stages_of(source)
+    for task in (1, 2):
+        names = [it.stage for it in stages if it.task == task]
+        assert names == ["prior", *(f"prefix {reused}" for reused in range(7))]
+    last = [it for it in stages if it.task == 2][1:]
+    best = [max(it.curve, key=lambda report: report.accuracy or 0).accuracy or 0 for it in last]
+    path = strategy.model.paths[2]
+    reused = next(
+        length for length in range(6, -1, -1) if any(path[:length] == old[:length] for old in strategy.model.paths[:2])
+    )
+    assert best[reused] == max(best[-1], best[reused])
+    assert strategy.describe()["paths"] == tuple(strategy.model.paths)
+
+
+def test_twin_is_reused_whole() -> None:
+    """A task that comes back adds nothing: its prior is the twin, and no candidate is more accurate."""
+    source = twins()
+    strategy, _ = stages_of(source, epochs=10)
+    assert strategy.model.paths[2] == strategy.model.paths[0]
+    assert all(2 not in tasks for tasks in strategy.model.unit_tasks)
+    first, again = (logits_of(strategy.model, source, task).sort(dim=0).values for task in (0, 2))
+    assert torch.equal(first, again)
+
+
+def test_heads_of_other_classes_are_not_reused() -> None:
+    """The candidate that would is no candidate, and passes no image."""
+    source = class_stream(UNLIKE)
+    strategy, stages = stages_of(source)
+    (whole,) = (it for it in stages if it.stage == "prefix 6")
+    assert whole.image_passes == 0 and whole.epochs == 0
+    assert strategy.model.paths[1][-1] == 1
+
+
+def test_frozen_prefix_is_constant_in_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever candidates train behind it, in weights and running statistics."""
+    source = twins()
+    strategy = learn(source, build(source, "mntdp", **SMALL), tasks=1)
+    before, logits, seen = weights_of(strategy.model), logits_of(strategy.model, source, 0), []
+    advance = Stage.advance
+
+    def watched(stage: Stage[Any]) -> None:
+        advance(stage)
+        now = strategy.model.state_dict()
+        seen.append(all(torch.equal(now[name], tensor) for name, tensor in before.items()))
+
+    monkeypatch.setattr(Stage, "advance", watched)
+    scenario = source.avalanche()
+    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
+    assert len(seen) == 1 + 6 * SMALL["epochs"] + 1 and all(seen)
+    assert torch.equal(logits_of(strategy.model, source, 0), logits)
+
+
+def test_shared_prefixes_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all candidates and epochs each frozen module sees each image of the two splits once, by the cache; without
+    one it sees it for each epoch of each candidate that reuses it."""
+    source = twins()
+    data = source.tasks[1]
+    images, counts = len(data.train) + len(data.valid or ()), dict[int | None, list[int]]()
+    for cache in (None, 0):
+        strategy = learn(source, build(source, "mntdp", **SMALL), tasks=1)
+        strategy.compute = type(strategy.compute)(feature_cache=cache)
+        seen = counts[cache] = [0] * 5
+
+        def count(_: Any, inputs: Any, __: Any, *, place: int, seen: list[int] = seen) -> None:
+            seen[place] += len(inputs[0])
+
+        for place in range(5):
+            strategy.model.module_at(place, 0).register_forward_hook(partial(count, place=place))
+        scenario = source.avalanche()
+        strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
+    epochs = SMALL["epochs"]
+    # The prior passes every image once, and the candidate that is reused whole the validation images.
+    assert all(seen <= 4 * images for seen in counts[None])
+    assert counts[0][0] >= (5 * epochs) * images
+    assert counts[0] == sorted(counts[0], reverse=True)
+
+
+def test_patience() -> None:
+    """A candidate ends with the epoch in which so many steps went by without a lower validation loss."""
+    source = twins()
+    _, stages = stages_of(source, epochs=30, patience=1, learning_rate=1e-9)
+    _, whole = stages_of(source, epochs=3)
+    assert {it.epochs for it in whole if it.stage.startswith("prefix") and it.stage != "prefix 6"} == {3}
+    assert all(it.epochs < 30 for it in stages)
+
+
+def test_without_validation_images_half_is_withheld() -> None:
+    """From the second task on; candidates train on the first half."""
+    source = twins(20)
+    scenario = source.avalanche()
+    done: list[StageProgress] = []
+    strategy = build(source, "mntdp", on_progress=lambda it: done.append(it) if it.done else None, **SMALL)
+    for experience in scenario.train_stream[:2]:
+        strategy.train(experience)
+    count, epochs = len(source.tasks[1].train), SMALL["epochs"]
+    (first,) = (it for it in done if it.task == 0)
+    assert first.image_passes == epochs * len(source.tasks[0].train)
+    for it in done:
+        if it.task == 1 and it.stage in ("prefix 0", "prefix 3"):
+            assert it.image_passes == epochs * count
+
+
+# --- variant s --------------------------------------------------------------------------------------------------------
+
+
+def test_policy_follows_reinforce() -> None:
+    """The gradient is -(reward - mean reward so far) times that of the log-probabilities of what was drawn."""
+    policy = PathPolicy([2, 3], learning_rate=0.1)
+    policy.learn([0, 2], 1.0)
+    assert all(torch.equal(logits, torch.zeros_like(logits)) for logits in policy.logits)  # nothing to compare with
+    for drawn, reward in (([1, 0], 3.0), ([0, 1], -2.0)):
+        before, baseline = [logits.detach().clone() for logits in policy.logits], policy.baseline
+        policy.learn(drawn, reward)
+        for logits, old, at in zip(policy.logits, before, drawn, strict=True):
+            wanted = -(reward - baseline) * (torch.nn.functional.one_hot(torch.tensor(at), len(old)) - old.softmax(0))
+            assert logits.grad is not None
+            torch.testing.assert_close(logits.grad, wanted)
+    assert policy.baseline == pytest.approx((1 + 3 - 2) / 3)
+
+
+def test_policy_finds_what_pays() -> None:
+    """Of three options the one that is rewarded, and where nothing differs the first."""
+    torch.manual_seed(0)
+    policy = PathPolicy([3, 2], learning_rate=0.05)
+    assert policy.most_probable() == [0, 0]
+    for _ in range(300):
+        drawn = policy.draw()
+        policy.learn(drawn, float(drawn[0] == 1))
+    assert policy.most_probable()[0] == 1
+    assert float(policy.probabilities[0][1]) > 0.8
+
+
+@pytest.mark.parametrize(("price", "is_new"), [(100.0, False), (0.0, None)])
+def test_new_modules_cost_reward(price: float, is_new: bool | None) -> None:
+    """Where they cost more than any loss, a task of as many classes adds none."""
+    source = class_stream([[0, 1], [2, 3]])
+    options = {"variant": "s", "new_module_cost": price, "path_learning_rate": 0.3, "epochs": 6}
+    strategy, stages = stages_of(source, **options)
+    assert [it.stage for it in stages] == ["training", "prior", "search", "training"]
+    if is_new is not None:
+        assert any(1 in tasks for tasks in strategy.model.unit_tasks) == is_new
+    assert len(strategy.model.paths) == 2
+
+
+# --- costs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"restore": "last"}, {"variant": "s"}, {"patience": 2}])
+@pytest.mark.parametrize("groups", [PAIRS, UNLIKE])
+def test_costs_hold(groups: list[list[int]], options: dict[str, Any]) -> None:
+    """Sizes and operations of a run are in the range of the estimate; image passes of trainings are exact."""
+    source = class_stream(groups)
+    strategy, stages = stages_of(source, **options)
+    cost = cost_of(source, batch_size=16, **SMALL | options)
+    assert cost.params_total_min[-1] <= count_parameters(strategy.model) <= cost.params_total[-1]
+    expected = {(it.name, it.task): it for it in cost.stages if it.name != "evaluation"}
+    assert [(it.stage, it.task) for it in stages] == list(expected)
+    for it in stages:
+        planned = expected[it.stage, it.task]
+        assert it.image_passes <= planned.image_passes
+        assert (planned.flops_min or 0) <= (it.flops or 0) <= (planned.flops or 0), (it.stage, it.task)
+        if it.stage in ("search", "prefix 0", "prefix 5") and "patience" not in options:
+            assert it.image_passes == planned.image_passes
+
+
+def test_costs_of_the_published_network() -> None:
+    """What ``seu-bench cost`` says of three tasks of ten classes: from one network to three."""
+    source = class_stream([list(range(first, first + 10)) for first in (0, 10, 20)], images=8, channels=3, size=32)
+    cost = cost_of(source, width=1.0)
+    assert cost.params_total == (607_050, 1_214_100, 1_821_150)
+    assert cost.params_total_min == (607_050,) * 3
