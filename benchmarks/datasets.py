@@ -73,7 +73,7 @@ class Textures:
         """The source that reads it; its shape and sizes are known without its files."""
         from seu_bench.config.benchmark import TorchvisionDefinition
         from seu_bench.data import DatasetInfo
-        from seu_bench.data.sources.torchvision_class import KnownClassSource
+        from seu_bench.data.sources.known_class import KnownClassSource
 
         train = {"split": "train", "partition": 1}, {"split": "val", "partition": 1}
         definition = TorchvisionDefinition(

@@ -173,7 +173,9 @@ def transfer(matrix: AccuracyMatrix, reference: AccuracyMatrix) -> float | None:
         0.25
     """
     last = len(matrix) - 1
-    return _difference(entry(matrix, last, last), entry(reference, last, last)) if len(reference) == last + 1 else None
+    if last < 0 or len(reference) != len(matrix):
+        return None
+    return _difference(entry(matrix, last, last), entry(reference, last, last))
 
 
 def lca(curves: Sequence[Sequence[float | None]]) -> float | None:

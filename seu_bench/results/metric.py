@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from seu_bench.results.record import Record
 
 #: The run that a metric is relative to.
-Reference: TypeAlias = Literal["joint", "independent"]
+Reference: TypeAlias = Literal["jointly", "apart"]
 #: The value of a metric; ``None``: not measured, or not defined.
 Value: TypeAlias = float | int | None
 
@@ -69,8 +69,8 @@ class Metric:
         relative: gives the value from a record and its reference; only leaderboards and ``load_records`` know that
             one, so that records have ``None``. Leaderboards hand over records without stages, genotypes and
             environment.
-        reference: which run that is: ``joint``, one trained on the whole stream at once, or ``independent``, a network
-            for each task, trained on it alone.
+        reference: which run that is: one trained ``jointly``, on the whole stream at once, or ``apart``, with a network
+            for each task.
 
     Raises:
         TypeError: ``compute`` cannot be called.
@@ -88,7 +88,7 @@ class Metric:
     machine_dependent: bool = False
     from_record: bool = True
     relative: Callable[[Record, Record], Value] | None = None
-    reference: Reference = "joint"
+    reference: Reference = "jointly"
 
     def __post_init__(self) -> None:
         if not callable(self.compute):

@@ -202,13 +202,12 @@ METRICS: Final[Mapping[str, Metric]] = {
         "accuracy on the last task less that of a network of its own, trained on it alone with the same budget and "
         "seed (strategy independent); leaderboards only (T(S) of Veniat et al. 2021)",
         relative=_transfer,
-        reference="independent",
+        reference="apart",
     ),
     "lca": _score(
         _lca,
         "area under the learning curve: mean over tasks of the accuracy before a task's training and after each of its "
         "first batches, as many as --learning-curve says (LCA, Chaudhry et al. 2019)",
-        column="LCA (%)",
     ),
     "train_seconds": _time(
         _stages("seconds"),

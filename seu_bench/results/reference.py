@@ -17,6 +17,7 @@ from seu_bench.results.labels import CanonicalTexts, protocol_settings, why_not_
 from seu_bench.results.metric import Metric, Reference
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS, complete_matrix, measured_rows
+from seu_bench.results.reference_rows import APART, reference_of
 from seu_bench.results.scenarios import other_overrides
 
 #: The runs of one configuration by their seeds.
@@ -30,14 +31,14 @@ def trained_jointly(record: Record) -> bool:
 
 
 def trained_apart(record: Record) -> bool:
-    """Whether a run has a network of its own for every task: the strategy ``independent``."""
-    return record.strategy == "independent"
+    """Whether a run has a network of its own for every task."""
+    return reference_of(record) == APART
 
 
 #: Which runs are the reference of a metric.
 _KINDS: Final[Mapping[Reference, Callable[[Record], bool]]] = {
-    "joint": trained_jointly,
-    "independent": trained_apart,
+    "jointly": trained_jointly,
+    "apart": trained_apart,
 }
 
 

@@ -24,6 +24,8 @@ REFERENCE_ROWS: Final[Mapping[str, str]] = {
     "nearest_mean": "the nearest mean image of a class on the pixels, no network",
     "seu + random + all_new": "random cells, new ones for every task: the control of searching and reusing them",
 }
+#: A network of its own for each task.
+APART: Final = REFERENCE_ROWS["independent"]
 #: Those that every leaderboard should have; and every one of runs that were not told tasks.
 REQUIRED: Final = ("linear", "independent", "joint", "cumulative")
 WITHOUT_TASKS: Final = ("nearest_mean", "joint", "cumulative")

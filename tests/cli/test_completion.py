@@ -51,7 +51,10 @@ def completed(command: Command, monkeypatch: pytest.MonkeyPatch, line: str, shel
         ("seu-bench run --strategy=ewc -o ewc", ["plain,ewc_lambda="]),
         ("seu-bench run --strategy naive -o ewc", []),
         ("seu-bench run --strategy ewc -o fisher=", ["plain,fisher=batch", "plain,fisher=per_sample"]),
-        ("seu-bench run --strategy ewc -o backbone=res", ["plain,backbone=resnet18", "plain,backbone=resnet32"]),
+        (
+            "seu-bench run --strategy ewc -o backbone=res",
+            ["plain,backbone=resnet18", "plain,backbone=resnet18_even", "plain,backbone=resnet32"],
+        ),
         ("seu-bench run --searcher darts -o searcher.or", ["plain,searcher.order="]),
         ("seu-bench run -o searcher.alp", ["plain,searcher.alpha="]),
         ("seu-bench run -o benchmark.stream.val", ["plain,benchmark.stream.validation="]),

@@ -13,13 +13,14 @@ import pytest
 import seu_bench_benchmarks
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.benchmark_file import BenchmarkFile
-from seu_bench.config.streams import ClassSplit, DatasetSequence, Permutation
+from seu_bench.config.streams import ClassSplit, DatasetSequence, DrawnTasks, Permutation
 from seu_bench.data.sources import DigitsSource
 from seu_bench.errors import SpecError
 from seu_bench_benchmarks.datasets import DATASETS
 
 FOLDER = Path(seu_bench_benchmarks.__file__).resolve().parent
 NAMES = [
+    *(f"ctrl_s_{name}" for name in ("in", "long", "minus", "out", "pl", "plus")),
     "mixture",
     "pmnist",
     "pmnist_domain",
@@ -32,13 +33,14 @@ NAMES = [
     "split_fashion_class",
     "split_mnist",
     "split_mnist_class",
+    *(f"transfer_s_{name}" for name in ("in", "long", "minus", "out", "pl", "plus")),
 ]
 #: In no paper of SEU.
 OURS = {
     "split_digits",
     "split_fashion",
     "split_mnist",
-    *(name for name in NAMES if name.endswith(("_class", "_domain"))),
+    *(name for name in NAMES if name.endswith(("_class", "_domain")) or name.startswith(("ctrl_", "transfer_"))),
 }
 #: Since the version before there were scenarios.
 OLD = {"mixture", "pmnist", "split_cifar10", "split_cifar100", "split_digits", "split_fashion"}
@@ -79,11 +81,13 @@ def test_every_file_is_whole(name: str) -> None:
     assert not spec.protocols["smoke"].ranked and spec.protocols["paper"].ranked
     if name not in OURS:
         assert "arXiv:2003.08559" in spec.citation
-    used = (
-        [task.dataset for task in spec.stream.tasks.values()]
-        if isinstance(spec.stream, DatasetSequence)
-        else [spec.stream.dataset]
-    )
+    match spec.stream:
+        case DatasetSequence(tasks=tasks):
+            used = [task.dataset for task in tasks.values()]
+        case DrawnTasks(sources=sources):
+            used = list(sources)
+        case stream:
+            used = [stream.dataset]
     assert set(used) <= set(DATASETS)
 
 

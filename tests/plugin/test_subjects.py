@@ -47,7 +47,7 @@ def test_names_of_any_kind(registry: Registry) -> None:
 def test_plugins_and_packages(registry: Registry) -> None:
     """The name of a plugin, or of a package, stands for everything that it offers."""
     assert [str(each) for each in subjects(registry, "creators")] == [
-        f"creator {name!r} of package seu-bench" for name in ("all_new", "frugal", "reuse_first")
+        f"creator {name!r} of package seu-bench" for name in ("all_new", "frugal", "knn_prefix", "reuse_first")
     ]
     everything = subjects(registry, "seu-bench")
     assert {each.kind for each in everything} >= {"strategy", "searcher", "creator", "benchmark", "metric", "command"}

@@ -23,7 +23,18 @@ from seu_bench.plugin.registration import Register, Unavailable
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.interfaces import BackboneFactory, backbone_model
 
-NAMES = ["alexnet", "den_mlp", "hat_mlp", "linear", "mlp", "resnet18", "resnet32", "simple_mlp", "tanh_mlp"]
+NAMES = [
+    "alexnet",
+    "den_mlp",
+    "hat_mlp",
+    "linear",
+    "mlp",
+    "resnet18",
+    "resnet18_even",
+    "resnet32",
+    "simple_mlp",
+    "tanh_mlp",
+]
 
 
 def convolution(inputs: int, outputs: int, size: int = 3, *, bias: bool = True) -> int:

@@ -20,13 +20,11 @@ from seu_bench.metrics import (
     cross_task_errors,
     forgetting,
     intransigence,
-    lca,
     learning_acc,
     mixed_score,
     percent_of_joint,
     points_for_size,
     task_accuracy,
-    transfer,
 )
 from seu_bench.results.record import Record, StageRecord
 from seu_bench.results.record_metrics import METRICS, compute_metrics, known_metric
@@ -174,21 +172,6 @@ class TestMatrix:
         assert intransigence(MATRIX, (0.9, 0.9)) is None
         assert intransigence(MATRIX, (0.9, 0.9, 0.9, 0.9)) is None
         assert intransigence((), ()) is None
-
-    def test_transfer_by_hand(self) -> None:
-        own = ((0.5,), (0.5, 0.4))
-        assert transfer(((0.9, None), (0.1, 0.7)), own) == pytest.approx(0.3)
-        assert transfer(((0.9,), (0.1, 0.25)), own) == pytest.approx(-0.15)
-
-    @pytest.mark.parametrize("matrix", [(), ((0.9,),), ((0.9,), (0.9, None)), ((0.9,), (0.9,), (0.9, 0.9, 0.9))])
-    def test_transfer_needs_the_last_task_of_both(self, matrix: AccuracyMatrix) -> None:
-        own = ((0.5,), (0.5, 0.4))
-        assert transfer(matrix, own) is None and transfer(own, matrix) is None
-
-    def test_area_under_learning_curves_by_hand(self) -> None:
-        assert lca([[0.1, 0.5, 0.9], [0.1, 0.3, 0.5]]) == pytest.approx((0.1 + 0.4 + 0.7) / 3)
-        for curves in ([], [[]], [[0.1], []], [[0.1, 0.2], [0.1]], [[0.1, None]], [[0.1, math.nan]]):
-            assert lca(curves) is None
 
     def test_share_of_joint(self) -> None:
         assert percent_of_joint(0.6, 0.8) == pytest.approx(0.75)

@@ -40,6 +40,7 @@ def test_file(tmp_path: Path) -> None:
         log = "mlflow,tensorboard"
         evaluation = "validation"
         first_tasks = 3
+        learning_curve = 5
         match = "params=seu"
         stability_decay = "ewc_lambda=100,learning_rate=0.1"
         tuned = ["chosen", "own/tuned.toml"]
@@ -80,6 +81,7 @@ def test_file(tmp_path: Path) -> None:
         "log_options": {"mlflow.experiment": "grid"},
         "evaluation": "validation",
         "first_tasks": 3,
+        "learning_curve": 5,
         "match": "params=seu",
         "stability_decay": {
             "option": "ewc_lambda",

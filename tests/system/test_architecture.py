@@ -76,6 +76,8 @@ KNOWN_NAMES = {
         ("seu_bench.results.reference_rows", name)
         for name in ("linear", "independent", "joint", "cumulative", "nearest_mean")
     ),
+    ("seu_bench.config.streams", "random"),  # a colour
+    ("seu_bench.data.task_parts", "random"),
     ("seu_bench.sweeps.tuning.spec", "random"),  # a sampler of Optuna's
     ("seu_bench.sweeps.tuning.samplers", "random"),
 }
