@@ -35,7 +35,21 @@ OPTIONS = {
     "independent": ("-o", "width=0.03"),
     "hat": ("-o", "width=0.03"),
 }
-STRATEGIES = ("naive", "ewc", "hat", "independent", "linear", "packnet", "pathnet", "pnn", "ltg", "den", "rcl", "seu")
+STRATEGIES = (
+    "naive",
+    "ewc",
+    "hat",
+    "independent",
+    "linear",
+    "mntdp",
+    "packnet",
+    "pathnet",
+    "pnn",
+    "ltg",
+    "den",
+    "rcl",
+    "seu",
+)
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ CHECKS = [
 
 #: Our own strategies and, of Avalanche's, those that touch weights, freeze layers, distil, or learn everything at once.
 STRATEGIES = [
-    *("naive", "ewc", "hat", "independent", "linear", "packnet", "pathnet", "pnn", "ltg", "den", "rcl", "seu"),
+    *("naive", "ewc", "hat", "independent", "linear", "mntdp", "packnet", "pathnet", "pnn", "ltg", "den", "rcl", "seu"),
     *("lwf", "cwr", "rwalk", "gdumb", "joint"),
 ]
 #: What ``make test`` makes runs of; ``make test-long`` takes the others.
