@@ -276,6 +276,7 @@ def test_shared_prefixes_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert counts[0] == sorted(counts[0], reverse=True)
 
 
+@pytest.mark.long
 def test_patience() -> None:
     """A candidate ends with the epoch in which so many steps went by without a lower validation loss."""
     source = twins()
@@ -346,8 +347,18 @@ def test_new_modules_cost_reward(price: float, is_new: bool | None) -> None:
 # --- costs ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"restore": "last"}, {"variant": "s"}, {"patience": 2}])
-@pytest.mark.parametrize("groups", [PAIRS, UNLIKE])
+@pytest.mark.parametrize(
+    ("groups", "options"),
+    [
+        (UNLIKE, {}),
+        *(
+            pytest.param(groups, options, marks=pytest.mark.long)
+            for groups in (PAIRS, UNLIKE)
+            for options in ({}, {"restore": "last"}, {"variant": "s"}, {"patience": 2})
+            if options or groups is PAIRS
+        ),
+    ],
+)
 def test_costs_hold(groups: list[list[int]], options: dict[str, Any]) -> None:
     """Sizes and operations of a run are in the range of the estimate; image passes of trainings are exact."""
     source = class_stream(groups)

@@ -61,7 +61,9 @@ def test_curves_are_accuracies_after_each_batch() -> None:
     assert curves.result() == [pytest.approx(expected[: BATCHES + 1]), []]
 
 
-@pytest.mark.parametrize("strategy", ["naive", "ewc", "pnn"])
+@pytest.mark.parametrize(
+    "strategy", ["naive", *(pytest.param(name, marks=pytest.mark.long) for name in ("ewc", "pnn"))]
+)
 def test_measuring_changes_nothing(tmp_path: Path, strategy: str) -> None:
     """The same accuracies, passes and operations, in a run of another id; dropout draws what it drew."""
     plain, measured = made(tmp_path, strategy), made(tmp_path, strategy, learning_curve=BATCHES)
@@ -77,7 +79,11 @@ def test_measuring_changes_nothing(tmp_path: Path, strategy: str) -> None:
 
 @pytest.mark.parametrize(
     ("strategy", "expected"),
-    [("joint", [0] * 5), ("mntdp", [BATCHES + 1, 0, 0, 0, 0]), ("ltg", [BATCHES + 1, 0, 0, 0, 0])],
+    [
+        ("joint", [0] * 5),
+        pytest.param("mntdp", [BATCHES + 1, 0, 0, 0, 0], marks=pytest.mark.long),
+        pytest.param("ltg", [BATCHES + 1, 0, 0, 0, 0], marks=pytest.mark.long),
+    ],
 )
 def test_no_curve_where_it_was_no_beginning(tmp_path: Path, strategy: str, expected: list[int]) -> None:
     """A prior and a search have seen the task's images already, and joint learns all tasks at once."""
