@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.config.common_options import BackboneOptions
+from seu_bench.config.streams import SCENARIOS
 from seu_bench.errors import RequestError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import LazyFactory, Register
@@ -31,7 +32,13 @@ class FineTuning:
     def register_strategies(self, register: Register[StrategyFactory]) -> None:
         register(
             "fine_tuning",
-            LazyFactory("for contracts", options=BackboneOptions, build=self._build, cost=fixed_size_cost),
+            LazyFactory(
+                "for contracts",
+                options=BackboneOptions,
+                build=self._build,
+                cost=fixed_size_cost,
+                scenarios=SCENARIOS,  # benchmarks of any scenario are checked by it
+            ),
         )
 
     @staticmethod
