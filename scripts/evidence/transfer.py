@@ -185,6 +185,16 @@ def findings(stream: str, board: Leaderboard) -> Iterator[str]:
         down = [name for name, value in gains.items() if value <= 0]
         told = f"The last task gains from those before it with {up}"
         yield told + (f", and does not with {names(down)}." if down else ".")
+    for name in learners:
+        runs = whole(rows[name])
+        unstable = sum(
+            any(it.stability and it.stability.value >= it.stability.bound for it in run.stages) for run in runs
+        )
+        if unstable:
+            yield (
+                f"`{name}` was trained with unstable settings in {unstable} of {len(runs)} runs (step size times the "
+                "curvature of its penalty): untuned, it is not at its best."
+            )
     for name in (MODULAR, RULE, SEU):
         if name not in rows or stream == "s_pl":
             continue
