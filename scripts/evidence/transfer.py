@@ -218,7 +218,7 @@ def pending() -> Iterator[tuple[str, int, int]]:
     }
     for file in SWEEPS:
         spec = sweep(file)
-        backbone = spec.options.get("backbone")
+        (backbone,) = spec.options.get("backbone", (None,))
         wanted = set()
         for strategy in spec.strategy:
             creators = (spec.creator or ("mdl",)) if strategy == "seu" else (None,)
