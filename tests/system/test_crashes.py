@@ -64,6 +64,7 @@ LEARNERS: dict[str, tuple[str, ...]] = {
     "naive": (),
     "seu": (),
     "hat": (),
+    "mntdp": (),
     "packnet": (),
     "pathnet": (),
     "den": (),
