@@ -69,9 +69,7 @@ def mntdp_cost(context: StrategyContext) -> Cost:
 def grown(network: ModularResNet) -> ModularResNet:
     """The network after tasks that reuse nothing."""
     for _ in network.classes_per_task:
-        network.try_path((None,) * network.places)
-        network.hold()
-        network.adopt()
+        network.add_new()
     return network
 
 
@@ -94,9 +92,7 @@ class _Operations:
         plan = replace(context.plan, tasks=(first, first), scenario="task")  # where a head may be reused
         network = on_meta(lambda: empty_network(replace(context, plan=plan)))
         with torch.device("meta"):
-            network.try_path((None,) * network.places)
-            network.hold()
-            network.adopt()
+            network.add_new()
             found = []
             for reused in range(network.places + 1):
                 network.try_path((*network.paths[0][:reused], *(None,) * (network.places - reused)))

@@ -4,65 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from seu_bench.errors import RunError
-from seu_bench.models import MultiHeadModel, Unit, even_resnet_parts
+from seu_bench.models import MultiHeadModel, even_resnet_parts
 from seu_bench.models.multihead import not_learned
-
-#: The module of each place from the input on, the head last, by its number there.
-Path: TypeAlias = tuple[int, ...]
-#: The same, with ``None`` where a new module is made.
-Choices: TypeAlias = tuple[int | None, ...]
-
-
-class Module(Unit):
-    """A module of the network: a part of it, which never trains again once its task is over.
-
-    Args:
-        part: ``[N, inputs, H, W] -> [N, outputs, H', W']``, or the head, ``[N, channels] -> [N, classes]``.
-    """
-
-    def __init__(self, part: nn.Module) -> None:
-        super().__init__()
-        self.part = part
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The part's output."""
-        output: Tensor = self.part(x)
-        return output
-
-
-class Candidate(nn.Module):
-    """A path that is tried, with new modules.
-
-    Args:
-        choices: module of each place; where it is ``None`` the new one is computed.
-        modules: new ones by their place. There may be one where a kept module is chosen; it is not computed then.
-    """
-
-    def __init__(self, choices: Choices, modules: Mapping[int, Module]) -> None:
-        super().__init__()
-        self.choices = choices
-        self.new = nn.ModuleDict({str(place): module for place, module in modules.items()})
-
-    def new_at(self, place: int) -> nn.Module:
-        """The new module of a place."""
-        return self.new[str(place)]
-
-    @property
-    def places(self) -> list[int]:
-        """Places with a new module."""
-        return [int(place) for place in self.new]
-
-    def trim(self) -> None:
-        """Forget the new modules of places whose kept module is chosen."""
-        for place, choice in enumerate(self.choices):
-            if choice is not None and str(place) in self.new:
-                del self.new[str(place)]
+from seu_bench_mntdp.candidate import Candidate, Choices, Module, Path, where_new
 
 
 class ModularResNet(MultiHeadModel):
@@ -149,7 +99,7 @@ class ModularResNet(MultiHeadModel):
                 f"all of the stream's {self.task} tasks are learned",
                 remedy="train on each experience of benchmark.train_stream once, with a strategy made for it",
             )
-        places = range(self.places) if new_everywhere else _where_new(choices)
+        places = range(self.places) if new_everywhere else where_new(choices)
         self.tried = self._candidate(choices, places).to(device)
 
     def choose(self, choices: Choices) -> None:
@@ -158,7 +108,7 @@ class ModularResNet(MultiHeadModel):
         Raises:
             ValueError: there is no candidate, or a choice does not exist.
         """
-        if self.tried is None or not {*_where_new(choices)} <= {*self.tried.places}:
+        if self.tried is None or not {*where_new(choices)} <= {*self.tried.places}:
             raise ValueError("a new module is chosen where the candidate has none")
         self._check(choices)
         self.tried.choices = tuple(choices)
@@ -189,6 +139,12 @@ class ModularResNet(MultiHeadModel):
                 self._keep(place, self.best.new_at(place))
         self.paths.append(tuple(path))
         self.tried = self.best = None
+
+    def add_new(self) -> None:
+        """Give the next task a path of which nothing is reused, as estimates of cost do."""
+        self.try_path((None,) * self.places)
+        self.hold()
+        self.adopt()
 
     def can_reuse_head(self, earlier: int) -> bool:
         """Whether the head of an earlier task could answer for the next one, which has as many classes."""
@@ -271,7 +227,7 @@ class ModularResNet(MultiHeadModel):
             if len(path) != self.places:
                 raise ValueError(f"a path of {len(path)} modules does not fit {self.places} places")
             choices = [None if number == count else number for number, count in zip(path, there, strict=True)]
-            self.best = self._candidate(choices, _where_new(choices))
+            self.best = self._candidate(choices, where_new(choices))
             self.adopt()
         self.tried, self.best = (
             None if (saved := architecture[name]) is None else self._candidate(saved["choices"], saved["new"])
@@ -319,7 +275,3 @@ class ModularResNet(MultiHeadModel):
             candidate.new_at(place) if choice is None else self.module_at(place, choice)
             for place, choice in enumerate(candidate.choices)
         ]
-
-
-def _where_new(choices: Sequence[int | None]) -> list[int]:
-    return [place for place, choice in enumerate(choices) if choice is None]

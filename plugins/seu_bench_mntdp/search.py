@@ -17,7 +17,8 @@ from seu_bench.training import (
     cosine_rate,
     set_rate,
 )
-from seu_bench_mntdp.model import Choices, ModularResNet, Path
+from seu_bench_mntdp.candidate import Choices, Path
+from seu_bench_mntdp.model import ModularResNet
 from seu_bench_mntdp.policy import PathPolicy
 
 

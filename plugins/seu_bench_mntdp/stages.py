@@ -22,7 +22,8 @@ from seu_bench.training import (
     knn_accuracy,
     set_rate,
 )
-from seu_bench_mntdp.model import ModularResNet, Path
+from seu_bench_mntdp.candidate import Path
+from seu_bench_mntdp.model import ModularResNet
 
 
 class PriorStage(Stage[int]):

@@ -25,7 +25,8 @@ from seu_bench.training import (
 )
 from seu_bench.utils import RandomState
 from seu_bench_mntdp import MntdpOptions
-from seu_bench_mntdp.model import Choices, ModularResNet
+from seu_bench_mntdp.candidate import Choices
+from seu_bench_mntdp.model import ModularResNet
 from seu_bench_mntdp.search import PathSearch
 from seu_bench_mntdp.stages import CandidateStage, PriorStage, ReusedStage
 

@@ -7,13 +7,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-import jinja2
-
 from scripts.evidence import beside_paper, claims, relatives, tables, tuning
 from scripts.evidence.components import component_comparisons, components_table
 from scripts.evidence.corrections import corrections
 from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, Evidence, read_evidence
 from scripts.evidence.formatting import names, table
+from scripts.evidence.rendering import template
 from scripts.evidence.runs import EVIDENCE, ROOT, Group
 from scripts.evidence.sweeps import FOLDER, pending
 from seu_bench.results.record_metrics import known_metric
@@ -37,15 +36,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
     """The page as the published records have it."""
     evidence = read_evidence(folder)
     found = claims.findings(evidence)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,  # Markdown, of our own records
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("reproduction.md.jinja").render(
+    return template("reproduction.md.jinja").render(
         claims=found,
         counted=claims.counted(found),
         statuses=claims.STATUSES,

@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import jinja2
 from pydantic import Field, PositiveFloat
 
 from scripts.evidence.formatting import NOTHING, table
+from scripts.evidence.rendering import template
 from scripts.evidence.runs import EVIDENCE, ROOT, records
 from scripts.evidence.sweeps import FOLDER, sweep
 from seu_bench.config.options import Frozen
@@ -194,15 +194,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
     """The page as the published records have it."""
     source = read_source()
     found = beside(source, folder)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,  # Markdown, of our own records
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("reference_numbers.md.jinja").render(
+    return template("reference_numbers.md.jinja").render(
         source=source,
         found=found,
         counted=counted(found),

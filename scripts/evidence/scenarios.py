@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import jinja2
-
 from scripts.evidence.formatting import heading, mean, table
+from scripts.evidence.rendering import template
 from scripts.evidence.runs import EVIDENCE, ROOT
 from scripts.evidence.sweeps import FOLDER, sweep
 from seu_bench.results.leaderboard.boards import Leaderboard, Row
@@ -129,15 +128,7 @@ def pending() -> Iterator[tuple[str, int, int]]:
 
 def rendered(folder: Path = EVIDENCE) -> str:
     """The page as the published records have it."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,  # Markdown, of our own records
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("scenarios.md.jinja").render(
+    return template("scenarios.md.jinja").render(
         boards=boards(folder),
         table=table_of,
         findings=findings,

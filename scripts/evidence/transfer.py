@@ -8,9 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import jinja2
-
 from scripts.evidence.formatting import NOTHING, heading, mean, names, table
+from scripts.evidence.rendering import template
 from scripts.evidence.runs import EVIDENCE, ROOT, records
 from scripts.evidence.sweeps import FOLDER, sweep
 from scripts.evidence.transfer_long import LONG_SET, PICTURE, long_run, long_table, saved_table
@@ -232,17 +231,9 @@ def pending() -> Iterator[tuple[str, int, int]]:
 
 def rendered(folder: Path = EVIDENCE) -> str:
     """The page as the published records have it."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,  # Markdown, of our own records
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     found = boards(folder)
     run = long_run(folder)
-    return environment.get_template("transfer.md.jinja").render(
+    return template("transfer.md.jinja").render(
         boards=found,
         table=table_of,
         findings=findings,

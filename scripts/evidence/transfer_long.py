@@ -16,6 +16,8 @@ from seu_bench.results.record import Record
 #: The set of the long stream's record.
 LONG_SET: Final = "transfer_long"
 PICTURE: Final = ROOT / "docs" / "pictures" / "transfer_long.svg"
+#: Training and validation images of a small task: 40 and 20 of each of ten classes.
+SMALL: Final = (400, 200)
 #: Tasks whose rows the table shows.
 SHOWN: Final = 5
 
@@ -118,19 +120,11 @@ def draw(record: Record, path: Path = PICTURE) -> None:
         pyplot.close(figure)
 
 
-@dataclass(frozen=True)
-class _Small:
-    """A task of the streams with 40 training and 20 validation images of each of ten classes."""
-
-    train: int = 400
-    valid: int = 200
-
-
 def saved_table() -> str:
     """Operations of a small task's candidates with and without reading frozen modules back, by the number of epochs."""
     lines = []
     for epochs in (12, 300):
-        plain, cached = candidates_flops(epochs, _Small.train, _Small.valid)
+        plain, cached = candidates_flops(epochs, *SMALL)
         lines.append((str(epochs), f"{plain / 1e12:.3f}", f"{cached / 1e12:.3f}", f"{plain / cached:.2f} times"))
     return table(["epochs", "computed anew (TFLOP)", "computed once (TFLOP)", "without the cache"], lines, texts=1)
 
@@ -156,9 +150,7 @@ def candidates_flops(epochs: int, train: int, valid: int, channels: int = 16) ->
     network = on_meta(partial(ModularResNet, 3, channels, (10, 10)))
     anew = once = 0
     with torch.device("meta"):
-        network.try_path((None,) * network.places)
-        network.hold()
-        network.adopt()
+        network.add_new()
         body = 0
         for reused in range(network.places + 1):
             network.try_path((*network.paths[0][:reused], *(None,) * (network.places - reused)))

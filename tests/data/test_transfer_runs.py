@@ -21,9 +21,15 @@ pytestmark = pytest.mark.long
 QUICK: dict[str, dict[str, Any]] = {
     **{name: {"width": 0.05} for name in ("independent", "naive", "ewc", "hat", "pnn", "mntdp")},
     "mntdp s": {"width": 0.05, "variant": "s"},
-    "seu": {"cells": 3, "channels": 2, "searcher.epochs": 1, "searcher.cells": 3, "searcher.channels": 2,
-            "creator.epochs": 5},
-}  # fmt: skip
+    "seu": {
+        "cells": 3,
+        "channels": 2,
+        "searcher.epochs": 1,
+        "searcher.cells": 3,
+        "searcher.channels": 2,
+        "creator.epochs": 5,
+    },
+}
 
 
 def learned(name: str, benchmark: str, results: Path, **fields: Any) -> Record:
@@ -31,9 +37,15 @@ def learned(name: str, benchmark: str, results: Path, **fields: Any) -> Record:
     if strategy == "seu":
         fields |= {"creator": "knn_prefix"}
     request = Request(
-        strategy=strategy, benchmark=benchmark, limit=40, synthetic=True, results=results, device="cpu",
-        options={"epochs": 1, **QUICK[name]}, **fields,
-    )  # fmt: skip
+        strategy=strategy,
+        benchmark=benchmark,
+        limit=40,
+        synthetic=True,
+        results=results,
+        device="cpu",
+        options={"epochs": 1, **QUICK[name]},
+        **fields,
+    )
     return execute(registry(), resolve(registry(), request)).record
 
 
