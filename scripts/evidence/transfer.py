@@ -27,7 +27,7 @@ SWEEPS: Final = tuple(sorted(path.stem for path in (ROOT / FOLDER).glob("transfe
 COLUMNS: Final = ("params_total", "memory_bytes", "train_flops")
 #: The networks of one's own that transfer is counted from, by backbone.
 OWN: Final[Mapping[str, str]] = {"alexnet": "independent", "resnet18_even": "independent, resnet18_even"}
-MODULAR, PLAIN, SEU, RULE = "mntdp", "naive", "seu, mdl", "seu, knn_prefix"
+MODULAR, PLAIN, SEU, RULE, TRIVIAL = "mntdp", "naive", "seu, mdl", "seu, knn_prefix", "linear"
 
 
 @dataclass(frozen=True)
@@ -184,6 +184,11 @@ def findings(stream: str, board: Leaderboard) -> Iterator[str]:
         down = [name for name, value in gains.items() if value <= 0]
         told = f"The last task gains from those before it with {up}"
         yield told + (f", and does not with {names(down)}." if down else ".")
+    if TRIVIAL in rows:
+        least = rows[TRIVIAL].mean("acc") or 0.0
+        below = [name for name, row in rows.items() if name != TRIVIAL and (row.mean("acc") or 0.0) <= least]
+        told = f"Not more accurate than a linear classifier for each task: {names(below)}."
+        yield told if below else "Every row is more accurate than a linear classifier for each task."
     for name in learners:
         runs = whole(rows[name])
         unstable = sum(
