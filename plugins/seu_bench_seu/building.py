@@ -62,4 +62,5 @@ def build_seu(context: StrategyContext) -> Seu:
         genotype=named_genotype(options.genotype) if options.genotype else None,
         warm_start=options.warm_start,
         statistics=options.statistics,
+        adaptation=options.adaptation,
     )

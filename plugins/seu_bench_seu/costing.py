@@ -10,7 +10,7 @@ from seu_bench.search_space import Genotype, named_genotype, stem_parameters, un
 from seu_bench.training import Cost, StageCost, StrategyContext, evaluation_passes, on_meta, task_macs, training_passes
 from seu_bench.training.costing import component_passes
 from seu_bench_seu.building import make_super_model, seu_options
-from seu_bench_seu.statistics import UnitStatistics
+from seu_bench_seu.statistics import UnitNorms, UnitStatistics
 from seu_bench_seu.super_model import SuperModel
 
 
@@ -31,21 +31,21 @@ def seu_cost(context: StrategyContext) -> Cost:
     empty = on_meta(lambda: make_super_model(context))
     # What a task brings at most: a column, which may lack the stem, and then perhaps has statistics for it.
     column, column_bytes = (count(large) - count(empty) for count in (count_parameters, state_bytes))
-    reused = sum(_statistics_bytes(small, layer) for layer in range(len(small.layers)))
+    # What it has of its own where it reuses everything.
+    own = [module for layer in range(len(small.layers)) for module in _own(context, small, layer)]
     if options.stem == "shared":
-        column -= stem_parameters(plan.channels, large.channels)
-        column_bytes -= state_bytes(large.unit(0, 0))
-        column_bytes += _statistics_bytes(large, 0) if options.statistics == "per_task" else 0
+        stem = _own(context, large, 0)
+        column += count_parameters(*stem) - stem_parameters(plan.channels, large.channels)
+        column_bytes += state_bytes(*stem) - state_bytes(large.unit(0, 0))
     first, first_bytes = count_parameters(small), state_bytes(small)
-    later = reused if options.statistics == "per_task" else 0
     return Cost(
         tuple(count_parameters(large) + column * task for task in range(tasks)),
-        (first,) * tasks,
+        tuple(first + count_parameters(*own) * task for task in range(tasks)),
         macs,
         macs_min,
         _stages(context),
         tuple(state_bytes(large) + column_bytes * task for task in range(tasks)),
-        tuple(first_bytes + later * task for task in range(tasks)),
+        tuple(first_bytes + state_bytes(*own) * task for task in range(tasks)),
     )
 
 
@@ -60,9 +60,11 @@ def _first_task(context: StrategyContext, genotype: Genotype) -> tuple[SuperMode
     return model, task_macs(model, plan, one_path=True)
 
 
-def _statistics_bytes(model: SuperModel, layer: int) -> int:
-    """Bytes of the statistics that a task has of its own where it reuses the first unit of a layer."""
-    return state_bytes(UnitStatistics(model.unit(layer, 0)))
+def _own(context: StrategyContext, model: SuperModel, layer: int) -> list[UnitStatistics]:
+    """What a task has of its own where it reuses the first unit of a layer."""
+    options = seu_options(context)
+    kinds = [UnitStatistics] * (options.statistics == "per_task") or [UnitNorms] * (options.adaptation == "norms")
+    return [kind(model.unit(layer, 0)) for kind in kinds]
 
 
 def _stages(context: StrategyContext) -> tuple[StageCost, ...]:

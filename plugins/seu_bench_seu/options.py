@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from seu_bench.config import NetworkOptions, ScoringOptions, SelectingOptions, TaskInferenceOptions
 from seu_bench.config.common_options import Cells
 
 #: With which running statistics a task computes the units that it reuses.
 Statistics: TypeAlias = Literal["frozen", "per_task"]
+#: What a task trains for itself of the units that it reuses.
+Adaptation: TypeAlias = Literal["none", "norms"]
 
 
 class MdlOptions(ScoringOptions):
@@ -64,6 +66,11 @@ class SeuOptions(SelectingOptions, TaskInferenceOptions):
         description="running statistics of reused units' BatchNorm: those they were frozen with (code), or each "
         "task's own, estimated in one more pass over its training images",
     )
+    adaptation: Adaptation = Field(
+        "none",
+        description="what a task trains for itself of units that it reuses: nothing (paper), or their BatchNorms, "
+        "statistics included",
+    )
     tie_weight_decay: bool = Field(
         False, description="whether search and creation use the training stage's weight decay (paper)"
     )
@@ -71,6 +78,12 @@ class SeuOptions(SelectingOptions, TaskInferenceOptions):
     code_cells: Cells | None = Field(
         None, description="cells that the preset `code` uses where the published scripts differ from the paper"
     )
+
+    @model_validator(mode="after")
+    def _one_kind_of_statistics(self) -> Self:
+        if self.statistics == "per_task" and self.adaptation == "norms":
+            raise ValueError("adaptation=norms gives each task statistics of its own already: leave statistics=frozen")
+        return self
 
 
 #: What a literal preset sets for searcher and creator alike: samples are scored with the statistics that training left,

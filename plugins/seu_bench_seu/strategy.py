@@ -13,7 +13,7 @@ from seu_bench.search_space import Genotype
 from seu_bench.training import CreationTask, Phase, SearchTask, Stage, StagedStrategy, TaskData, TrainingStage
 from seu_bench.utils import RandomState
 from seu_bench_seu.estimating import StatisticsStage
-from seu_bench_seu.options import Statistics
+from seu_bench_seu.options import Adaptation, Statistics
 from seu_bench_seu.super_model import SuperModel
 
 
@@ -28,6 +28,7 @@ class Seu(StagedStrategy):
         genotype: for every task, in place of a search.
         warm_start: whether training starts from the weights of the creation stage.
         statistics: whether a task keeps the running statistics of units that it reuses, or has its own.
+        adaptation: what a task trains for itself of units that it reuses.
         options: those of :class:`~seu_bench.training.strategy.StagedStrategy`.
     """
 
@@ -44,6 +45,7 @@ class Seu(StagedStrategy):
         genotype: Genotype | None = None,
         warm_start: bool = True,
         statistics: Statistics = "frozen",
+        adaptation: Adaptation = "none",
         **options: Any,
     ) -> None:
         super().__init__(model=model, **options)
@@ -56,6 +58,7 @@ class Seu(StagedStrategy):
         self.genotype = genotype
         self.warm_start = warm_start
         self.statistics: Statistics = statistics
+        self.adaptation: Adaptation = adaptation
         self.genotypes: dict[int, Genotype] = {}
         #: Paths as they were chosen; the model's own change while a creator tries some.
         self.chosen: dict[int, tuple[int, ...]] = {}
@@ -139,6 +142,8 @@ class Seu(StagedStrategy):
         return StatisticsStage(self.model, task, self.schedule.batch_size, seed, self.device)
 
     def _training(self, task: TaskData) -> TrainingStage:
+        if self.adaptation == "norms":
+            self.model.adapt(task.index)
         if not self.warm_start:
             with RandomState(self.seed_for("renew", task.index), self.device).active():
                 self.model.renew(task.index)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seu_bench.models import ExtensionUnit, MultiHeadModel, Stem, Unit
 from seu_bench.models.multihead import not_learned
 from seu_bench.search_space import Genotype, SearchSpace, cell_plans
-from seu_bench_seu.statistics import TaskStatistics, UnitStatistics
+from seu_bench_seu.statistics import TaskStatistics, UnitNorms
 
 
 class SuperModel(MultiHeadModel):
@@ -83,9 +83,10 @@ class SuperModel(MultiHeadModel):
                 self._units(layer)[index] = self._make_unit(layer, self.unit_genotypes[layer][index])
 
     def freeze(self) -> None:
-        """No unit that exists now trains again."""
+        """Nothing that exists now trains again."""
         for _, _, unit in self._all_units():
             unit.freeze()
+        self.statistics.freeze()
 
     # ------------------------------------------------------------------ what a creator sees
 
@@ -161,9 +162,11 @@ class SuperModel(MultiHeadModel):
         Args:
             task: whose own statistics are taken for units that it reuses; ``None``: those of the units.
         """
-        frozen = next((at for at, index in enumerate(path) if not self.unit(at, index).frozen), len(path))
+        own, training = self.statistics.of(task), self.statistics.training_layers(task)
+        moving = (at for at, index in enumerate(path) if at in training or not self.unit(at, index).frozen)
+        frozen = next(moving, len(path))
         if frozen:
-            older, newer = self._frozen_outputs(x, tuple(path[:frozen]), task if self.statistics.of(task) else None)
+            older, newer = self._frozen_outputs(x, tuple(path[:frozen]), task if own else None)
         else:
             older = newer = self._unit_output(0, path[0], task, x)
         for layer in range(max(1, frozen), len(path)):
@@ -193,13 +196,24 @@ class SuperModel(MultiHeadModel):
         outputs = self.cached_features(x, ("prefix", task, *prefix), compute, keep=keep)
         return outputs[0], outputs[-1]
 
+    def adapt(self, task: int) -> None:
+        """Give the task BatchNorms of its own for the units of its path that are frozen, to train with the rest."""
+        reused = {layer: UnitNorms(unit) for layer, unit in enumerate(self._on_path(task)) if unit.frozen}
+        self.statistics.add(task, reused)
+
     def task_module(self, task: int) -> nn.Module:
-        """The units of the task's path, its own statistics for some of them, and its head."""
-        return nn.ModuleList([*self._on_path(task), *self.statistics.of(task).values(), self.heads[task]])
+        """The units of the task's path, what it has of its own for some of them, and its head."""
+        own = self.statistics.of(task)
+        units = [
+            norms.beside(unit) if isinstance(norms := own.get(layer), UnitNorms) else unit
+            for layer, unit in enumerate(self._on_path(task))
+        ]
+        return nn.ModuleList([*units, *own.values(), self.heads[task]])
 
     def trainable_module(self, task: int) -> nn.Module:
-        """The new units of the task's path and its head."""
-        return nn.ModuleList([*(unit for unit in self._on_path(task) if not unit.frozen), self.heads[task]])
+        """The new units of the task's path, the BatchNorms that it trains for others, and its head."""
+        new = [unit for unit in self._on_path(task) if not unit.frozen]
+        return nn.ModuleList([*new, *self.statistics.training_layers(task).values(), self.heads[task]])
 
     def _on_path(self, task: int) -> list[Unit]:
         return [self.unit(layer, index) for layer, index in enumerate(self.paths[task])]
@@ -208,8 +222,7 @@ class SuperModel(MultiHeadModel):
 
     def architecture(self) -> dict[str, Any]:
         """Units with the tasks and genotypes they were made for, which of them are frozen, the paths, and for which
-        layers a task has statistics of its own, if any has."""
-        statistics = self.statistics.layers()
+        layers a task has statistics or BatchNorms of its own, if any has."""
         return {
             "unit_tasks": [list(tasks) for tasks in self.unit_tasks],
             "unit_genotypes": [[genotype.to_dict() for genotype in layer] for layer in self.unit_genotypes],
@@ -218,7 +231,7 @@ class SuperModel(MultiHeadModel):
                 for layer, count in enumerate(self.candidates)
             ],
             "paths": {str(task): list(path) for task, path in sorted(self.paths.items())},
-            **({"statistics": statistics} if statistics else {}),
+            **self.statistics.architecture(),
         }
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:
@@ -239,9 +252,7 @@ class SuperModel(MultiHeadModel):
                     self.unit(layer, -1).freeze()
         for task, path in architecture["paths"].items():
             self.set_path(int(task), path)
-        for task, chosen in architecture.get("statistics", {}).items():
-            path = self.paths[int(task)]
-            self.statistics.add(int(task), {layer: UnitStatistics(self.unit(layer, path[layer])) for layer in chosen})
+        self.statistics.load_architecture(architecture, lambda task, layer: self.unit(layer, self.paths[task][layer]))
 
     def _frozen(self) -> Iterator[tuple[str, Tensor]]:
         for layer, index, unit in self._all_units():

@@ -171,7 +171,7 @@ def test_path_that_reuses_nothing() -> None:
     model = grown((1, 1, 1, 1))
     empty = stage(model, 20, 8)
     model.statistics.add(1, empty.run())
-    assert (empty.epochs, empty.image_passes, model.statistics.layers()) == (0, 0, {})
+    assert (empty.epochs, empty.image_passes, model.statistics.architecture()) == (0, 0, {})
     assert "statistics" not in model.architecture()
 
 

@@ -76,6 +76,7 @@ CASES = {
     "seu reuse_first": Case("seu", SEU, {"creator": "reuse_first"}),
     "seu frugal": Case("seu", SEU, {"creator": "frugal"}),
     "seu per_task": Case("seu", SEU | {"stem": "shared", "statistics": "per_task"}, {"creator": "reuse_first"}),
+    "seu norms": Case("seu", SEU | {"stem": "shared", "adaptation": "norms"}, {"creator": "reuse_first"}),
 }
 
 #: What ``make test`` runs of them; ``make test-long`` runs the others.
@@ -272,6 +273,7 @@ class Stopper:
         pytest.param("seu mdl", "creation", "none", "all", marks=pytest.mark.long),
         pytest.param("seu per_task", "statistics", "some", "none", marks=pytest.mark.long),
         pytest.param("seu per_task", "training", "all", "some", marks=pytest.mark.long),
+        pytest.param("seu norms", "training", "all", "some", marks=pytest.mark.long),
     ],
 )
 def test_going_on_with_another_budget(tmp_path: Path, name: str, stage: str, before: str, after: str) -> None:
