@@ -25,6 +25,7 @@ FILES: Final = {
     "half_day_1_paper": ("half_day", "the paper's strategies, `linear` and `independent`, by `half_day`"),
     "half_day_2_control": ("half_day", "SEU's control, by `half_day`"),
     "half_day_3_avalanche": ("half_day", "Avalanche's strategies, by `half_day`"),
+    "half_day_4_frugal": ("half_day", "SEU with the creator `frugal`, by `half_day`"),
 }
 
 
