@@ -18,14 +18,15 @@ from seu_bench.training import (
     cosine_rate,
     evaluate,
     make_sgd,
+    path_features,
     recalibrate,
     recalibration_passes,
+    ridge_accuracy,
     set_rate,
     train_epoch,
 )
 from seu_bench_creators import FrugalOptions
 from seu_bench_creators.paths import Path, earlier_paths, newest_path, prefixes
-from seu_bench_creators.probe import gather_features, probe_accuracy
 
 
 class FrugalCreation(Stage[Path]):
@@ -141,11 +142,11 @@ class FrugalCreation(Stage[Path]):
 
     def _probe(self, path: Path, count: int) -> float:
         fit, check = (
-            gather_features(self.model, path, images.part(0, count), self.schedule.batch_size, self.passed)
+            path_features(self.model, path, images.part(0, count), self.schedule.batch_size, self.passed)
             for images in (self.train_images, self.score_images)
         )
         with counted_as(lambda: 0):  # it is no network
-            return probe_accuracy(*fit, *check)
+            return ridge_accuracy(*fit, *check)
 
     def _measured(self) -> list[float]:
         """Accuracy of every contender on the same images; the all-old path is probed: its head saw other features."""

@@ -17,6 +17,7 @@ from seu_bench.training import (
     evaluate,
     knn_accuracy,
     make_sgd,
+    path_features,
     recalibrate,
     recalibration_passes,
     set_rate,
@@ -24,7 +25,6 @@ from seu_bench.training import (
 )
 from seu_bench_creators import KnnPrefixOptions
 from seu_bench_creators.paths import Path, earlier_paths, newest_path, prefixes
-from seu_bench_creators.probe import gather_features
 
 
 class KnnPrefixCreation(Stage[Path]):
@@ -131,7 +131,7 @@ class KnnPrefixCreation(Stage[Path]):
 
     def _prior(self, path: Path, count: int) -> float:
         fit, check = (
-            gather_features(self.model, path, images.part(0, count), self.schedule.batch_size, self.passed)
+            path_features(self.model, path, images.part(0, count), self.schedule.batch_size, self.passed)
             for images in (self.train_images, self.score_images)
         )
         with counted_as(lambda: 0):  # it is no network

@@ -20,10 +20,9 @@ def make_super_model(context: StrategyContext) -> SuperModel:
     """An empty super model for the stream."""
     options, size, plan = seu_options(context), context.protocol.model, context.plan
     cells = options.cells or (options.code_cells if options.preset == "code" else None) or size.cells
+    channels = options.channels or max(1, round(options.width * size.channels))
     space = SearchSpace(options.edges, options.cell_types, options.factorized_reduce_norm)
-    return SuperModel(
-        plan.channels, plan.classes_per_task, cells, options.channels or size.channels, space, options.stem
-    )
+    return SuperModel(plan.channels, plan.classes_per_task, cells, channels, space, options.stem)
 
 
 def build_seu(context: StrategyContext) -> Seu:

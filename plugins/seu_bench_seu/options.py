@@ -52,6 +52,7 @@ class SeuOptions(SelectingOptions, TaskInferenceOptions):
     )
     cells: Cells | None = Field(None, description="cells of the super model")
     channels: PositiveInt | None = Field(None, description="initial channels of the super model")
+    width: PositiveFloat = Field(1.0, description="factor of the protocol's initial channels, which are rounded")
     edges: Literal["top2", "all14"] = Field(
         "top2", description="edges of a unit: the two strongest per node (code), or all 14 (paper)"
     )
@@ -78,6 +79,12 @@ class SeuOptions(SelectingOptions, TaskInferenceOptions):
     code_cells: Cells | None = Field(
         None, description="cells that the preset `code` uses where the published scripts differ from the paper"
     )
+
+    @model_validator(mode="after")
+    def _one_number_of_channels(self) -> Self:
+        if self.channels is not None and self.width != 1:
+            raise ValueError("channels gives a number and width a factor of the protocol's: leave out one of them")
+        return self
 
     @model_validator(mode="after")
     def _one_kind_of_statistics(self) -> Self:

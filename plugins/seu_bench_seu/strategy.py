@@ -110,6 +110,7 @@ class Seu(StagedStrategy):
                 schedule=self.search_schedule,
                 seed=self.seed_for("search", task.index),
                 device=self.device,
+                earlier=tuple(self.genotypes[earlier] for earlier in sorted(self.genotypes) if earlier < task.index),
             )
         )
 

@@ -1,24 +1,25 @@
 """Learning a task: stages, phases, the base of strategies, and the interfaces of what plugins bring.
 
-=====================  =====================================================================
-:mod:`.interfaces`     factories of strategies and backbones, their context, estimates of costs
-:mod:`.components`     factories of searchers and creators, and their inputs
-:mod:`.stage`          a loop over epochs that is timed, reported and resumed
-:mod:`.epochless`      a stage without epochs
-:mod:`.template`       Avalanche's template on whole batches, without its idle callbacks
-:mod:`.phases`         the phases of a task, their resuming, precision and compilation
-:mod:`.strategy`       base class of strategies
-:mod:`.task_training`  the stage that trains a task's path
-:mod:`.plateau`        a training whose rate follows the validation loss
-:mod:`.loops`          an epoch, an evaluation, optimiser, learning rates, best weights
-:mod:`.sampling`       stages that sample a network, train it and learn from its score
-:mod:`.recalibration`  BatchNorm's statistics of a sample, estimated anew before it is scored
-:mod:`.costing`        estimates of image passes and sizes
-:mod:`.pricing`        estimates of operations
-:mod:`.guard`          supervision of the stages of searchers and creators
-:mod:`.state`          checks of states and errors of loading them
-:mod:`.monitoring`     what is measured: accuracies, sizes, memory, clipping, stability, rewards
-=====================  =====================================================================
+=======================  =====================================================================
+:mod:`.interfaces`       factories of strategies and backbones, their context, estimates of costs
+:mod:`.components`       factories of searchers and creators, and their inputs
+:mod:`.stage`            a loop over epochs that is timed, reported and resumed
+:mod:`.epochless`        a stage without epochs
+:mod:`.template`         Avalanche's template on whole batches, without its idle callbacks
+:mod:`.phases`           the phases of a task, their resuming, precision and compilation
+:mod:`.strategy`         base class of strategies
+:mod:`.task_training`    the stage that trains a task's path
+:mod:`.plateau`          a training whose rate follows the validation loss
+:mod:`.loops`            an epoch, an evaluation, optimiser, learning rates, best weights
+:mod:`.sampling`         stages that sample a network, train it and learn from its score
+:mod:`.recalibration`    BatchNorm's statistics of a sample, estimated anew before it is scored
+:mod:`.costing`          estimates of image passes and sizes
+:mod:`.pricing`          estimates of operations
+:mod:`.transferability`  scores of features that need no training
+:mod:`.guard`            supervision of the stages of searchers and creators
+:mod:`.state`            checks of states and errors of loading them
+:mod:`.monitoring`       what is measured: accuracies, sizes, memory, clipping, stability, rewards
+=======================  =====================================================================
 """
 
 from __future__ import annotations
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
     )
     from .monitoring.evaluators import AccuracyMatrix, ModelSizes
     from .monitoring.memory import KeptImages, bytes_by_kind, memory_of
-    from .neighbours import knn_accuracy
     from .phases import Phase, TaskData
     from .pricing import PassFlops, pass_flops, priced, task_flops
     from .recalibration import recalibrate
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from .strategy import StagedStrategy
     from .task_training import TrainingStage
     from .template import SilentLogger
+    from .transferability import h_score, knn_accuracy, log_evidence, path_features, ridge_accuracy
 
 __all__ = [
     "AccuracyMatrix",
@@ -122,16 +123,20 @@ __all__ = [
     "fixed_size_cost",
     "genotype_network",
     "guarded_stage",
+    "h_score",
     "half_passes",
     "knn_accuracy",
+    "log_evidence",
     "make_sgd",
     "memory_of",
     "on_meta",
     "pass_flops",
+    "path_features",
     "priced",
     "proxy_network",
     "recalibrate",
     "recalibration_passes",
+    "ridge_accuracy",
     "schedule_passes",
     "set_rate",
     "task_flops",

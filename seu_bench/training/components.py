@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from seu_bench.config.protocol import CreationSchedule, SearchSchedule
     from seu_bench.data.images import TaskImages
-    from seu_bench.search_space import SearchSpace
+    from seu_bench.search_space import Genotype, SearchSpace
     from seu_bench.training.stage import Stage
 
 TaskT_contra = TypeVar("TaskT_contra", contravariant=True)
@@ -51,7 +51,7 @@ class Component:
 
 @dataclass(frozen=True)
 class SearchTask:
-    """Input of a searcher: the current task's training images, and nothing of any other task.
+    """Input of a searcher: the current task's training images; of other tasks nothing but the genotypes found for them.
 
     Attributes:
         images: training images, already shuffled.
@@ -61,6 +61,7 @@ class SearchTask:
         schedule: the protocol's budget; ``options.applied_to(schedule)`` has the user's values in it.
         seed: seed of all randomness of the search.
         device: device to compute on.
+        earlier: genotypes that were found for the tasks before, in their order.
     """
 
     images: TaskImages
@@ -70,6 +71,7 @@ class SearchTask:
     schedule: SearchSchedule
     seed: int
     device: torch.device
+    earlier: Sequence[Genotype] = ()
 
 
 class GrowingModel(Protocol):
@@ -97,6 +99,9 @@ class GrowingModel(Protocol):
 
     def features(self, x: Tensor, path: Sequence[int]) -> Tensor:
         """Extract the features ``[N, F]`` that a head gets for images ``[N, C, H, W]`` on ``path``."""
+
+    def unit(self, layer: int, index: int) -> nn.Module:
+        """A unit by layer and index in creation order; -1 is the newest. What is old must stay as it is."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Everything stored, the new candidates and all heads included."""

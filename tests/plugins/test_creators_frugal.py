@@ -7,20 +7,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import Ridge
-from sklearn.preprocessing import StandardScaler
+from support.closed_form import ridge_by_sklearn
 from support.plugins.creators import PATHS, STREAM, all_of, announced, creation, grown, task_of
 from support.tiny import all_threads, one_thread
-from torch import Tensor
 
 from seu_bench.models.sizes import count_parameters
+from seu_bench.training import ridge_accuracy
 from seu_bench_creators import FrugalOptions
 from seu_bench_creators.frugal import FrugalCreation
 from seu_bench_creators.paths import earlier_paths, newest_path
-from seu_bench_creators.probe import RIDGE, probe_accuracy
 from seu_bench_seu.super_model import SuperModel
 
 pytestmark = pytest.mark.long
@@ -113,7 +110,7 @@ def test_path_of_the_best_probe(quiet: tuple[int, ...], chosen: int | None) -> N
     model.eval()
     with torch.no_grad():
         accuracies = [
-            probe_accuracy(model.features(x, path), y, model.features(check_x, path), check_y) for path in APART[:2]
+            ridge_accuracy(model.features(x, path), y, model.features(check_x, path), check_y) for path in APART[:2]
         ]
     if chosen is None:
         chosen = 0 if accuracies[0] > accuracies[1] else 1
@@ -174,17 +171,6 @@ def test_stored_parameters(stem: str) -> None:
     assert stage._stored(mixed) == parameters_after(model, mixed)
 
 
-def ridge_accuracy(rows: Tensor, labels: Tensor, check: Tensor, check_labels: Tensor) -> float:
-    """Of scikit-learn's ridge on one-hot targets and standardised features."""
-    sklearn: Any = StandardScaler
-    scaler = sklearn().fit(rows.double().numpy())
-    sklearn = Ridge
-    targets = np.eye(int(labels.max()) + 1)[labels.numpy()]
-    ridge = sklearn(alpha=RIDGE * len(rows)).fit(scaler.transform(rows.double().numpy()), targets)
-    answers = ridge.predict(scaler.transform(check.double().numpy())).reshape(len(check), -1).argmax(axis=1)
-    return float((answers == check_labels.numpy()).mean())
-
-
 @pytest.mark.parametrize(("epochs", "count"), [(1, 5), (2, 1), (5, 4), (12, 10)])
 def test_contenders_are_measured(epochs: int, count: int) -> None:
     """Each on the same images of the second half, with the final weights: those that have new units by the head, the
@@ -206,7 +192,7 @@ def test_contenders_are_measured(epochs: int, count: int) -> None:
             features, fit_features = model.features(x, contender), model.features(fit_x, contender)
             logits = features @ head.weight.T + head.bias
         if contender in (PATHS[0], PATHS[1]):
-            accuracies.append(ridge_accuracy(fit_features, fit_y, features, y))
+            accuracies.append(ridge_by_sklearn(fit_features, fit_y, features, y))
         else:
             accuracies.append(int((logits.argmax(dim=1) == y).sum()) / count)
     assert stage.accuracies == accuracies
@@ -281,41 +267,3 @@ def test_passes_of_frugal(earlier: int, images: int, epochs: int) -> None:
     if images == 4:
         # Two images may be scored: too few to compare anything.
         assert stage.contenders == [newest_path(model)]
-
-
-# --- the probe --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("images", "features", "noise"), [(40, 6, 1.5), (12, 30, 1.0), (5, 3, 3.0)])
-def test_probe_is_ridge_regression(images: int, features: int, noise: float) -> None:
-    """The accuracy is that of scikit-learn's ridge on one-hot targets and equally standardised features."""
-    seen = set()
-    for seed in range(8):
-        generator = np.random.default_rng(seed)
-        centres = generator.normal(0, 1, (3, features))
-        labels, check_labels = (np.concatenate([[0, 1, 2], generator.integers(0, 3, images)]) for _ in range(2))
-        # Features of very different means and sizes, one of which never changes.
-        size = 10.0 ** generator.integers(-2, 3, features)
-        rows, check = (
-            ((centres[y] + generator.normal(0, noise, (len(y), features))) * size + 3 * size).astype(np.float32)
-            for y in (labels, check_labels)
-        )
-        rows[:, 0] = check[:, 0] = 7.0
-        given = [torch.from_numpy(values) for values in (rows, labels, check, check_labels)]
-        expected = ridge_accuracy(*given)
-        assert probe_accuracy(*given) == pytest.approx(expected, abs=1e-12)
-        seen.add(expected)
-    # Neither always right nor always the same.
-    assert len(seen) > 1 and min(seen) < 1
-
-
-def test_probe_of_separable_classes() -> None:
-    """Classes that lie apart are told apart without a fault; features without a difference tell nothing."""
-    labels = torch.arange(30) % 3
-    features = torch.eye(3)[labels] * 5 + torch.randn(30, 3, generator=torch.Generator().manual_seed(0)) * 0.1
-    assert probe_accuracy(features, labels, features.flip(0), labels.flip(0)) == 1.0
-    assert probe_accuracy(features, labels, features.flip(0), (labels + 1).flip(0) % 3) == 0.0
-    flat = torch.full((30, 4), 2.5)
-    assert probe_accuracy(flat, labels, flat, labels) == pytest.approx(1 / 3)
-    # Far from zero, where single precision would lose the difference.
-    assert probe_accuracy(features + 1000, labels, features + 1000, labels) == 1.0

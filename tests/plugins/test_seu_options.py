@@ -8,6 +8,7 @@ import pytest
 import torch
 from support.tiny import all_threads, build, class_stream, context, learn, logits_of, one_thread, same, weights
 
+from seu_bench.errors import RequestError
 from seu_bench.search_space import SearchSpace
 from seu_bench.training.phases import TaskData
 from seu_bench.training.stage import StageProgress
@@ -315,3 +316,17 @@ def test_restore() -> None:
             made[0].model.load_state_dict(final)
             assert made[0].validation_loss(data(0), lambda _: None) <= min(losses)
     assert not same(found["last"], found["best_valid"])
+
+
+@pytest.mark.parametrize(("width", "channels"), [(1.0, 4), (0.5, 2), (0.7, 3), (0.01, 1), (2.5, 10)])
+def test_width(width: float, channels: int) -> None:
+    """A factor of the protocol's channels, which are rounded, and one at least."""
+    given = context(STREAM.plan, "seu", {"width": width})
+    assert given.protocol.model.channels == 4 and make_super_model(given).channels == channels
+
+
+def test_width_and_channels() -> None:
+    """Two answers to one question are refused; a width of 1 is none."""
+    assert make_super_model(context(STREAM.plan, "seu", {"width": 1.0, "channels": 3})).channels == 3
+    with pytest.raises(RequestError, match="leave out one of them"):
+        context(STREAM.plan, "seu", {"width": 0.5, "channels": 3})

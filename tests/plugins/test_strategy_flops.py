@@ -90,6 +90,7 @@ CASES: dict[str, Trial] = {
         searcher="blockwise",
         creator="all_new",
     ),
+    "seu inherit": Trial("seu", {"cells": 3, "channels": 2}, searcher="inherit", creator="inherit"),
     "ewc per_sample": Trial("ewc", {"fisher": "per_sample"}),
 }
 #: Those that ``make test`` runs, the others are ``long``: each has its own way of passing images.

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
-from scripts.evidence import beside_paper, corrections, scenarios, sweeps, transfer
+from scripts.evidence import beside_paper, corrections, inheritance, scenarios, sweeps, transfer
 from scripts.evidence.evidence import BEFORE, PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
 from scripts.evidence.page import CHANGELOG, PAGE, changelog, rendered
 from scripts.evidence.runs import PAPER, ROOT, SEU
@@ -37,6 +37,11 @@ def test_page_of_the_scenarios_comes_from_the_records() -> None:
 def test_page_of_transfer_comes_from_the_records() -> None:
     """And that one."""
     assert transfer.PAGE.read_text(encoding="utf-8") == transfer.rendered()
+
+
+def test_page_of_inheritance_comes_from_the_records() -> None:
+    """And the one on what is our own."""
+    assert inheritance.PAGE.read_text(encoding="utf-8") == inheritance.rendered()
 
 
 def test_corrections_of_the_changelog_come_from_the_records() -> None:
@@ -109,6 +114,7 @@ def test_sweeps_can_be_read() -> None:
         "probes",
         *scenarios.SWEEPS,
         *transfer.SWEEPS,
+        *inheritance.SWEEPS,
     }
     registry = Registry()
     kinds = {"strategy": registry.strategies, "searcher": registry.searchers, "creator": registry.creators}

@@ -18,15 +18,16 @@ SEARCHERS = {
     "darts-second-order": ("darts", {"order": 2, "epochs": 1}),
     "blockwise": ("blockwise", {}),
     "blockwise-scratch": ("blockwise", {"budget": "scratch", "samples": 2, "scratch_epochs": 2}),
+    "inherit": ("inherit", {}),
     "random": ("random", {}),
     "zero_cost": ("zero_cost", {"candidates": 3}),
 }
-CREATORS = ("mdl", "all_new", "reuse_first", "frugal", "knn_prefix")
+CREATORS = ("mdl", "all_new", "reuse_first", "frugal", "knn_prefix", "inherit")
 
 
 #: The cheapest ones, for ``make test``. The others hold to their contracts in ``make test-long``.
-USUAL_SEARCHERS = ("random",)
-USUAL_CREATORS = ("all_new",)
+USUAL_SEARCHERS = ("inherit", "random")
+USUAL_CREATORS = ("all_new", "inherit")
 
 
 def each(cases: Iterable[str], usual: Sequence[str]) -> list[Any]:
@@ -51,8 +52,8 @@ class TestCreators(CreatorContract):
 
     @pytest.fixture
     def trial(self, name: str) -> Trial:
-        """The creator on trial; those that compare prefixes measure as many images as there are paths, at most."""
-        return component_trial("creator", name, {}, exact_passes=name not in ("frugal", "knn_prefix"))
+        """The creator on trial; those that compare paths measure as many images as there are paths, at most."""
+        return component_trial("creator", name, {}, exact_passes=name not in ("frugal", "inherit", "knn_prefix"))
 
 
 def test_all_of_them_are_tried() -> None:

@@ -75,6 +75,7 @@ CASES = {
     "seu mdl": Case("seu", SEU, {"creator": "mdl"}),
     "seu reuse_first": Case("seu", SEU, {"creator": "reuse_first"}),
     "seu frugal": Case("seu", SEU, {"creator": "frugal"}),
+    "seu inherit": Case("seu", {"genotype": "darts_v1", "channels": 2, "creator.shared": 2}, {"creator": "inherit"}),
     "seu per_task": Case("seu", SEU | {"stem": "shared", "statistics": "per_task"}, {"creator": "reuse_first"}),
     "seu norms": Case("seu", SEU | {"stem": "shared", "adaptation": "norms"}, {"creator": "reuse_first"}),
 }
