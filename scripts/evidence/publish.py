@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import inheritance, scenarios, transfer
+from scripts.evidence import inheritance, inheritance_contest, scenarios, transfer
 from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS
 from scripts.evidence.reference_numbers import RATES, SET
 from scripts.evidence.relatives import PERCEPTRON
@@ -17,8 +17,8 @@ from seu_bench.results.record_files import PACKED_NAME, pack_records
 
 #: Results folders of the sweeps.
 FOLDERS = (
-    *PROTOCOLS, COMPONENTS, PERCEPTRON, "probes", SET, RATES, scenarios.SET, transfer.SET, LONG_SET, inheritance.SET,
-    inheritance.ABLATION,
+    *PROTOCOLS, COMPONENTS, PERCEPTRON, "probes", SET, RATES, scenarios.SET, transfer.SET, LONG_SET,
+    inheritance_contest.SET, inheritance.ABLATION,
 )  # fmt: skip
 
 
