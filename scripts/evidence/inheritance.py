@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from scripts.evidence.formatting import NOTHING, heading, mean, names, ratio, table
 from scripts.evidence.inheritance_contest import (
@@ -14,6 +14,7 @@ from scripts.evidence.inheritance_contest import (
     MOST_SIZE,
     OURS,
     PROTOCOLS,
+    ROWS,
     SET,
     TRIVIAL,
     Contests,
@@ -34,6 +35,8 @@ PICTURES: Final = ROOT / "docs" / "pictures"
 #: The set of the ablation's records.
 ABLATION: Final = "inheritance_ablation"
 SWEEPS: Final = tuple(sorted(path.stem for path in (ROOT / FOLDER).glob("inheritance_*.toml")))
+#: Markers of the figure, by the order of rows.
+_MARKERS: Final = "*ov^<>sdPXDhp"
 #: Options that the sweeps differ in, and what they are where a sweep says nothing.
 _AXES: Final[Mapping[str, object]] = {
     "width": 1.0, "adaptation": "none", "creator.shared": 0, "creator.copies": True, "creator.relation": "ridge",
@@ -184,23 +187,28 @@ def draw(folder: Path = EVIDENCE) -> None:
         if not panels:
             continue
         with matplotlib.rc_context({"svg.hashsalt": "seu-bench", "svg.fonttype": "none", "font.size": 9}):
-            figure, axes = pyplot.subplots(
-                1, len(panels), figsize=(4.2 * len(panels), 3.4), layout="constrained", squeeze=False
-            )
+            size = (4.2 * len(panels), 4.2)
+            figure, axes = pyplot.subplots(1, len(panels), figsize=size, layout="constrained", squeeze=False)
+            shown: dict[str, Any] = {}
             for axis, (benchmark, rows) in zip(axes[0], panels.items(), strict=True):
                 places = {
                     name: (row.mean("params_total") or 0.0, 100 * (row.mean("acc") or 0.0))
                     for name, row in rows.items()
                 }
-                for name, (size, accuracy) in places.items():
-                    color = "#ee6677" if name == OURS else "#4477aa" if name.startswith(SEU) else "#888888"
-                    axis.plot(size, accuracy, "o", color=color)
-                    label = name.removeprefix(f"{SEU}: ")
-                    axis.annotate(label, (size, accuracy), (3, 3), textcoords="offset points", fontsize=6)
                 others = front({name: row for name, row in rows.items() if name != OURS}, "params_total")
                 axis.step(
                     *zip(*[places[name] for name in others], strict=True), where="post", color="#bbbbbb", zorder=0
                 )
+                for name, place in places.items():
+                    (shown[name],) = axis.plot(*place, _MARKERS[ROWS.index(name)], color=_color(name), markersize=6)
                 axis.set(xscale="log", xlabel="parameters", ylabel="accuracy (%)", title=benchmark)
+            names_shown = [name for name in ROWS if name in shown]
+            handles = [shown[name] for name in names_shown]
+            figure.legend(handles, names_shown, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
             figure.savefig(picture(protocol), metadata={"Date": None})
             pyplot.close(figure)
+
+
+def _color(name: str) -> str:
+    """Ours, SEU's other rows, those beside SEU."""
+    return "#ee6677" if name == OURS else "#4477aa" if name.startswith(SEU) else "#888888"
