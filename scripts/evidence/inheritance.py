@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, Final
 
+from scripts.evidence.comparing import Compared
 from scripts.evidence.formatting import NOTHING, heading, mean, names, ratio, table
 from scripts.evidence.inheritance_contest import (
     MOST_COST,
@@ -43,14 +44,18 @@ _AXES: Final[Mapping[str, object]] = {
 }  # fmt: skip
 
 
-def contest_table(contests: Contests, place: Place) -> str:
-    """A row for each configuration; the front of accuracy against parameters is in bold."""
-    rows, told = contests.rows[place], {metric: contests.compared(metric) for metric in ("acc", "mixed_score")}
+def contest_table(contests: Contests, place: Place, told: Sequence[Mapping[tuple[str, str, str], Compared]]) -> str:
+    """A row for each configuration; the front of accuracy against parameters is in bold.
+
+    Args:
+        told: our row against the others in accuracy and in mixed score.
+    """
+    rows = contests.rows[place]
     best = front(rows, "params_total")
     lines = []
     for name, row in rows.items():
         cost = contests.cost(row)
-        sides = [found.get((*place, name)) for found in told.values()]
+        sides = [found.get((*place, name)) for found in told]
         lines.append(
             (
                 f"**`{name}`**" if name in best else f"`{name}`",
@@ -150,12 +155,13 @@ def rendered(folder: Path = EVIDENCE) -> str:
     """The page as the published records have it."""
     found = read_contests(folder)
     goals = found.goals()
+    told = [found.compared(metric) for metric in ("acc", "mixed_score")]
     return template("inheritance.md.jinja").render(
         contests=found.rows,
         goals=goals,
         goal_table=goal_table(goals),
         protocols=PROTOCOLS,
-        contest=lambda place: contest_table(found, place),
+        contest=lambda place: contest_table(found, place, told),
         findings=findings,
         pictures={protocol: f"../pictures/{picture(protocol).name}" for protocol in PROTOCOLS},
         drawn=[protocol for protocol in PROTOCOLS if picture(protocol).exists()],

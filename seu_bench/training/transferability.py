@@ -167,20 +167,23 @@ def _class_evidence(projected: Tensor, squares: Tensor, target: Tensor, width: i
     count, inside = len(target) - 1, projected.square()
     outside = float((target.square().sum() - inside.sum()).clamp_min(0))
     tiny = torch.finfo(torch.float64).tiny
+
+    def fitted(ratio: float) -> tuple[float, float]:
+        """Squared weights and squared residuals of the ridge solution for alpha / beta."""
+        shrunk = inside / (squares + ratio).square()
+        return float((squares * shrunk).sum()), float(ratio**2 * shrunk.sum()) + outside
+
     alpha = beta = 1.0
     for _ in range(_ROUNDS):
         ratio = alpha / beta
         effective = float((squares / (squares + ratio)).sum())
-        weights = float((squares * inside / (squares + ratio).square()).sum())
-        residual = float((inside * (ratio / (squares + ratio)).square()).sum()) + outside
+        weights, residual = fitted(ratio)
         alpha, beta = effective / max(weights, tiny), (count - effective) / max(residual, tiny)
         # Where the features explain nothing alpha has no bound, and where they explain all beta has none.
         alpha, beta = (min(max(value, 1e-9), 1e9) for value in (alpha, beta))
         if abs(alpha / beta - ratio) <= _CHANGE * ratio:
             break
-    ratio = alpha / beta
-    weights = float((squares * inside / (squares + ratio).square()).sum())
-    residual = float((inside * (ratio / (squares + ratio)).square()).sum()) + outside
+    weights, residual = fitted(alpha / beta)
     determinant = float((alpha + beta * squares).log().sum()) + (width - len(squares)) * math.log(alpha)
     return (
         width * math.log(alpha)

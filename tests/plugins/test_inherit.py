@@ -179,7 +179,6 @@ def test_copies_are_copies() -> None:
     model.train()
     x, _ = all_of(task_of(model, 1).images)
     module = model.trainable_module(1)
-    torch.optim.SGD(module.parameters(), 0.1).zero_grad()
     model.forward_single_task(x, 1).square().sum().backward()
     torch.optim.SGD(module.parameters(), 0.1).step()
     assert model.frozen_fault(before) is None
