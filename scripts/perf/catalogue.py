@@ -197,6 +197,7 @@ COMPARISONS: Final[tuple[Comparison, ...]] = (
         (
             Wanted("help", "`seu-bench --help`, least of all", "seconds", None, 0.6),
             Wanted("list", "`seu-bench list`, least of all", "seconds", None, 0.6),
+            Wanted("run_over_torch", "from `seu-bench run` to training, against importing torch", "times", None, 1.6),
         ),
     ),
     Comparison(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from scripts.perf.catalogue import Result, Size, Table
 
 COMMANDS: dict[str, list[str]] = {"help": ["--help"], "list": ["list"], "list_json": ["list", "--format", "json"]}
+TORCH = [sys.executable, "-c", "import torch"]
 RUN = ["run", "--strategy", "naive", "--benchmark", "split_digits", "--protocol", "smoke", "--device", "cpu"]
 
 #: Between two looks for the record, in seconds.
@@ -34,25 +36,38 @@ def measure(_: str, size: Size) -> Result:
         name: (arguments, _whole) for name, arguments in COMMANDS.items()
     }
     ways["run"] = (RUN, _until_begun)
-    taken: dict[str, list[float]] = {name: [] for name in ways}
+    commands = {name: [str(program), *arguments] for name, (arguments, _) in ways.items()} | {"torch": TORCH}
+    taken: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(runs + 1):
-        for name, (arguments, clock) in ways.items():
-            spent = clock([str(program), *arguments])
+        for name, command in commands.items():
+            spent = ways[name][1](command) if name in ways else _whole(command)
             if number:
                 taken[name].append(spent)
+    least = {name: min(spent) for name, spent in taken.items()}
     rows = [
-        [" ".join(["seu-bench", *ways[name][0]]), min(spent), statistics.median(spent)] for name, spent in taken.items()
+        [
+            " ".join([Path(command[0]).name, *command[1:]]),
+            least[name],
+            statistics.median(taken[name]),
+            least[name] / least["torch"],
+        ]
+        for name, command in commands.items()
     ]
     return Result(
         {"processes of each": runs},
-        {name: min(spent) for name, spent in taken.items()},
-        (Table("Seconds", ("command", "least", "median"), rows),),
+        least | {"run_over_torch": least["run"] / least["torch"]},
+        (Table("Seconds", ("command", "least", "median", "least / importing torch"), rows),),
     )
+
+
+def _environment() -> dict[str, str]:
+    """Without the variable that forbids Python to keep what it has compiled, as nobody but machines of tests has it."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _whole(command: list[str]) -> float:
     began = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, env=_environment())
     return time.perf_counter() - began
 
 
@@ -60,7 +75,8 @@ def _until_begun(command: list[str]) -> float:
     """Wait for the record, which is written when training is about to begin, then let the run end."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        with subprocess.Popen([*command, "--results", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        whole = [*command, "--results", folder]
+        with subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()) as run:
             while not list(Path(folder).glob("runs/*/record.json")) and run.poll() is None:
                 time.sleep(_LOOK_EVERY)
             spent = time.perf_counter() - began

@@ -25,6 +25,7 @@ from seu_bench.plugin.manager import broken, installed_points, load_plugins, onl
 from seu_bench.plugin.registration import LazyCommand
 from seu_bench.utils import progress as bars
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
+from seu_bench.utils.startup import defer_imports
 from seu_bench.utils.text import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ def main() -> None:
     """Entry point of the command ``seu-bench``: errors become one message and an :class:`ExitStatus`."""
     if instruction := os.environ.get(VARIABLE):
         sys.exit(answer(cli, instruction))
+    defer_imports()
     try:
         status, message = _status_of(cli)
     except Exception:

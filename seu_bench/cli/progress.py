@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -57,14 +58,23 @@ class ProgressDisplay:
         console: standard error by default, so that standard output holds results alone.
         shorter: name of a shorter protocol to recommend if the run will be long.
         each_stage: whether to print a line per finished stage on a terminal, too.
+        begun: called when training is about to begin.
     """
 
-    def __init__(self, console: Console | None = None, shorter: str | None = None, *, each_stage: bool = False) -> None:
+    def __init__(
+        self,
+        console: Console | None = None,
+        shorter: str | None = None,
+        *,
+        each_stage: bool = False,
+        begun: Callable[[], None] = lambda: None,
+    ) -> None:
         self.bars = make_bars(console)
         self.console = self.bars.console
         self.shorter = shorter
         self.forecast = Forecast(0)
         self._each_stage = each_stage or self.bars.disable
+        self._begun = begun
         self._run = self.bars.add_task("run", note="")
         self._stage = self.bars.add_task("", total=1, note="")
         self._tasks = 0
@@ -73,6 +83,7 @@ class ProgressDisplay:
     @hookimpl
     def run_started(self, record: Record, cost: Cost) -> None:
         """Open the bars."""
+        self._begun()
         self._tasks = len(record.task_names)
         self.forecast = Forecast(cost.all_passes, before=sum(stage.image_passes for stage in record.stages))
         what = f"{record.strategy} on {record.benchmark} ({record.protocol}), seed {record.seed}"

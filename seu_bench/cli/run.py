@@ -15,6 +15,7 @@ from seu_bench.engine.stopping import StopRequest
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.building import make_leaderboards
+from seu_bench.utils.startup import collection_paused
 
 if TYPE_CHECKING:
     from seu_bench.engine.resolve import ResolvedRun
@@ -40,14 +41,15 @@ def run(form: str, **fields: Any) -> None:
     registry = Registry()
     metrics = registry.known_metrics
 
-    def watcher(resolved: ResolvedRun) -> ProgressDisplay:
-        display = ProgressDisplay(progress_console(), resolved.shorter, each_stage=is_verbose())
-        if is_verbose():
-            _print_resolved(resolved, display)
-        return display
-
     stop = StopRequest(request.max_seconds)
-    with stop.on_signals():
+    with collection_paused() as go_on, stop.on_signals():
+
+        def watcher(resolved: ResolvedRun) -> ProgressDisplay:
+            display = ProgressDisplay(progress_console(), resolved.shorter, each_stage=is_verbose(), begun=go_on)
+            if is_verbose():
+                _print_resolved(resolved, display)
+            return display
+
         outcome = launch(request, registry, watcher=watcher, stop=stop)
     # Before anything is printed: standard output may be closed.
     boards = make_leaderboards(request.results, metrics).boards if outcome.record.may_be_ranked else ()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from seu_bench.data.sources import DigitsSource
+from seu_bench.data.sources import digits as digits_module
 from seu_bench.data.sources.common import default_data_root, hold_out
 from seu_bench.errors import DataError
 from seu_bench_benchmarks.datasets import DATASETS
@@ -32,6 +33,17 @@ def test_digits() -> None:
     assert data.checksum() == DigitsSource().load(None).checksum()
     digits.fetch(Path("nowhere"))
     assert not Path("nowhere").exists()
+
+
+def test_digits_are_scikit_learns_wherever_it_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read from the file, and as scikit-learn reads it where the file is not found."""
+    from sklearn.datasets import load_digits
+
+    expected = np.column_stack([load_digits().data, load_digits().target])
+    np.testing.assert_array_equal(digits_module._values(), expected)
+    assert digits_module._values().dtype == expected.dtype
+    monkeypatch.setattr(digits_module, "find_spec", lambda _: None)
+    np.testing.assert_array_equal(digits_module._values(), expected)
 
 
 def test_hold_out_takes_the_fraction_of_each_class() -> None:

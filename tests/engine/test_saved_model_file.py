@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from support.commands import Command
 from torch import nn
 
 import seu_bench
+from seu_bench.data.sources import DigitsSource
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.run_folder import MODEL_NAME
@@ -168,8 +168,8 @@ def test_ways_to_name_a_run(naive: Path, results: Path, named: str) -> None:
 
 
 def test_no_data_set_is_needed(naive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model is loaded where scikit-learn, which brings the digits, cannot be read."""
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    """A model is loaded where the digits cannot be read."""
+    monkeypatch.setattr(DigitsSource, "load", lambda *_: pytest.fail("the data set was read"))
     assert load_model(naive).run_id == naive.name
 
 
