@@ -61,9 +61,10 @@ def measure_in_process(name: str, size: Size) -> dict[str, Any]:
         file = Path(folder) / "result.json"
         command = [sys.executable, "-m", "scripts.perf.worker", name, str(file), str(size.scale)]
         load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
-        made = subprocess.run(
-            [*command, "quick" if size.quick else "full"], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False
-        )
+        command += ["quick" if size.quick else "full"]
+        # As in the process of seu-bench (seu_bench/utils/startup.py).
+        environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+        made = subprocess.run(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, check=False)
         if made.returncode:
             lines = made.stderr.strip().splitlines()
             return {"error": lines[-1] if lines else f"the process ended with {made.returncode}"}

@@ -228,6 +228,13 @@ COMPARISONS: Final[tuple[Comparison, ...]] = (
         "Training and evaluation steps, each against the same step in PyTorch's default memory format, or in float32.",
     ),
     Comparison(
+        "threads",
+        "Threads",
+        "threads",
+        "Training steps with one thread, as runs compute unless `--threads` says otherwise, and with one for each "
+        "core, on the machine as it is and while as many other processes as there are cores compute.",
+    ),
+    Comparison(
         "searchers",
         "Searchers",
         "searchers",

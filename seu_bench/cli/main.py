@@ -25,7 +25,7 @@ from seu_bench.plugin.manager import broken, installed_points, load_plugins, onl
 from seu_bench.plugin.registration import LazyCommand
 from seu_bench.utils import progress as bars
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
-from seu_bench.utils.startup import defer_imports
+from seu_bench.utils.startup import defer_imports, wait_passively
 from seu_bench.utils.text import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ def main() -> None:
     if instruction := os.environ.get(VARIABLE):
         sys.exit(answer(cli, instruction))
     defer_imports()
+    wait_passively()
     try:
         status, message = _status_of(cli)
     except Exception:

@@ -6,6 +6,7 @@ import gc
 import importlib
 import inspect
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from types import ModuleType
 
 import pytest
 
-from seu_bench.utils.startup import COLLECTIONS, collection_paused, defer_imports
+from seu_bench.utils.startup import COLLECTIONS, collection_paused, defer_imports, wait_passively
 
 FILES = {
     "__init__": "import json\nfrom .first import *\nfrom .second import *\nfrom .inner import *\n"
@@ -190,3 +191,27 @@ def test_collection_that_was_off_before_stays_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_threads_wait_passively_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    wait_passively()
+    assert os.environ["OMP_WAIT_POLICY"] == "active"
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    wait_passively()
+    assert os.environ["OMP_WAIT_POLICY"] == "passive"
+
+
+def test_the_command_prepares_its_process_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    lines = (
+        "import atexit, os, sys",
+        "atexit.register(lambda: print(os.environ['OMP_WAIT_POLICY'], sys.meta_path[0], 'torch' in sys.modules))",
+        "sys.argv = ['seu-bench', '--version']",
+        "from seu_bench.cli.main import main",
+        "main()",
+    )
+    told = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True).stdout
+    policy, *finder, torch = told.splitlines()[-1].split()
+    assert (policy, torch) == ("passive", "False")
+    assert "startup._Finder" in " ".join(finder)
