@@ -62,8 +62,8 @@ def measure_in_process(name: str, size: Size) -> dict[str, Any]:
         command = [sys.executable, "-m", "scripts.perf.worker", name, str(file), str(size.scale)]
         load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
         command += ["quick" if size.quick else "full"]
-        # As in the process of seu-bench (seu_bench/utils/startup.py).
-        environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+        # Threads wait as in the process of seu-bench (seu_bench/utils/startup.py); nothing is compiled beforehand.
+        environment = {"OMP_WAIT_POLICY": "passive", **os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}
         made = subprocess.run(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, check=False)
         if made.returncode:
             lines = made.stderr.strip().splitlines()
