@@ -59,6 +59,14 @@ CORE: Final[Mapping[str, LazyCommand]] = {
         "Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG.",
     ),
     "verify": LazyCommand("seu_bench.cli.verify:verify", "Check a record against the weights of its run."),
+    "submit": LazyCommand(
+        "seu_bench.cli.submissions.submit:submit",
+        "Copy runs into a shared leaderboard's folder, and write the manifest.",
+    ),
+    "check-submission": LazyCommand(
+        "seu_bench.cli.submissions.check:check_submission",
+        "Check a shared leaderboard's folder: what a pull request's CI runs.",
+    ),
     "log": LazyCommand(
         "seu_bench.cli.export:log", "Send a record to a logger, e.g. because its server was not there during the run."
     ),

@@ -16,6 +16,7 @@ from seu_bench.engine.run_progress import PROGRESS_NAME
 from seu_bench.errors import NewerRecordError, ResultsError, RunError, SeuBenchError
 from seu_bench.plugin.entries import Entry
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_path, runs_folder
+from seu_bench.results.record_files import MODEL_NAME
 from seu_bench.results.record_index import Summary, count_evaluated, read_summaries
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import HeldFolder, cannot_write, make_folder, refuse_link, remove_parts, write_atomic
@@ -24,9 +25,6 @@ from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
 from seu_bench.utils.packages import remedy_for
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import cannot_read, list_folder
-
-#: The model of a finished run.
-MODEL_NAME = "model.safetensors"
 
 State: TypeAlias = Literal["finished", "running", "interrupted", "failed", "unreadable"]
 

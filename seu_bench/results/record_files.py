@@ -28,6 +28,8 @@ from seu_bench.utils.files import refuse_link, write_atomic
 from seu_bench.utils.reading import cannot_read, list_folder, open_file, read_file
 
 PACKED_NAME: Final = "records.jsonl"
+#: File with the weights of a run's model, in the run's folder.
+MODEL_NAME: Final = "model.safetensors"
 
 
 def require_records(results: Path) -> None:

@@ -18,7 +18,6 @@ import seu_bench
 from seu_bench.data.sources import DigitsSource
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
-from seu_bench.engine.run_folder import MODEL_NAME
 from seu_bench.engine.saved_model.file import FORMAT, KEY, parse_weights, save_model
 from seu_bench.engine.saved_model.model import LearnedModel, learned_tasks, load_model
 from seu_bench.engine.saved_model.verify import count_correct, request_of
@@ -26,6 +25,7 @@ from seu_bench.errors import PluginError, RequestError, ResultsError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.results.record import Record, read_record, write_record
+from seu_bench.results.record_files import MODEL_NAME
 
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "--device", "cpu")
 SMALL_SEU = ("-o", "channels=2", "-o", "searcher.channels=2", "-o", "searcher.epochs=1", "-o", "creator.epochs=1")

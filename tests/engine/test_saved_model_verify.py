@@ -13,11 +13,11 @@ import pytest
 from support.commands import SMALL_SEU, Answer, Command, RunFolders
 
 from seu_bench.engine.resolve import resolve
-from seu_bench.engine.run_folder import MODEL_NAME
 from seu_bench.engine.saved_model.file import SEALED
 from seu_bench.engine.saved_model.verify import differences, request_of, verify
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record, record_path, write_record
+from seu_bench.results.record_files import MODEL_NAME
 
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "--device", "cpu")
 CHECKS = [

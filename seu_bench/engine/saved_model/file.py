@@ -20,10 +20,10 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from seu_bench.config.faults import fault_lines
-from seu_bench.engine.run_folder import MODEL_NAME
 from seu_bench.errors import PluginError, ResultsError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.results.record import Record
+from seu_bench.results.record_files import MODEL_NAME
 from seu_bench.results.record_parts import FileName
 from seu_bench.utils.files import write_atomic
 from seu_bench.utils.reading import open_file, read_file

@@ -15,13 +15,12 @@ from seu_bench.config.options import build_options
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.engine.resolve import find_backbone, find_component
-from seu_bench.engine.run_folder import MODEL_NAME
 from seu_bench.engine.saved_model.file import MAKE_AGAIN, ModelFile, parse_weights, read_weights, unusable
 from seu_bench.errors import RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
-from seu_bench.results.record_files import find_run
+from seu_bench.results.record_files import MODEL_NAME, find_run
 from seu_bench.results.record_metrics import measured_rows
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.task_inference import TaskInference, task_inference

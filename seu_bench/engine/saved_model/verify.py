@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -18,21 +17,18 @@ from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.environment import choose_device
 from seu_bench.engine.recorder import stream_fields
 from seu_bench.engine.resolve import ResolvedRun, resolve
-from seu_bench.engine.run_folder import MODEL_NAME
 from seu_bench.engine.saved_model import file as saved
 from seu_bench.engine.saved_model.model import LearnedModel, build_model, learned_tasks
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.recomputing import recomputed
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_digest
-from seu_bench.results.record_files import find_run
-from seu_bench.results.record_metrics import METRICS, measured_rows
+from seu_bench.results.record_files import MODEL_NAME, find_run
+from seu_bench.results.record_metrics import measured_rows
 from seu_bench.utils.hardware import computing_with
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import read_file
-
-#: Metrics are sums and functions of what the record has; another machine's mathematical library may round differently.
-_ROUNDING: Final = 1e-12
 
 
 @dataclass(frozen=True)
@@ -269,32 +265,6 @@ def _sizes(record: Record, model: LearnedModel, device: torch.device, names: Seq
 
 def _metrics(record: Record, registry: Registry) -> Check:
     """The metrics made anew from the record's own matrix, sizes and stages, core's and those of plugins."""
-    metrics = registry.known_metrics
-    faults, not_compared = [], []
-    for name in dict.fromkeys([*METRICS, *record.metrics]):
-        if name not in metrics:
-            not_compared.append(f"{name} (its plugin is not installed)")
-            continue
-        if not metrics[name].from_record:
-            continue
-        try:
-            found = metrics[name](record)
-        except Exception as error:
-            if name in METRICS:
-                return Check("metrics", False, (f"they cannot be computed: {error}",))
-            not_compared.append(f"{name} ({type(error).__name__}: {error})")
-            continue
-        recorded = record.metrics.get(name)  # absent and not measured are the same: older versions know fewer metrics
-        if not _near(recorded, found):
-            faults.append(
-                f"{name}: {f'recorded {recorded}' if name in record.metrics else 'not recorded'}, found {found}"
-            )
+    faults, not_compared = recomputed(record, registry.known_metrics)
     passed = f"{len(record.metrics) - len(not_compared)} follow from {RECORD_NAME}"
     return _check("metrics", faults, passed + (f"; not compared: {', '.join(not_compared)}" if not_compared else ""))
-
-
-def _near(recorded: float | None, found: float | None) -> bool:
-    """Whether two metrics are the same number but for rounding, or both are not measured."""
-    if recorded is None or found is None:
-        return recorded is found
-    return math.isclose(recorded, found, rel_tol=_ROUNDING, abs_tol=_ROUNDING)

@@ -1,0 +1,1 @@
+"""Commands of a shared leaderboard: ``submit`` and ``check-submission``."""

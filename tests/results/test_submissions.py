@@ -1,0 +1,267 @@
+"""A shared leaderboard's folder: three submitters, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seu_bench.errors import ResultsError, SpecError
+from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.record import record_digest
+from seu_bench.results.record_files import MODEL_NAME
+from seu_bench.results.submissions.checking import check_submissions
+from seu_bench.results.submissions.manifest import manifest_path, read_manifest
+from seu_bench.results.submissions.submitting import Submitted, submit
+from seu_bench.results.submissions.texts import fault_of, faults_in
+
+PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "evidence" / "half_day"
+ABOUT = {"submitter": "Jane Doe", "licence": "CC-BY-4.0", "contact": "https://example.org", "note": ""}
+#: Strategies of each submitter; each was run with three seeds on three benchmarks.
+SUBMITTERS = {"jane": ("linear", "independent"), "group-b": ("naive",), "c": ("seu",)}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder of real records, of three seeds each."""
+    folder = tmp_path_factory.mktemp("results")
+    shutil.copy(PUBLISHED / "records.jsonl", folder)
+    return folder
+
+
+def runs_of(results: Path, strategies: tuple[str, ...]) -> list[str]:
+    documents = map(json.loads, (results / "records.jsonl").read_text().splitlines())
+    return sorted(
+        it["run_id"]
+        for it in documents
+        if it["strategy"] in strategies and it["creator"] in (None, "mdl") and it["benchmark"] != "pmnist"
+    )
+
+
+def put(results: Path, folder: Path, name: str, **more: Any) -> Submitted:
+    runs = runs_of(results, SUBMITTERS[name])
+    return submit(runs, folder, name, about={**ABOUT, "submitter": name}, results=results, **more)
+
+
+@pytest.fixture
+def shared(results: Path, tmp_path: Path) -> Path:
+    """What three people have submitted."""
+    for name in SUBMITTERS:
+        put(results, tmp_path / "shared", name)
+    return tmp_path / "shared"
+
+
+def reasons(folder: Path, **more: Any) -> list[str]:
+    return [f"{it.submission}: {it.what}" for it in check_submissions(folder, **more).findings]
+
+
+def changed(folder: Path, strategy: str, change: Callable[[dict[str, Any]], object], *, renew: bool = True) -> str:
+    """Change the record of a run, as somebody who lies would: digest and manifest renewed."""
+    path = sorted(folder.glob(f"runs/split_fashion-half_day-{strategy}-seed0-*/record.json"))[0]
+    document = json.loads(path.read_text())
+    before = document["record_sha256"]
+    change(document)
+    if renew:
+        document["record_sha256"] = record_digest(document)
+        for manifest in folder.glob("submissions/*.toml"):
+            manifest.write_text(manifest.read_text().replace(before, document["record_sha256"]))
+    path.write_text(json.dumps(document))
+    return path.parent.name
+
+
+# --- what is accepted ---------------------------------------------------------------------------------------------
+
+
+def test_honest_runs_of_three_submitters_are_accepted_and_ranked(shared: Path) -> None:
+    found = check_submissions(shared)
+    assert found.findings == ()
+    assert set(found.manifests) == set(SUBMITTERS)
+    assert len(found.records) == 24
+    boards = read_leaderboards(shared).boards
+    assert [(board.benchmark, len(board.rows)) for board in boards] == [("split_cifar100", 4), ("split_fashion", 4)]
+
+
+def test_manifest_tells_who_what_and_where(shared: Path) -> None:
+    manifest = read_manifest(manifest_path(shared, "jane"))
+    assert (manifest.submitter, manifest.licence, manifest.contact) == ("jane", "CC-BY-4.0", "https://example.org")
+    assert len(manifest.runs) == 12
+    assert manifest.revisions
+    assert manifest.devices
+    assert set(manifest.versions) >= {"torch", "seu-bench"}
+
+
+def test_runs_are_added_to_a_submission(results: Path, tmp_path: Path) -> None:
+    first, *others = runs_of(results, ("naive",))
+    submit([first], tmp_path, "b", about=ABOUT, results=results)
+    made = submit(others, tmp_path, "b", about=ABOUT, results=results)
+    assert made.runs == tuple(others)
+    assert set(read_manifest(made.path).runs) == {first, *others}
+    assert reasons(tmp_path) == []
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------
+
+
+def test_changed_accuracy(shared: Path) -> None:
+    """Neither digest nor metric is renewed, then the digest, then both: a whole number of images is left."""
+    kept = shared.with_name("kept")
+    shutil.copytree(shared, kept)
+
+    def raised(document: dict[str, Any]) -> None:
+        document["accuracy_matrix"][-1][0] = 0.99999
+
+    changed(shared, "naive", raised, renew=False)
+    assert "group-b: the record was changed after the run's end" in reasons(shared)
+    shutil.rmtree(shared)
+    shutil.copytree(kept, shared)
+    changed(shared, "naive", raised)
+    found = reasons(shared)
+    assert any("the metric acc: recorded" in it for it in found)
+    assert any("accuracy_matrix[4][0] = 0.99999 is no share of" in it for it in found)
+
+
+def test_changed_metric(shared: Path) -> None:
+    changed(shared, "naive", lambda it: it["metrics"].update(acc=1.0))
+    (found,) = reasons(shared)
+    assert found.startswith("group-b: the metric acc: recorded 1.0, found 0.")
+
+
+def test_record_that_is_not_the_manifests(shared: Path) -> None:
+    def elsewhere(document: dict[str, Any]) -> None:
+        document["started"] = "2020-01-01T00:00:00+00:00"
+        document["record_sha256"] = record_digest(document)
+
+    changed(shared, "naive", elsewhere, renew=False)
+    assert reasons(shared) == ["group-b: its record is not the one that the manifest names"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda it: it.update(limit=100), "it is never ranked: images were limited with --limit"),
+        (lambda it: it.update(status="failed"), "it is never ranked: the run is failed, not finished"),
+        (lambda it: it.update(evaluation="validation"), "it is never ranked: measured on validation images"),
+        (lambda it: it.update(task_names=["<script>x</script>", *it["task_names"][1:]]), "markup"),
+        (lambda it: it["environment"].update(device="cpu \x1b[2J"), "control characters"),
+        (lambda it: it.update(record_sha256=None), "it has no digest"),
+        (lambda it: it.pop("accuracy_matrix"), "the metric"),
+        (lambda it: it.update(run_id="another"), "its record is of run another"),
+    ],
+)
+def test_changed_record(shared: Path, change: Callable[[dict[str, Any]], object], reason: str) -> None:
+    changed(shared, "naive", change, renew=reason != "it has no digest")
+    assert any(reason in found for found in reasons(shared))
+
+
+def test_options_tuned_on_the_runs_own_seed(shared: Path) -> None:
+    tuned = {"id": "t", "sha256": "0", "method": "first-tasks:3", "seeds": [0], "runs": 1, "image_passes": 1}
+    changed(shared, "naive", lambda it: (it.update(tuned=tuned), it["metrics"].update(tuning_passes=1)))
+    assert reasons(shared) == ["group-b: its options were tuned on its own seed, 0"]
+
+
+def test_run_of_two_submissions(shared: Path) -> None:
+    shutil.copy(manifest_path(shared, "group-b"), manifest_path(shared, "thief"))
+    assert set(reasons(shared)) == {"thief: has been submitted by group-b"}
+
+
+def test_run_under_a_new_name(shared: Path) -> None:
+    """The same run once more, with another seed and id."""
+    source = sorted(shared.glob("runs/split_fashion-half_day-naive-seed0-*"))[0]
+    copy = source.with_name("split_fashion-half_day-naive-seed9-0123456789")
+    shutil.copytree(source, copy)
+    document = json.loads((copy / "record.json").read_text())
+    document |= {"run_id": copy.name, "seed": 9}
+    document["record_sha256"] = digest = record_digest(document)
+    (copy / "record.json").write_text(json.dumps(document))
+    manifest = manifest_path(shared, "group-b")
+    manifest.write_text(manifest.read_text() + f'{copy.name} = {{record_sha256 = "{digest}"}}\n')
+    (found,) = reasons(shared)
+    assert found.startswith("group-b: has the same")
+
+
+def test_too_few_seeds(results: Path, tmp_path: Path) -> None:
+    runs = [run for run in runs_of(results, ("linear",)) if "seed2" not in run]
+    submit(runs, tmp_path, "few", about=ABOUT, results=results)
+    assert reasons(tmp_path) == [
+        "few: linear on split_cifar100-v2-half_day has 2 of 3 seeds",
+        "few: linear on split_fashion-v2-half_day has 2 of 3 seeds",
+    ]
+    assert reasons(tmp_path, seeds=2) == []
+
+
+def test_files_that_are_no_part_of_a_submission(shared: Path) -> None:
+    run = sorted(shared.glob("runs/*naive*"))[0]
+    (run / "setup.py").write_text("")
+    (shared / "runs" / "stray").mkdir()
+    (shared / "submissions" / "readme.md").write_text("")
+    assert sorted(reasons(shared)) == [
+        ": belongs to no submission",
+        "group-b: holds setup.py, which is no part of a submission",
+        "readme: this is no manifest",
+    ]
+
+
+def test_run_that_is_missing_or_a_link(shared: Path) -> None:
+    first, second = sorted(shared.glob("runs/*naive*"))[:2]
+    shutil.rmtree(first)
+    shutil.rmtree(second)
+    second.symlink_to(sorted(shared.glob("runs/*linear*"))[0])
+    assert reasons(shared) == ["group-b: has no folder in runs"] * 2
+
+
+def test_model_that_is_not_the_records(shared: Path) -> None:
+    run = sorted(shared.glob("runs/split_fashion*naive-seed0*"))[0]
+    (run / MODEL_NAME).write_bytes(b"another")
+    assert reasons(shared) == ["group-b: its model is not the one that the record names"]
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ('submitter = "<b>me</b>"', "holds markup"),
+        ('submitter = "me\\u202e"', "holds control characters"),
+        ('submitter = ""', "submitter"),
+        ("schema_version = 2", "schema_version"),
+        ("nonsense", "not TOML"),
+    ],
+)
+def test_manifest_that_is_none(shared: Path, line: str, fault: str) -> None:
+    path = manifest_path(shared, "c")
+    key = line.partition(" ")[0]
+    path.write_text("\n".join(line if it.startswith(f"{key} ") else it for it in [*path.read_text().splitlines()]))
+    if fault == "not TOML":
+        path.write_text(line)
+    found = [it for it in check_submissions(shared).findings if it.submission == "c"]
+    assert any(fault in it.what for it in found)
+
+
+def test_submit_refuses_what_would_not_be_accepted_and_writes_nothing(results: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(results, mine)
+    path = mine / "records.jsonl"
+    first = runs_of(mine, ("naive",))[0]
+    path.write_text(path.read_text().replace('"strategy":"naive"', '"strategy":"naive","note":"<script>"'))
+    with pytest.raises(ResultsError, match=r"would not be accepted: .*markup"):
+        submit(runs_of(mine, ("naive",)), tmp_path / "to", "b", about=ABOUT, results=mine)
+    with pytest.raises(SpecError, match="fault"):
+        submit([first], tmp_path / "to", "b", about={**ABOUT, "licence": ""}, results=results)
+    assert not (tmp_path / "to").exists()
+
+
+def test_submit_refuses_what_is_there(shared: Path, results: Path) -> None:
+    with pytest.raises(ResultsError, match="has been submitted before"):
+        put(results, shared, "jane")
+
+
+@pytest.mark.parametrize("text", ["a < b", "SEU, 3x3", "line\nline", "Ünïcödé 学習"])
+def test_harmless_texts(text: str) -> None:
+    assert fault_of(text) is None
+
+
+def test_places_of_harmful_texts() -> None:
+    value = {"a": ["fine", "<img src=x>"], "<b>": 1, "c": {"d": "JavaScript:alert(1)"}, "e": None}
+    assert [fault.partition(":")[0] for fault in faults_in(value)] == ["a[1]", "the key '<b>' holds markup", "c.d"]
