@@ -81,7 +81,6 @@ UNAVAILABLE: Final[dict[str, Unavailable]] = {
         "er_aml": _ONE_HEAD,
         "scr": _ONE_HEAD,
         "cope": _ONE_HEAD,
-        "slda": _ONE_HEAD,
         "feature_replay": _OWN_MODEL,
         "lfl": _OWN_MODEL,
         "generative_replay": _OWN_MODEL,

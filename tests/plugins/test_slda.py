@@ -1,0 +1,99 @@
+"""Linear discriminant analysis beside scikit-learn's, in any order of tasks, and what it keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from torch import Tensor
+
+from seu_bench.testing import Trial
+from seu_bench_slda.strategy import Discriminant, Moments
+
+
+def moments(x: Tensor, y: Tensor, classes: int) -> Moments:
+    rows = x.double()
+    sums = torch.zeros(classes, x.shape[1], dtype=torch.double).index_add_(0, y, rows)
+    return Moments(sums, torch.bincount(y, minlength=classes).float(), rows.T @ rows)
+
+
+def drawn(classes: int, each: int = 40, pixels: int = 6) -> tuple[Tensor, Tensor]:
+    """Images of classes whose means differ, and whose pixels hang together."""
+    torch.manual_seed(3)
+    labels = torch.arange(classes).repeat_interleave(each)
+    mixed = torch.randn(pixels, pixels)
+    return torch.randn(classes, pixels)[labels] + torch.randn(len(labels), pixels) @ mixed, labels
+
+
+def test_answers_are_scikit_learns() -> None:
+    """Its least-squares solver has the same covariance, and class frequencies that are equal here."""
+    x, y = drawn(4)
+    model = Discriminant(6, [4], "class", shrinkage=0.1)
+    model.begin_task(0)
+    model.add(moments(x, y, 4))
+    analysis: Any = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1, priors=[0.25] * 4)
+    analysis.fit(x.double().numpy(), y.numpy())
+    logits = model.forward_single_task(x, 0)
+    # Its shrinkage is per class and after scaling; here of the pooled covariance: with one covariance they agree.
+    assert (logits.argmax(dim=1).numpy() == analysis.predict(x.double().numpy())).mean() > 0.97
+
+
+def test_without_shrinkage_to_speak_of_logits_are_scikit_learns() -> None:
+    x, y = drawn(3)
+    model = Discriminant(6, [3], "class", shrinkage=1e-12)
+    model.begin_task(0)
+    model.add(moments(x, y, 3))
+    analysis: Any = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 3] * 3)
+    analysis.fit(x.double().numpy(), y.numpy())
+    logits = model.forward_single_task(x, 0)
+    expected = torch.as_tensor(analysis.decision_function(x.double().numpy())).float()
+    torch.testing.assert_close(logits - logits.mean(1, True), expected - expected.mean(1, True), rtol=1e-3, atol=1e-3)
+
+
+def test_the_order_of_images_and_their_tasks_make_no_difference() -> None:
+    """All at once, or in parts that share classes."""
+    x, y = drawn(3)
+    at_once = Discriminant(6, [3], "domain", 0.01)
+    at_once.begin_task(0)
+    at_once.add(moments(x, y, 3))
+    in_parts = Discriminant(6, [3, 3, 3], "domain", 0.01)
+    for task, rows in enumerate(torch.randperm(len(y)).split(50)):
+        in_parts.begin_task(task)
+        in_parts.add(moments(x[rows], y[rows], 3))
+    for name in ("means", "scatter", "counts", "weight", "offset"):
+        torch.testing.assert_close(getattr(in_parts, name), getattr(at_once, name), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("scenario", ["task", "class", "domain"])
+def test_it_learns_streams(scenario: str) -> None:
+    learner = Trial("slda", scenario=scenario).learner("tiny_three").learn_all()  # type: ignore[arg-type]
+    classes = 2 if scenario == "domain" else 6
+    assert learner.sizes.params_total == [classes * 64 + 64 * 64] * 3
+    assert learner.logits(0).shape[1] == (6 if scenario == "class" else 2)
+    model = learner.model
+    assert float(model.counts.sum()) == sum(len(task.train) for task in learner.stream.tasks)
+
+
+def test_only_classes_seen_are_answered() -> None:
+    learner = Trial("slda", scenario="class").learner("tiny_three")
+    learner.learn(0)
+    assert learner.logits(0).shape[1] == 2
+
+
+def test_class_without_images_is_never_answered() -> None:
+    x, y = drawn(2)
+    model = Discriminant(6, [3], "class", 0.01)
+    model.begin_task(0)
+    model.add(moments(x, y, 3))
+    assert 2 not in model.forward_single_task(x * 10, 0).argmax(dim=1)
+
+
+def test_architecture_of_another_model_is_refused() -> None:
+    model = Discriminant(6, [2, 2], "class", 0.01)
+    model.load_architecture({"tasks_seen": 2})
+    assert model.architecture() == {"tasks_seen": 2}
+    for other in ({"tasks_seen": 3}, {"units": 1}):
+        with pytest.raises(ValueError, match="not the architecture of a discriminant"):
+            model.load_architecture(other)
