@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -58,6 +59,23 @@ def print_as(form: str, document: object, parts: Iterable[str | RenderableType])
             from seu_bench.cli.tables import wide_console
 
             wide_console().print(part)
+
+
+def may_read_shared(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command that reads ``results`` the option ``--from``: a shared leaderboard's folder in its place."""
+
+    @click.option(
+        "--from",
+        "shared",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        default=None,
+        help="Folder of a shared leaderboard to read, in place of --results.",
+    )
+    @functools.wraps(function)
+    def reading(*, shared: Path | None, results: Path, **given: Any) -> Any:
+        return function(results=results if shared is None else shared, **given)
+
+    return reading
 
 
 def fields_command(

@@ -40,9 +40,13 @@ def test_honest_runs_are_accepted_and_shown(command: Command, shared: Path) -> N
     assert answer.status == 0, answer.out
     found = json.loads(answer.out)
     assert (found["accepted"], found["findings"], len(found["verified"])) == (True, [], 2)
-    board = command("leaderboard", "--results", shared, "--format", "csv").out
+    board = command("leaderboard", "--from", shared, "--format", "csv").out
     assert "naive" in board
-    assert command("report", "--results", shared, "--static", "--output", shared.parent / "page.html").status == 0
+    assert board == command("leaderboard", "--results", shared, "--format", "csv").out
+    page = shared.parent / "page.html"
+    assert command("report", "--from", shared, "--static", "--output", page).status == 0
+    assert "naive" in page.read_text()
+    assert command("leaderboard", "--from", shared / "nowhere").status == ExitStatus.REFUSED
 
 
 def test_what_is_refused_is_told_with_its_reason(command: Command, shared: Path) -> None:
