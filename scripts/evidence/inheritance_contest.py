@@ -22,10 +22,12 @@ BENCHMARKS: Final = ("split_fashion", "split_cifar100", "pmnist")
 #: Names of rows: ours, and what is trivial beside it.
 OURS: Final = "seu: inherit, inherit, width 0.5"
 TRIVIAL: Final = "seu: random, all_new, width 0.5"
+#: Ours without its copies: the first task's genotype, and units that are drawn anew.
+DRAWN: Final = f"{OURS}, no copies"
 #: The rows of the contest, in order.
 ROWS: Final = (
-    OURS, TRIVIAL, SEU, "seu: mdl, mdl, width 0.5", "seu: mdl, frugal", "seu: random, frugal", "seu: random, all_new",
-    *PAPER, "linear", "independent",
+    OURS, DRAWN, TRIVIAL, SEU, "seu: mdl, mdl, width 0.5", "seu: mdl, frugal", "seu: random, frugal",
+    "seu: random, all_new", *PAPER, "linear", "independent",
 )  # fmt: skip
 #: Stages that choose, whose cost is compared.
 CHOOSING: Final = ("search", "creation")
@@ -75,7 +77,8 @@ def name_of(record: Record) -> str:
     width = record.options.get("width", 1)
     if width == 1:
         return named(SEU, searcher, creator)
-    return f"{SEU}: {searcher}, {creator}, width {width:g}"
+    drawn = ", no copies" if (record.creator_options or {}).get("copies") is False else ""
+    return f"{SEU}: {searcher}, {creator}, width {width:g}{drawn}"
 
 
 @dataclass(frozen=True)
