@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from seu_bench.config.streams import Scenario
-from seu_bench.models import MultiHeadModel, count_parameters, state_bytes
+from seu_bench.models import UntrainedModel, count_parameters, state_bytes
 from seu_bench.training import (
     Cost,
     EpochlessStage,
@@ -26,7 +25,7 @@ from seu_bench.training import (
 )
 
 
-class ClassMeans(MultiHeadModel):
+class ClassMeans(UntrainedModel):
     """The mean image of each class, as parameters that no gradient reaches.
 
     Args:
@@ -39,6 +38,7 @@ class ClassMeans(MultiHeadModel):
         counts: ``[classes]`` images that each is the mean of.
     """
 
+    what = "class means"
     counts: Tensor
 
     def __init__(self, pixels: int, classes: Sequence[int], scenario: Scenario) -> None:
@@ -47,11 +47,6 @@ class ClassMeans(MultiHeadModel):
         outputs = sum(classes) if scenario == "class" else classes[0]
         self.means = nn.Parameter(torch.zeros(outputs, pixels), requires_grad=False)
         self.register_buffer("counts", torch.zeros(outputs))
-        self.tasks = 0
-
-    def begin_task(self, task: int) -> None:
-        """Answer with the classes of ``task``, too."""
-        self.tasks = task + 1
 
     @property
     def seen(self) -> int:
@@ -70,24 +65,6 @@ class ClassMeans(MultiHeadModel):
         means = self.means[: self.seen]
         offsets = torch.where(self.counts[: self.seen] > 0, -means.square().sum(dim=1) / 2, torch.finfo(x.dtype).min)
         return linear(x.flatten(1), means, offsets)
-
-    def task_module(self, task: int) -> nn.Module:
-        """All of it."""
-        return self
-
-    def architecture(self) -> dict[str, Any]:
-        """The number of tasks seen."""
-        return {"tasks_seen": self.tasks}
-
-    def load_architecture(self, architecture: Mapping[str, Any]) -> None:
-        """Answer with the classes of as many tasks.
-
-        Raises:
-            ValueError: it is the architecture of another model.
-        """
-        if list(architecture) != ["tasks_seen"] or not 0 <= architecture["tasks_seen"] <= len(self.classes_per_task):
-            raise ValueError("it is not the architecture of class means")
-        self.tasks = architecture["tasks_seen"]
 
 
 class MeansStage(EpochlessStage[tuple[Tensor, Tensor]]):

@@ -7,16 +7,15 @@ means and covariance are those of all images so far, exactly, whatever their ord
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from seu_bench.config.streams import Scenario
-from seu_bench.models import MultiHeadModel, count_parameters, state_bytes
+from seu_bench.models import UntrainedModel, count_parameters, state_bytes
 from seu_bench.training import (
     Cost,
     EpochlessStage,
@@ -44,7 +43,7 @@ class Moments:
     products: Tensor
 
 
-class Discriminant(MultiHeadModel):
+class Discriminant(UntrainedModel):
     """Linear discriminant analysis of pixels, as parameters that no gradient reaches.
 
     Args:
@@ -60,6 +59,7 @@ class Discriminant(MultiHeadModel):
         weight, offset: ``[classes, D]`` and ``[classes]``, which answer; they follow from the rest.
     """
 
+    what = "a discriminant analysis"
     counts: Tensor
     weight: Tensor
     offset: Tensor
@@ -73,11 +73,6 @@ class Discriminant(MultiHeadModel):
         self.register_buffer("counts", torch.zeros(outputs))
         self.register_buffer("weight", torch.zeros(outputs, pixels))
         self.register_buffer("offset", torch.zeros(outputs))
-        self.tasks = 0
-
-    def begin_task(self, task: int) -> None:
-        """Answer with the classes of ``task``, too."""
-        self.tasks = task + 1
 
     def first_class(self, task: int) -> int:
         """Place of a task's first class among all, from which its labels count."""
@@ -119,24 +114,6 @@ class Discriminant(MultiHeadModel):
         known = self.counts[first:last] > 0
         offset = torch.where(known, self.offset[first:last], torch.finfo(x.dtype).min)
         return linear(x.flatten(1), self.weight[first:last], offset)
-
-    def task_module(self, task: int) -> nn.Module:
-        """All of it."""
-        return self
-
-    def architecture(self) -> dict[str, Any]:
-        """The number of tasks seen."""
-        return {"tasks_seen": self.tasks}
-
-    def load_architecture(self, architecture: Mapping[str, Any]) -> None:
-        """Answer with the classes of as many tasks.
-
-        Raises:
-            ValueError: it is the architecture of another model.
-        """
-        if list(architecture) != ["tasks_seen"] or not 0 <= architecture["tasks_seen"] <= len(self.classes_per_task):
-            raise ValueError("it is not the architecture of a discriminant analysis")
-        self.tasks = architecture["tasks_seen"]
 
 
 class MomentsStage(EpochlessStage[Moments]):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .multihead import MultiHeadModel
     from .residual import ResidualBlock, even_resnet_parts
     from .sizes import count_bytes, count_macs, count_parameters, state_bytes
+    from .untrained import UntrainedModel
 
 __all__ = [
     "AlexNetShape",
@@ -60,6 +61,7 @@ __all__ = [
     "Sample",
     "Stem",
     "Unit",
+    "UntrainedModel",
     "chain_of",
     "channels_last",
     "count_bytes",

@@ -168,10 +168,8 @@ class _Deferred:
         with self._lock:
             # The last import of a name is the one that holds.
             homes = [] if self._is_complete else list(reversed(self._imports))
-            named = [
-                it for it in homes if it.names[0].name != _STAR and self._brings(it, self._package, self._folder, name)
-            ]
-            if self._is_module(name) and not any(_inner(it, self._package) for it in named):
+            is_from_module = any(name in _named(it) for it in homes if _inner(it, self._package))
+            if self._is_module(name) and not is_from_module:
                 # Python says why it cannot be imported: ``from package import module`` asks here first.
                 with contextlib.suppress(ImportError):
                     names.setdefault(name, importlib.import_module(f"{self._package}.{name}"))
@@ -189,9 +187,13 @@ class _Deferred:
         with self._lock:
             if not self._is_complete:
                 self._is_complete = True
+                try:
+                    for statement in self._imports:
+                        self._import(statement, names)
+                except BaseException:  # whoever asks next is told the same, as of any import that failed
+                    self._is_complete = False
+                    raise
                 self._sources.clear()
-                for statement in self._imports:
-                    self._import(statement, names)
 
     def _import(self, statement: ast.ImportFrom, names: dict[str, Any], only: str | None = None) -> None:
         """Carry an import out, of all its names or of one, as the statement does."""
@@ -207,7 +209,7 @@ class _Deferred:
     def _brings(self, statement: ast.ImportFrom, package: str, folder: Path, name: str) -> bool:
         """Whether an import is seen to bring a name into a package."""
         if statement.names[0].name != _STAR:
-            return any(name == (alias.asname or alias.name) for alias in statement.names)
+            return name in _named(statement)
         inner = _inner(statement, package)
         return not name.startswith("_") and self._defines(
             f"{package}.{inner}", folder.joinpath(*inner.split(".")), name
@@ -243,6 +245,11 @@ def _inner(statement: ast.ImportFrom, package: str) -> str:
     """Module inside the package that a statement imports from; empty: from the package itself, which is a module."""
     inner = statement.module or ""
     return inner if statement.level else inner.removeprefix(package).removeprefix(".")
+
+
+def _named(statement: ast.ImportFrom) -> set[str]:
+    """Names that an import binds, a star for all."""
+    return {alias.asname or alias.name for alias in statement.names}
 
 
 def _of(statement: ast.ImportFrom, names: list[ast.alias]) -> ast.ImportFrom:

@@ -113,3 +113,14 @@ def test_hostile_submitter_is_refused_and_nothing_written(command: Command, resu
     assert answer.status == ExitStatus.REFUSED
     assert "holds markup" in answer.err
     assert not (tmp_path / "to").exists()
+
+
+def test_model_that_is_not_the_records_is_not_submitted(command: Command, results: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(results, mine)
+    first, second = sorted(mine.glob(f"runs/*/{MODEL_NAME}"))[:2]
+    shutil.copy(second, first)
+    answer = command("submit", first.parent.name, "--results", mine, "--to", tmp_path / "to", *ABOUT)
+    assert answer.status == ExitStatus.REFUSED
+    assert "the model is not the one that the record names" in answer.err
+    assert not (tmp_path / "to").exists()

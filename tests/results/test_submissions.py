@@ -265,3 +265,25 @@ def test_harmless_texts(text: str) -> None:
 def test_places_of_harmful_texts() -> None:
     value = {"a": ["fine", "<img src=x>"], "<b>": 1, "c": {"d": "JavaScript:alert(1)"}, "e": None}
     assert [fault.partition(":")[0] for fault in faults_in(value)] == ["a[1]", "the key '<b>' holds markup", "c.d"]
+
+
+def test_submission_of_somebody_else_is_left_alone(shared: Path, results: Path) -> None:
+    path = manifest_path(shared, "jane")
+    before = path.read_text()
+    with pytest.raises(ResultsError, match="this submission is jane's"):
+        submit(runs_of(results, ("ewc",)), shared, "jane", about={**ABOUT, "submitter": "eve"}, results=results)
+    assert path.read_text() == before
+
+
+def test_what_an_interrupted_submission_left_can_be_submitted(results: Path, tmp_path: Path) -> None:
+    """The manifest is written last."""
+    put(results, tmp_path, "group-b")
+    manifest_path(tmp_path, "group-b").unlink()
+    put(results, tmp_path, "group-b")
+    assert reasons(tmp_path) == []
+
+
+def test_run_that_is_named_twice(results: Path, tmp_path: Path) -> None:
+    first = runs_of(results, ("naive",))[0]
+    with pytest.raises(ResultsError, match="named twice"):
+        submit([first, first], tmp_path, "b", about=ABOUT, results=results)

@@ -101,6 +101,16 @@ def test_a_module_that_cannot_be_imported_says_why(collection: str) -> None:
         exec(f"from {collection} import broken", {})
 
 
+def test_package_that_cannot_be_imported_whole_says_so_each_time(collection: str, tmp_path: Path) -> None:
+    init = tmp_path / "a_collection" / "__init__.py"
+    init.write_text(init.read_text() + "from .broken import *\n")
+    package = importlib.import_module(collection)
+    assert package.zwei == 2
+    for _ in range(2):
+        with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+            package.nowhere  # noqa: B018
+
+
 def test_dir_and_star_imports_have_all_names(collection: str) -> None:
     public = {"First", "Twice", "borrowed", "Deep", "one", "zwei", "same", "alone", "answer", "helper", "json"}
     namespace: dict[str, object] = {}

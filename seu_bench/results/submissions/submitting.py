@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from seu_bench.config.toml_file import validated
 from seu_bench.errors import ResultsError
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record, parse_record, record_path
-from seu_bench.results.record_files import MODEL_NAME, find_record, record_document
+from seu_bench.results.record_files import MODEL_NAME, record_document
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.submissions.checking import record_faults
 from seu_bench.results.submissions.manifest import (
@@ -22,6 +23,7 @@ from seu_bench.results.submissions.manifest import (
     environments_of,
     manifest_path,
     read_manifest,
+    read_manifests,
     write_manifest,
 )
 from seu_bench.utils.files import write_atomic
@@ -62,20 +64,24 @@ def submit(
         What was written.
 
     Raises:
-        ResultsError: a run cannot be found or read, would not be accepted, or has been submitted before. Nothing was
-            written.
+        ResultsError: a run cannot be found or read, would not be accepted, or has been submitted before; or the
+            submission is somebody else's. Nothing was written.
         SpecError: what is said about the submission is refused.
     """
-    documents = {}
-    for each in names:
-        record = find_record(results, each)
-        documents[record.run_id] = record_document(results, each)
-    records = {run_id: parse_record(text, run_id) for run_id, text in documents.items()}
+    texts = [record_document(results, each) for each in names]
+    records = {(record := parse_record(text, each)).run_id: record for each, text in zip(names, texts, strict=True)}
+    documents = dict(zip(records, texts, strict=True)) if len(records) == len(texts) else {}
+    if not documents:
+        raise ResultsError("a run is named twice", where=", ".join(names), remedy="name each run once")
+    before = _submission_before(folder, name, str(about["submitter"]))
+    owners = {run_id: owner for owner, run_id in _submitted_runs(folder)}
     for run_id, text in documents.items():
-        _require_fit(run_id, json.loads(text), records[run_id], folder, metrics)
+        if (owner := owners.get(run_id)) is not None:
+            raise ResultsError(f"the run has been submitted before, by {owner}", where=run_id, remedy="leave it out")
+        if faults := list(record_faults(json.loads(text), records[run_id], metrics)):
+            told = f"the run would not be accepted: {'; '.join(faults)}"
+            raise ResultsError(told, where=run_id, remedy="leave it out")
     models = {run_id: _model(results, record) for run_id, record in records.items()} if weights else {}
-    path = manifest_path(folder, name)
-    before = read_manifest(path) if path.exists() else None
     runs = {
         run_id: SubmittedRun(
             record_sha256=str(record.record_sha256),
@@ -99,14 +105,26 @@ def submit(
     return Submitted(written, tuple(documents), sum(content is not None for content in models.values()))
 
 
-def _require_fit(
-    run_id: str, document: Mapping[str, Any], record: Record, folder: Path, metrics: Mapping[str, Metric]
-) -> None:
-    """Refuse a run that would not be accepted, or that is in the folder already."""
-    if faults := list(record_faults(document, record, metrics)):
-        raise ResultsError(f"the run would not be accepted: {'; '.join(faults)}", where=run_id, remedy="leave it out")
-    if record_path(folder, run_id).exists():
-        raise ResultsError("the run has been submitted before", where=run_id, remedy="leave it out")
+def _submission_before(folder: Path, name: str, submitter: str) -> Manifest | None:
+    """The submission that runs are added to; ``None``: there is none of that name.
+
+    Raises:
+        ResultsError: somebody else made it.
+    """
+    path = manifest_path(folder, name)
+    before = read_manifest(path) if path.exists() else None
+    if before is not None and before.submitter != submitter:
+        raise ResultsError(
+            f"this submission is {before.submitter}'s", where=str(path), remedy="choose another name with --name"
+        )
+    return before
+
+
+def _submitted_runs(folder: Path) -> Iterator[tuple[str, str]]:
+    """Runs of all submissions, each behind the submission's name. Runs of none were left by an interruption."""
+    for name, manifest in read_manifests(folder):
+        if isinstance(manifest, Manifest):
+            yield from ((name, run_id) for run_id in manifest.runs)
 
 
 def _model(results: Path, record: Record) -> bytes | None:
@@ -115,6 +133,13 @@ def _model(results: Path, record: Record) -> bytes | None:
     if record.weights_sha256 is None or not path.is_file():
         return None
     try:
-        return read_file(path)
+        content = read_file(path)
     except OSError as error:
         raise cannot_read(path, error) from error
+    if hashlib.sha256(content).hexdigest() != record.weights_sha256:
+        raise ResultsError(
+            "the model is not the one that the record names",
+            where=str(path),
+            remedy="leave the run out, or --no-models",
+        )
+    return content
