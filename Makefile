@@ -46,9 +46,10 @@ test-crash: $(READY) ## kill runs at many points of every stage and resume them;
 structure: ## print rooms, lines, imports between modules, circles, public names; needs nothing installed
 	$(PYTHON) scripts/structure.py
 
-docs: $(READY) ## write what is counted in docs/: public names, tries of the promises' tests
+docs: $(READY) ## write what is counted in docs/, and build the site: build/site/index.html
 	$(BIN)/python scripts/public_api.py --write
 	$(BIN)/python scripts/promises.py
+	$(BIN)/python -m scripts.website --notebooks
 
 perf: $(READY) ## measure speed, memory and start-up on two idle cores, half an hour; results/published/performance.md
 	$(BIN)/python -m scripts.perf measure

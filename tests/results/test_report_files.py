@@ -95,6 +95,11 @@ class TestOneFile:
             assert "    heat-maps\n" in answer.err
         assert list(tmp_path.iterdir()) == []
 
+    def test_references_alone_have_none(self, tmp_path: Path) -> None:
+        put(tmp_path / "results", published("naive", 0), strategy="linear")
+        with pytest.raises(ResultsError, match="no figure can be made of these runs"):
+            write_figures(tmp_path / "results", tmp_path / "x.pdf", ["average-accuracy"])
+
     def test_what_is_there_stays(self, results: Path, tmp_path: Path) -> None:
         path = tmp_path / "x.pdf"
         path.symlink_to(tmp_path / "elsewhere.pdf")

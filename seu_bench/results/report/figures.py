@@ -155,6 +155,10 @@ def chosen(pictures: Sequence[tuple[str, Picture]], names: Sequence[str]) -> lis
     Raises:
         ResultsError: there is no picture of one of these names.
     """
+    if names and not pictures:
+        raise ResultsError(
+            "no figure can be made of these runs", remedy="run a strategy: references are drawn beside others alone"
+        )
     for name in names:
         if not any(_is_named(each, name) for each in pictures):
             raise ResultsError(
