@@ -42,7 +42,10 @@ def with_exemplars(images: TaskImages, exemplars: Sequence[Tensor]) -> TaskImage
     together = torch.cat([store, *exemplars])
     rows = torch.arange(len(together), device=store.device)
     all_labels = torch.cat([labels, earlier.to(labels)])
-    return TaskImages(together, rows, all_labels, images.task, together.shape[1], hides_task=images.hides_task)
+    hidden, augmenter = images.hides_task, images.augmenter
+    return TaskImages(
+        together, rows, all_labels, images.task, together.shape[1], hides_task=hidden, augmenter=augmenter
+    )
 
 
 class TeachingStage(EpochlessStage[Tensor]):
@@ -102,5 +105,5 @@ class TaughtLoader(BatchLoader):
         order = torch.randperm(len(self.images))
         for start, stop in batch_bounds(len(order), self.batch_size, join=True):
             here = order[start:stop].to(self.images.device)
-            x, y = self.images.gather(here)
+            x, y = self.images.training_batch(here)
             yield [x, y, self.taught[here], task.expand(len(y))]

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 
+from seu_bench.config.augmentation import Augmentation
 from seu_bench.config.options import Frozen
 
 Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
@@ -32,6 +33,7 @@ class InputSpec(Frozen):
         description="colour of the background of grey images, red, green and blue in [0, 1]: x + (1 - x) * color; "
         "'random': drawn by the run's seed and the task",
     )
+    augment: Augmentation = Field(Augmentation(), description="what is drawn anew for each training image")
 
     @field_validator("std")
     @classmethod
@@ -241,7 +243,8 @@ _LATER_TASK: Final = {
     **{"labels": None, "draw_classes": None, "rotate_labels": 0},
     **{"train_per_class": None, "valid_per_class": None, "test_per_class": None},
 }
-_LATER_INPUT: Final = {"color": None}
+_LATER_SOURCE: Final = {"augment": Augmentation().model_dump(mode="json")}
+_LATER_INPUT: Final = {"color": None, **_LATER_SOURCE}
 
 
 def stream_identity(stream: Stream) -> dict[str, Any]:
@@ -255,6 +258,8 @@ def stream_identity(stream: Stream) -> dict[str, Any]:
         }
     elif "input" in values:
         values["input"] = _without(values["input"], _LATER_INPUT)
+    if isinstance(stream, DrawnTasks):
+        values["sources"] = {name: _without(source, _LATER_SOURCE) for name, source in values["sources"].items()}
     return values
 
 

@@ -4,6 +4,9 @@ Avalanche's own plugins, which build a ``DataLoader`` of their own (EWC's Fisher
 from :class:`TaskDataset` too, through ``__getitems__`` and a collate function that passes batches on. Until then a
 batch is a ``TensorDataset``: a sequence of ``(x, y, t)`` to torch's own collate function, which some of Avalanche's
 strategies leave in place.
+
+Images that train are augmented whenever they are asked for, as by Avalanche's transforms of training: the memories of
+its strategies hold places, so that what is rehearsed is augmented, too.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ class _Rows(Dataset[tuple[Tensor, Tensor]]):
         return len(self.images)
 
     def __getitem__(self, position: int) -> tuple[Tensor, Tensor]:
-        images, labels = self.images.gather(torch.tensor([int(position)], device=self.images.device))
+        images, labels = self.images.training_batch(torch.tensor([int(position)]))
         return images[0], labels[0]
 
 
@@ -70,7 +73,7 @@ class TaskDataset(AvalancheDataset[Any]):
         for index in which.unique().tolist():
             places.append((which == index).nonzero().flatten())
             images: TaskImages = self._flat_data._datasets[index].images
-            x, y = images.gather(wanted[places[-1]] - starts[index])
+            x, y = images.training_batch(wanted[places[-1]] - starts[index])
             parts.append((x, y, torch.full((len(y),), images.task_label)))
         if len(parts) == 1:
             return TensorDataset(*parts[0])

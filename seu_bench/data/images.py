@@ -9,6 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from seu_bench.data.augmentation import Augmenter
+
 
 @dataclass(frozen=True)
 class SampleIds:
@@ -45,6 +47,7 @@ class TaskImages:
         channels: a store of one channel is repeated to so many.
         sample_ids: who these images are; batches of them are tagged with it.
         hides_task: whether learners are not told the task: batches of all tasks have the task label 0.
+        augmenter: changes images that train, before their pixels are permuted; ``None``: they stay as they are.
     """
 
     store: Tensor
@@ -55,6 +58,7 @@ class TaskImages:
     permutation: Tensor | None = None
     sample_ids: SampleIds | None = None
     hides_task: bool = False
+    augmenter: Augmenter | None = None
 
     @property
     def task_label(self) -> int:
@@ -73,14 +77,20 @@ class TaskImages:
         """Images ``[b, C, H, W]`` and labels ``[b]`` at ``positions`` of this split, which may be on the CPU."""
         return self._gather(positions.to(self.device), positions)
 
-    def _gather(self, positions: Tensor, as_given: Tensor) -> tuple[Tensor, Tensor]:
+    def training_batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, augmented."""
+        return self._gather(positions.to(self.device), positions, self.augmenter)
+
+    def _gather(self, positions: Tensor, as_given: Tensor, augmenter: Augmenter | None = None) -> tuple[Tensor, Tensor]:
         """The images at ``positions`` on the device; ``as_given`` may be on the CPU and spares a copy to it."""
         images = self.store.index_select(0, self.rows.index_select(0, positions))
+        if augmenter is not None:
+            images = augmenter(images)
         if self.permutation is not None:
             images = images.flatten(1).index_select(1, self.permutation).view_as(images)
         if images.shape[1] != self.channels:
             images = images.expand(-1, self.channels, -1, -1).contiguous()
-        if self.sample_ids is not None:
+        if self.sample_ids is not None and augmenter is None:  # others than these are seen once only
             tag_batch(images, SampleIds(self.sample_ids.owner, self.sample_ids.numbers[as_given.cpu()]))
         return images, self.labels.index_select(0, positions)
 
@@ -107,15 +117,16 @@ class TaskImages:
             return self
         store, rows, labels = (tensor.to(device) for tensor in (self.store, self.rows, self.labels))
         permutation = None if self.permutation is None else self.permutation.to(device)
-        return replace(self, store=store, rows=rows, labels=labels, permutation=permutation)
+        augmenter = None if self.augmenter is None else self.augmenter.to(device)
+        return replace(self, store=store, rows=rows, labels=labels, permutation=permutation, augmenter=augmenter)
 
     def batches(self, size: int, *, shuffle: bool) -> Iterator[tuple[Tensor, Tensor]]:
         """All images once, in batches of images ``[b, C, H, W]`` and labels ``[b]``.
 
         Args:
             size: images per batch.
-            shuffle: in an order drawn by torch's global generator, and for training: a single image left over joins
-                the batch before it.
+            shuffle: in an order drawn by torch's global generator, and for training: augmented, and a single image left
+                over joins the batch before it.
 
         Example:
             ``for x, y in images.batches(64, shuffle=True): ...``
@@ -124,7 +135,7 @@ class TaskImages:
         order = torch.randperm(count) if shuffle else torch.arange(count)
         here = order.to(self.device)
         for start, stop in batch_bounds(count, size, join=shuffle):
-            yield self._gather(here[start:stop], order[start:stop])
+            yield self._gather(here[start:stop], order[start:stop], self.augmenter if shuffle else None)
 
 
 def batch_bounds(count: int, size: int, *, join: bool) -> list[tuple[int, int]]:

@@ -23,6 +23,7 @@ from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import InputSpec, stream_identity
+from seu_bench.data.augmentation import Augmenter
 from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.class_pools import class_rows
 from seu_bench.data.classes import numbered, place_of, shuffled
@@ -137,20 +138,21 @@ def build_stream(
     ]
 
     @cache
-    def store(name: str, source: InputSpec) -> tuple[torch.Tensor, Rows]:
+    def store(name: str, source: InputSpec) -> tuple[torch.Tensor, Augmenter | None, Rows]:
         """Images of a data set that any task of this normalisation uses, and their numbers, ascending."""
         own = [
             splits for part, splits in zip(parts, drawn, strict=True) if (part.dataset, part.input) == (name, source)
         ]
         used = np.unique(np.concatenate([numbers for splits in own for numbers in splits]))
-        return normalised(raw[name], source, used).to(device), used
+        images, augmenter = normalised(raw[name], source, used)
+        return images.to(device), None if augmenter is None else augmenter.to(device), used
 
     def tensor(array: NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
     tasks: list[TaskSplits] = []
     for index, (part, splits) in enumerate(tracked(list(zip(parts, drawn, strict=True)), "preparing tasks")):
-        images, used = store(part.dataset, part.input)
+        images, augmenter, used = store(part.dataset, part.input)
         data = raw[part.dataset]
         labels = relabelled(np.concatenate([data.train.labels, data.test.labels]), part)
         chosen = labels[np.concatenate(splits)]
@@ -173,7 +175,7 @@ def build_stream(
             TaskImages(images, rows, own + first, index, plan.channels, permutation, hides_task=hides_task)
             for rows, own in places
         )
-        tasks.append(TaskSplits(train, valid, test))
+        tasks.append(TaskSplits(replace(train, augmenter=augmenter), valid, test))
     sizes = [
         replace(task, num_train=len(train), num_valid=len(valid), num_test=len(test))
         for task, (train, valid, test) in zip(plan.tasks, drawn, strict=True)

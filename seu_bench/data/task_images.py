@@ -6,10 +6,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from seu_bench.config.augmentation import Augmentation
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import InputSpec
+from seu_bench.data.augmentation import Augmenter
 from seu_bench.data.classes import place_of, shuffled
 from seu_bench.data.dataset import Labels, RawDataset
 from seu_bench.data.planning import validation_share, withheld
@@ -87,8 +89,8 @@ def _subset(images: Rows, count: int | None) -> Rows:
     return images[shuffled(len(images), TEST_SUBSET_SEED)[:count]]
 
 
-def normalised(data: RawDataset, spec: InputSpec, used: Rows) -> torch.Tensor:
-    """Images ``[n, C, H, W]`` of the numbers ``used``, padded, coloured and normalised.
+def normalised(data: RawDataset, spec: InputSpec, used: Rows) -> tuple[torch.Tensor, Augmenter | None]:
+    """Images ``[n, C, H, W]`` of the numbers ``used``, padded, coloured and normalised, and what augments them.
 
     Pixels are divided by 255, then ``(x - mean) / std`` per channel. Mean and standard deviation are those given, or
     those of all training images, coloured but not padded.
@@ -114,7 +116,12 @@ def normalised(data: RawDataset, spec: InputSpec, used: Rows) -> torch.Tensor:
     if color is not None:
         background = torch.from_numpy(color).float().view(1, -1, 1, 1)
         values = background + (1 - background) * values
-    return values.sub_(torch.tensor(mean).view(1, -1, 1, 1)).div_(torch.tensor(std).view(1, -1, 1, 1))
+    center, scale = torch.tensor(mean), torch.tensor(std)
+    augmenter = None
+    if spec.augment != Augmentation():
+        black = torch.zeros(1) if color is None else torch.from_numpy(color).float()
+        augmenter = Augmenter(spec.augment, center, scale, ((black - center) / scale).expand(values.shape[1]))
+    return values.sub_(center.view(1, -1, 1, 1)).div_(scale.view(1, -1, 1, 1)), augmenter
 
 
 def relabelled(labels: Labels, part: TaskPart) -> Labels:
