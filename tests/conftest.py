@@ -6,6 +6,7 @@ import contextlib
 import gc
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,15 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 #: Objects between two collections; Python's own 700 takes a third of the processor time of what tests learn.
 COLLECT_AFTER = 20_000
+
+
+def pytest_configure() -> None:
+    """Let the processes that tests start be interrupted, also where the tests run in the background: what ignores a
+    signal hands that on, and what handles one does not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_collection_finish() -> None:
