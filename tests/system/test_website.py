@@ -36,7 +36,7 @@ def test_it_is_whole(site: Path) -> None:
     """Broken links have ended the build; public names are documented below the room that offers them, or another."""
     with (site / __version__ / "objects.inv").open("rb") as stream:
         inventory = InventoryFile.load(stream, "", lambda uri, name: name)
-    documented = {name for kind in inventory.data if kind.startswith("py:") for name in inventory.data[kind]}
+    documented = {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}
     missing = [
         f"{room}.{name}"
         for room, modules in public_api.rooms()
