@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -103,13 +103,13 @@ def _placed(page: Path) -> Path:
     return Path("index.md") if place == Path("README.md") else place
 
 
-def _outside_code(text: str, link: object) -> str:
+def _outside_code(text: str, link: Callable[[re.Match[str]], str]) -> str:
     """Replace links everywhere but in code."""
     parts, end = [], 0
     for code in _FENCED.finditer(text):
-        parts += [_LINK.sub(link, text[end : code.start()]), code[0]]  # type: ignore[call-overload]
+        parts += [_LINK.sub(link, text[end : code.start()]), code[0]]
         end = code.end()
-    return "".join([*parts, _LINK.sub(link, text[end:])])  # type: ignore[call-overload]
+    return "".join([*parts, _LINK.sub(link, text[end:])])
 
 
 def _sources(folder: Path) -> Iterator[Path]:

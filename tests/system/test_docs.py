@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 import pytest
+from support.pages import BLOCK
 
 from seu_bench.cli.main import cli
 from seu_bench.results.record import Record
@@ -35,9 +36,6 @@ PAGES = sorted(
 #: The changelog tells of commands and names as they were.
 PRESENT = [path for path in PAGES if path.name != "CHANGELOG.md"]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-BLOCK = re.compile(
-    r"(?:<!-- include: (?P<source>\S+) -->\n)?^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
-)
 INLINE = re.compile(r"`([^`\n]+)`")
 #: Tags of a run in MLflow.
 TAGS = {"seu_bench.attempt", "seu_bench.status"}

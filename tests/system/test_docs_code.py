@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from support.pages import BLOCK
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"(?:<!-- include: (?P<source>\S+) -->\n)?^```python\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
 #: Signatures of hooks, which another test compares with the hooks.
 SIGNATURES = "docs/reference/hooks.md"
 #: What a reader of the page has before its first block.
@@ -62,7 +61,11 @@ def blocks() -> list[object]:
     found: list[object] = []
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         name = path.relative_to(ROOT).as_posix()
-        own = [it["code"] for it in BLOCK.finditer(path.read_text(encoding="utf-8")) if not it["source"]]
+        own = [
+            it["code"]
+            for it in BLOCK.finditer(path.read_text(encoding="utf-8"))
+            if it["kind"] == "python" and not it["source"]
+        ]
         if own and name != SIGNATURES:
             found.append(pytest.param(name, own, id=name, marks=pytest.mark.long))
     return found
