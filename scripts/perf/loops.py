@@ -86,7 +86,8 @@ def ours(images: TaskImages, model: BackboneModel, schedule: Schedule) -> Work:
 
 def stock(images: TaskImages, model: BackboneModel, schedule: Schedule) -> Work:
     """Avalanche's Naive on the same images through its own loader."""
-    tensors: Any = TensorDataset(images.store, images.labels)
+    store: Any = images.store
+    tensors: Any = TensorDataset(store, images.labels)
     tensors.targets = images.labels.tolist()
     data = as_classification_dataset(tensors).update_data_attribute(
         "targets_task_labels", TaskLabels([0] * len(images))

@@ -8,6 +8,7 @@ theirs is itself at fault.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
@@ -24,10 +25,25 @@ class FolderDefinition(Frozen):
     """A folder of class folders of images; with sub-folders ``train`` and ``test``, or one that is split here."""
 
     kind: Literal["folder"]
-    path: OwnPath
+    layout: Literal["class_folders", "core50", "cub200", "dtd", "eurosat", "imagenet_r", "tiny_imagenet"] = Field(
+        "class_folders", description="of which well-known set the files are, as its authors pack them"
+    )
+    path: OwnPath | None = Field(
+        None, validate_default=True, description="if not given, the place of a well-known set below the data root"
+    )
     size: PositiveInt | tuple[PositiveInt, PositiveInt] = Field(description="height and width of every image")
     channels: Literal[1, 3] = 3
     test_fraction: Fraction = Field(0.20, description="held out per class where there is no test folder")
+    cache: Literal["memory", "disk"] = Field(
+        "memory", description="where decoded images are: all in memory, or in a file of which batches are read"
+    )
+
+    @field_validator("path")
+    @classmethod
+    def _own_folders_have_one(cls, path: Path | None, info: ValidationInfo) -> Path | None:
+        if path is None and info.data.get("layout") == "class_folders":
+            raise ValueError("the folder of class folders is missing: give its path")
+        return path
 
 
 class NpzDefinition(Frozen):
@@ -94,11 +110,13 @@ class BenchmarkSpec(Frozen):
     def identity(self) -> dict[str, Any]:
         """Values that make two benchmarks the same: all but texts, protocols and where the user's files lie."""
         texts = dict.fromkeys(("summary", "citation", "protocols", "default_protocol"), True)
-        identity = self.model_dump(mode="json", exclude={**texts, "datasets": {"__all__": {"path"}}})
+        identity = self.model_dump(mode="json", exclude={**texts, "datasets": {"__all__": {"path", "cache"}}})
         identity["stream"] = stream_identity(self.stream)
         for table in identity["datasets"].values():
             if not table.get("label_offset"):  # a later key: where it changes nothing, runs are those that they were
                 table.pop("label_offset", None)
+            if table.get("layout") == "class_folders":
+                table.pop("layout")
         return identity
 
 

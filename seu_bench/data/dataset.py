@@ -1,4 +1,4 @@
-"""Data sets in memory: 8-bit images and labels, described before and checksummed after loading.
+"""Data sets: 8-bit images in memory or in a file, and labels; described before and checksummed after loading.
 
 NumPy only: a source of data need not know torch. :mod:`seu_bench.data.streams` makes tensors and tasks of it.
 """
@@ -12,6 +12,8 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from seu_bench.data.image_file import ImageFile, blocks
 
 Images: TypeAlias = NDArray[np.uint8]
 Labels: TypeAlias = NDArray[np.int64]
@@ -47,7 +49,7 @@ class DatasetInfo:
 class RawSplit:
     """Images ``[N, C, H, W]`` (uint8) and labels ``[N]`` (int64, from 0)."""
 
-    images: Images
+    images: Images | ImageFile
     labels: Labels
 
     def __len__(self) -> int:
@@ -56,7 +58,13 @@ class RawSplit:
 
 @dataclass(frozen=True)
 class RawDataset:
-    """A data set in memory, as its files have it: no padding, no normalisation.
+    """A data set as its files have it: no padding, no normalisation.
+
+    Attributes:
+        info: its description.
+        train, test: its images, in memory or in an :class:`~seu_bench.data.image_file.ImageFile`.
+        known_checksums: of the whole and of what is left without test images, where a source need not read all images
+            again to know them.
 
     Example:
         .. code-block:: python
@@ -68,19 +76,25 @@ class RawDataset:
     info: DatasetInfo
     train: RawSplit
     test: RawSplit
+    known_checksums: tuple[str, str] | None = None
 
     def without_test(self) -> RawDataset:
         """The data set with no test images, for whoever must not see them."""
         none = RawSplit(self.train.images[:0], self.train.labels[:0])
-        return RawDataset(replace(self.info, num_test=0, test_per_class=None), self.train, none)
+        known = None if self.known_checksums is None else (self.known_checksums[1],) * 2
+        return RawDataset(replace(self.info, num_test=0, test_per_class=None), self.train, none, known)
 
     def checksum(self) -> str:
         """SHA-256 over shapes, images and labels of both splits."""
+        if self.known_checksums is not None:
+            return self.known_checksums[0]
         digest = hashlib.sha256()
         for split in (self.train, self.test):
-            for array in (split.images, split.labels):
-                digest.update(str((array.shape, array.dtype.str)).encode())
-                digest.update(np.ascontiguousarray(array).data)
+            digest.update(str((split.images.shape, split.images.dtype.str)).encode())
+            for images in blocks(split.images):
+                digest.update(np.ascontiguousarray(images).data)
+            digest.update(str((split.labels.shape, split.labels.dtype.str)).encode())
+            digest.update(np.ascontiguousarray(split.labels).data)
         return digest.hexdigest()
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from seu_bench.data.augmentation import Augmenter
+from seu_bench.data.image_store import FileStore, Store
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class TaskImages:
     """Images of one split of one task: rows of a store that tasks share.
 
     Attributes:
-        store: normalised float32 images ``[N, C, H, W]`` of the whole data set, on the run's device.
+        store: normalised float32 images ``[N, C, H, W]`` of the whole data set, on the run's device, or what makes them
+            of images in a file.
         rows: ``[n]`` int64, which of them are this split's, in its order.
         labels: ``[n]`` int64, numbered from 0 within the task; over all tasks in the class-incremental scenario.
         task: 0-based position of the task in the stream.
@@ -50,7 +52,7 @@ class TaskImages:
         augmenter: changes images that train, before their pixels are permuted; ``None``: they stay as they are.
     """
 
-    store: Tensor
+    store: Store
     rows: Tensor
     labels: Tensor
     task: int
@@ -83,7 +85,13 @@ class TaskImages:
 
     def _gather(self, positions: Tensor, as_given: Tensor, augmenter: Augmenter | None = None) -> tuple[Tensor, Tensor]:
         """The images at ``positions`` on the device; ``as_given`` may be on the CPU and spares a copy to it."""
-        images = self.store.index_select(0, self.rows.index_select(0, positions))
+        stored = self.store.index_select(0, self.rows.index_select(0, positions))
+        return self._finished(stored, positions, as_given, augmenter)
+
+    def _finished(
+        self, images: Tensor, positions: Tensor, as_given: Tensor, augmenter: Augmenter | None
+    ) -> tuple[Tensor, Tensor]:
+        """A batch as the task sees it, of its images as they are in the store."""
         if augmenter is not None:
             images = augmenter(images)
         if self.permutation is not None:
@@ -115,7 +123,7 @@ class TaskImages:
         """Copy to another device."""
         if self.device == device:
             return self
-        store, rows, labels = (tensor.to(device) for tensor in (self.store, self.rows, self.labels))
+        store, rows, labels = self.store.to(device), self.rows.to(device), self.labels.to(device)
         permutation = None if self.permutation is None else self.permutation.to(device)
         augmenter = None if self.augmenter is None else self.augmenter.to(device)
         return replace(self, store=store, rows=rows, labels=labels, permutation=permutation, augmenter=augmenter)
@@ -134,8 +142,14 @@ class TaskImages:
         count = len(self)
         order = torch.randperm(count) if shuffle else torch.arange(count)
         here = order.to(self.device)
-        for start, stop in batch_bounds(count, size, join=shuffle):
-            yield self._gather(here[start:stop], order[start:stop], self.augmenter if shuffle else None)
+        bounds = batch_bounds(count, size, join=shuffle)
+        rows = [self.rows.index_select(0, here[start:stop]) for start, stop in bounds]
+        made = self.store.batches(rows) if isinstance(self.store, FileStore) else map(self._in_memory, rows)
+        for (start, stop), images in zip(bounds, made, strict=True):
+            yield self._finished(images, here[start:stop], order[start:stop], self.augmenter if shuffle else None)
+
+    def _in_memory(self, rows: Tensor) -> Tensor:
+        return self.store.index_select(0, rows)
 
 
 def batch_bounds(count: int, size: int, *, join: bool) -> list[tuple[int, int]]:

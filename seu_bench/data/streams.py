@@ -28,9 +28,10 @@ from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.class_pools import class_rows
 from seu_bench.data.classes import numbered, place_of, shuffled
 from seu_bench.data.dataset import RawDataset
+from seu_bench.data.image_store import Store
 from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import StreamPlan, plan_stream
-from seu_bench.data.task_images import Rows, normalised, relabelled, split_rows
+from seu_bench.data.task_images import Rows, relabelled, split_rows, stored
 from seu_bench.data.task_parts import dataset_names, ordered_tasks
 from seu_bench.errors import RequestError
 from seu_bench.utils.progress import tracked
@@ -138,14 +139,13 @@ def build_stream(
     ]
 
     @cache
-    def store(name: str, source: InputSpec) -> tuple[torch.Tensor, Augmenter | None, Rows]:
-        """Images of a data set that any task of this normalisation uses, and their numbers, ascending."""
+    def store(name: str, source: InputSpec) -> tuple[Store, Augmenter | None, Rows]:
+        """Inputs of a data set for all tasks of this normalisation."""
         own = [
             splits for part, splits in zip(parts, drawn, strict=True) if (part.dataset, part.input) == (name, source)
         ]
         used = np.unique(np.concatenate([numbers for splits in own for numbers in splits]))
-        images, augmenter = normalised(raw[name], source, used)
-        return images.to(device), None if augmenter is None else augmenter.to(device), used
+        return stored(raw[name], source, used, device)
 
     def tensor(array: NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
@@ -168,7 +168,7 @@ def build_stream(
         permutation = None
         if part.permutation_seed is not None:
             # The store's channels, not the plan's: grey images are permuted before they are repeated.
-            permutation = tensor(shuffled(images[0].numel(), part.permutation_seed))
+            permutation = tensor(shuffled(images.shape[1:].numel(), part.permutation_seed))
         places = [(tensor(np.searchsorted(used, numbers)), tensor(labels[numbers])) for numbers in splits]
         first, hides_task = plan.tasks[index].first_class, plan.scenario != "task"
         train, valid, test = (

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seu_bench.config.augmentation import Augmentation
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
@@ -14,6 +13,8 @@ from seu_bench.config.streams import InputSpec
 from seu_bench.data.augmentation import Augmenter
 from seu_bench.data.classes import place_of, shuffled
 from seu_bench.data.dataset import Labels, RawDataset
+from seu_bench.data.image_store import FileStore, Store
+from seu_bench.data.normaliser import Normaliser
 from seu_bench.data.planning import validation_share, withheld
 from seu_bench.data.task_parts import TaskPart
 from seu_bench.errors import RequestError
@@ -89,39 +90,22 @@ def _subset(images: Rows, count: int | None) -> Rows:
     return images[shuffled(len(images), TEST_SUBSET_SEED)[:count]]
 
 
-def normalised(data: RawDataset, spec: InputSpec, used: Rows) -> tuple[torch.Tensor, Augmenter | None]:
-    """Images ``[n, C, H, W]`` of the numbers ``used``, padded, coloured and normalised, and what augments them.
+def stored(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device) -> tuple[Store, Augmenter | None, Rows]:
+    """Inputs of a data set, what augments them, and the numbers of the images that the store has, ascending.
 
-    Pixels are divided by 255, then ``(x - mean) / std`` per channel. Mean and standard deviation are those given, or
-    those of all training images, coloured but not padded.
+    Of a data set in memory the store is a tensor of the images ``used``; of one in a file it has all images, of which
+    batches are read.
     """
-    mean, std = spec.mean, spec.std
-    color = None if spec.color is None else np.asarray(spec.color, dtype=np.float64)
-    if mean is None or std is None:
-        pixels = data.train.images.astype(np.float64) / 255
-        deviation = pixels.std(axis=(0, 2, 3))
-        average = pixels.mean(axis=(0, 2, 3))
-        if color is not None:  # x + (1 - x) * c is c + (1 - c) * x
-            average, deviation = color + (1 - color) * average, (1 - color) * deviation
-        mean, std = average.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
-    if len(mean) not in (1, data.info.channels if color is None else 3):
-        raise RequestError(
-            f"{len(mean)} means for images of {data.info.channels if color is None else 3} channels",
-            where=f"input of data set {data.info.name!r}",
-            remedy="give input.mean and input.std one value per channel",
-        )
-    tests = used >= len(data.train)
-    raw = np.concatenate([data.train.images[used[~tests]], data.test.images[used[tests] - len(data.train)]])
-    values = torch.nn.functional.pad(torch.from_numpy(raw), (spec.pad,) * 4).float().div_(255)
-    if color is not None:
-        background = torch.from_numpy(color).float().view(1, -1, 1, 1)
-        values = background + (1 - background) * values
-    center, scale = torch.tensor(mean), torch.tensor(std)
-    augmenter = None
-    if spec.augment != Augmentation():
-        black = torch.zeros(1) if color is None else torch.from_numpy(color).float()
-        augmenter = Augmenter(spec.augment, center, scale, ((black - center) / scale).expand(values.shape[1]))
-    return values.sub_(center.view(1, -1, 1, 1)).div_(scale.view(1, -1, 1, 1)), augmenter
+    normalise = Normaliser.of(spec, data)
+    store: Store | None = FileStore.of(data, normalise, device)
+    if store is None:
+        tests = used >= len(data.train)
+        raw = np.concatenate([data.train.images[used[~tests]], data.test.images[used[tests] - len(data.train)]])
+        store = normalise(torch.from_numpy(raw)).to(device)
+    else:
+        used = np.arange(len(data.train) + len(data.test))
+    augmenter = normalise.augmenter(spec.augment, store.shape[1])
+    return store, None if augmenter is None else augmenter.to(device), used
 
 
 def relabelled(labels: Labels, part: TaskPart) -> Labels:

@@ -206,7 +206,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     options, components = picked.options, picked.components
     require_scenario(registry, request, options, place[-1], f"stream.scenario of benchmark {benchmark.name!r}")
     own = {
-        name: definition_source(benchmark.datasets[name], name)
+        name: definition_source(benchmark.datasets[name], name, request.data_root)
         for name in dataset_names(benchmark)
         if name in benchmark.datasets
     }

@@ -35,12 +35,12 @@ def raw_dataset(
 ) -> RawDataset:
     """Return a data set with these numbers of images per class."""
     generator = np.random.default_rng(seed)
-    splits = [
+    learned, tested = (
         raw_split(generator.permutation(np.repeat(np.arange(len(counts)), counts)).tolist(), channels, size, seed + at)
         for at, counts in enumerate((train, test))
-    ]
+    )
     info = DatasetInfo(name, channels, size, size, len(train), sum(train), sum(test), tuple(train), tuple(test))
-    return RawDataset(info, *splits)
+    return RawDataset(info, learned, tested)
 
 
 def class_split(groups: Sequence[Sequence[int]], dataset: str = "tiny") -> dict[str, Any]:
@@ -64,14 +64,21 @@ def benchmark(
 
 def alone(images: TaskImages) -> TaskImages:
     """Return the same images in a store whose others, of other tasks, validation and tests, are NaN."""
-    store = torch.full_like(images.store, torch.nan)
-    store[images.rows] = images.store[images.rows]
+    known = _in_memory(images)
+    store = torch.full_like(known, torch.nan)
+    store[images.rows] = known[images.rows]
     return replace(images, store=store)
 
 
 def poison(images: TaskImages) -> None:
     """Replace images by NaN: whatever learns from one of them becomes NaN."""
-    images.store[images.rows] = torch.nan
+    _in_memory(images)[images.rows] = torch.nan
+
+
+def _in_memory(images: TaskImages) -> torch.Tensor:
+    if not isinstance(images.store, torch.Tensor):
+        raise TypeError("images of a file cannot be changed")
+    return images.store
 
 
 # ------------------------------------------------------------------ the contract's benchmarks, as a plugin offers them

@@ -2,7 +2,10 @@
 
 - ``official``: official sets that torchvision reads, checked by md5
 - ``digits``: scikit-learn's digits, which need no files
-- ``definitions``: a benchmark's ``[datasets.NAME]``, and of these folders of images
+- ``definitions``: a benchmark's ``[datasets.NAME]``
+- ``folders``: folders of images, of the user's own and of well-known sets
+- ``layouts``: what lies where in well-known sets
+- ``decoding``: files of images decoded into memory, or into a file
 - ``npz``: arrays of the user's own
 - ``own_files``: what files and folders of the user's own have in common
 - ``torchvision_class``: any class of ``torchvision.datasets``

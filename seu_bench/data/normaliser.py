@@ -1,0 +1,105 @@
+"""From 8-bit pixels to a network's input: padding, background, mean and standard deviation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seu_bench.config.augmentation import Augmentation
+from seu_bench.config.streams import InputSpec
+from seu_bench.data.augmentation import Augmenter
+from seu_bench.data.dataset import Images, RawDataset
+from seu_bench.data.image_file import ImageFile, blocks
+from seu_bench.errors import RequestError
+
+
+@dataclass(frozen=True)
+class Normaliser:
+    """Pads, divides by 255, colours the background, then ``(x - mean) / std`` per channel.
+
+    Each image is computed for itself, so that it comes out equal bit by bit alone and among others.
+
+    Attributes:
+        pad: zero pixels that are added on each side.
+        background: ``[1, 3, 1, 1]``, colour of the background of grey images; ``None``: they stay grey.
+        mean, std: ``[C]``, of pixels in [0, 1]; one value may stand for all channels.
+
+    Example:
+        ``Normaliser.of(InputSpec(), data)(torch.from_numpy(data.train.images))``
+    """
+
+    pad: int
+    background: Tensor | None
+    mean: Tensor
+    std: Tensor
+
+    @classmethod
+    def of(cls, spec: InputSpec, data: RawDataset) -> Self:
+        """What a benchmark asks for; where it gives no mean, those of all training images, coloured but not padded.
+
+        Raises:
+            RequestError: there are as many means as neither one nor the channels.
+        """
+        mean, std = spec.mean, spec.std
+        color = None if spec.color is None else np.asarray(spec.color, dtype=np.float64)
+        if mean is None or std is None:
+            average, deviation = pixel_statistics(data.train.images)
+            if color is not None:  # x + (1 - x) * c is c + (1 - c) * x
+                average, deviation = color + (1 - color) * average, (1 - color) * deviation
+            mean, std = tuple(average.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
+        channels = data.info.channels if color is None else 3
+        if len(mean) not in (1, channels):
+            raise RequestError(
+                f"{len(mean)} means for images of {channels} channels",
+                where=f"input of data set {data.info.name!r}",
+                remedy="give input.mean and input.std one value per channel",
+            )
+        background = None if color is None else torch.from_numpy(color).float().view(1, -1, 1, 1)
+        return cls(spec.pad, background, torch.tensor(mean), torch.tensor(std))
+
+    def shape(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
+        """Shape of an input that is made of an image of this shape."""
+        return channels if self.background is None else 3, height + 2 * self.pad, width + 2 * self.pad
+
+    def augmenter(self, asked: Augmentation, channels: int) -> Augmenter | None:
+        """What augments inputs of so many channels; ``None`` where nothing is asked for."""
+        if asked == Augmentation():
+            return None
+        black = torch.zeros(1) if self.background is None else self.background.flatten()
+        return Augmenter(asked, self.mean, self.std, ((black - self.mean) / self.std).expand(channels))
+
+    def to(self, device: torch.device) -> Normaliser:
+        """Copy to another device."""
+        background = None if self.background is None else self.background.to(device)
+        return Normaliser(self.pad, background, self.mean.to(device), self.std.to(device))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Inputs ``[n, C, H, W]`` (float32) of 8-bit images."""
+        values = torch.nn.functional.pad(images, (self.pad,) * 4).float().div_(255)
+        if self.background is not None:
+            values = self.background + (1 - self.background) * values
+        return values.sub_(self.mean.view(1, -1, 1, 1)).div_(self.std.view(1, -1, 1, 1))
+
+
+def pixel_statistics(images: Images | ImageFile) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation ``[C]`` of pixels in [0, 1], from exact sums of whole numbers.
+
+    Example:
+        ``pixel_statistics(data.train.images)``
+    """
+    channels = images.shape[1]
+    total, squares = [0] * channels, [0] * channels
+    for block in blocks(images):
+        wide = block.astype(np.uint16)  # 255 squared fits
+        for sums, values in ((total, wide), (squares, wide * wide)):
+            for channel, found in enumerate(values.sum(axis=(0, 2, 3), dtype=np.int64).tolist()):
+                sums[channel] += found
+    count = len(images) * math.prod(images.shape[2:])
+    mean = [found / (255 * count) for found in total]
+    variance = [(count * q - s * s) / (255 * count) ** 2 for s, q in zip(total, squares, strict=True)]
+    return np.array(mean), np.sqrt(variance)

@@ -1,0 +1,280 @@
+"""Images in a file: read as asked for, in the learner's hands the same bit by bit as images in memory."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from seu_bench.config.benchmark import BenchmarkSpec
+from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.protocol import ImageLimits
+from seu_bench.data import TaskImages, TaskStream, build_stream
+from seu_bench.data.image_file import ImageFile
+from seu_bench.data.normaliser import pixel_statistics
+from seu_bench.data.sources import decoding
+from seu_bench.data.sources.definitions import definition_source
+from seu_bench.errors import DataCorruptError, DataError
+
+
+def some_pixels(count: int = 23, channels: int = 3, size: int = 5) -> np.ndarray:
+    return np.random.default_rng(4).integers(0, 256, (count, channels, size, size + 1), dtype=np.uint8)
+
+
+def in_a_file(folder: Path, pixels: np.ndarray, first: int = 0) -> ImageFile:
+    path = folder / "pixels"
+    path.write_bytes(pixels.tobytes())
+    return ImageFile(path, first, len(pixels) - first, pixels.shape[1:])
+
+
+ROWS: list[Any] = [
+    slice(None),
+    slice(3, 9),
+    slice(0, 0),
+    [0],
+    [22, 0, 1, 2, 5, 4, 5, 5],
+    np.arange(23)[::-1],
+    np.zeros(0, dtype=np.int64),
+]
+
+
+@pytest.mark.parametrize("rows", ROWS, ids=str)
+def test_reads_like_an_array(tmp_path: Path, rows: Any) -> None:
+    pixels = some_pixels()
+    images = in_a_file(tmp_path, pixels)
+    assert (images.shape, len(images), images.dtype) == (pixels.shape, len(pixels), pixels.dtype)
+    assert np.array_equal(images[rows], pixels[rows])
+
+
+def test_part_of_a_file(tmp_path: Path) -> None:
+    pixels = some_pixels()
+    images = in_a_file(tmp_path, pixels, first=7)
+    assert np.array_equal(images[[0, 15, 3]], pixels[[7, 22, 10]])
+    for outside in (16, -17):
+        with pytest.raises(IndexError):
+            images[[outside]]
+
+
+def test_copies_read_the_same_file(tmp_path: Path) -> None:
+    pixels = some_pixels()
+    images = in_a_file(tmp_path, pixels)
+    assert np.array_equal(images[:1], pixels[:1])  # opened
+    assert copy.deepcopy(images) is images
+    assert np.array_equal(pickle.loads(pickle.dumps(images))[:], pixels)
+
+
+def test_file_that_became_shorter(tmp_path: Path) -> None:
+    images = in_a_file(tmp_path, some_pixels())
+    images.path.write_bytes(b"short")
+    with pytest.raises(DataCorruptError, match=r"ends too early(.|\n)*delete this file"):
+        images[[20]]
+    images = in_a_file(tmp_path, some_pixels())
+    images.path.unlink()
+    with pytest.raises(DataCorruptError, match=r"No such file"):
+        images[[0]]
+
+
+def test_statistics_are_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of NumPy, and the same for images in a file, however many are read at once."""
+    pixels = some_pixels(50)
+    mean, std = pixel_statistics(pixels)
+    np.testing.assert_allclose(mean, (pixels / 255).mean(axis=(0, 2, 3)), rtol=1e-13)
+    np.testing.assert_allclose(std, (pixels / 255).std(axis=(0, 2, 3)), rtol=1e-13)
+    monkeypatch.setattr("seu_bench.data.image_file.BLOCK_BYTES", 300)
+    assert all(map(np.array_equal, pixel_statistics(in_a_file(tmp_path, pixels)), (mean, std)))
+    assert pixel_statistics(np.full((3, 1, 2, 2), 7, dtype=np.uint8))[1].tolist() == [0.0]
+
+
+# --------------------------------------------------------------------------------------------------- folders of images
+
+
+def fill(folder: Path, per_class: int = 8, size: int = 6, classes: int = 4) -> None:
+    generator = np.random.default_rng(1)
+    for name in "abcdefgh"[:classes]:
+        (folder / name).mkdir(parents=True)
+        for number in range(per_class):
+            pixels = generator.integers(0, 256, (size, size, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+
+
+def benchmark(folder: Path, cache: str, stream: str = "", definition: str = "") -> BenchmarkSpec:
+    file = folder / f"{cache}.toml"
+    file.write_text(
+        'name = "mine"\n[stream]\nkind = "classes"\ndataset = "photos"\nclasses_per_task = 2\nvalidation = 0.3\n'
+        f"{stream}\n"
+        f'[datasets.photos]\nkind = "folder"\npath = "photos"\nsize = 6\ncache = "{cache}"\n{definition}\n'
+    )
+    return BenchmarkFile(file).load()
+
+
+def stream_of(spec: BenchmarkSpec, root: Path, **more: Any) -> TaskStream:
+    definition = spec.datasets["photos"]
+    return build_stream(
+        spec, lambda name: definition_source(definition, name).load(root), ImageLimits(), seed=3, **more
+    )
+
+
+def batches(images: TaskImages, *, shuffle: bool) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    torch.manual_seed(0)
+    return list(images.batches(3, shuffle=shuffle))
+
+
+STREAMS = {
+    "plain": "",
+    "given mean": "[stream.input]\nmean = [0.5, 0.4, 0.3]\nstd = [0.2, 0.3, 0.4]\npad = 2",
+    "augmented": "[stream.input]\naugment = { crop = 1, flip = true, brightness = 0.2 }",
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+@pytest.mark.parametrize("evaluation", ["test", "validation"])
+def test_the_same_as_in_memory(tmp_path: Path, stream: str, evaluation: Any) -> None:
+    fill(tmp_path / "photos")
+    specs = [benchmark(tmp_path, cache, stream) for cache in ("memory", "disk")]
+    assert specs[0].identity() == specs[1].identity()
+    memory, disk = (stream_of(spec, tmp_path / "root", evaluation=evaluation) for spec in specs)
+    assert memory.fingerprint == disk.fingerprint
+    assert memory.plan == disk.plan
+    for task, other in zip(memory.tasks, disk.tasks, strict=True):
+        for split in ("train", "valid", "test"):
+            known, read = getattr(task, split), getattr(other, split)
+            assert isinstance(known.store, torch.Tensor) and not isinstance(read.store, torch.Tensor)
+            assert known.store.shape[1:] == read.store.shape[1:]
+            for shuffle in (True, False):
+                found = list(zip(batches(known, shuffle=shuffle), batches(read, shuffle=shuffle), strict=True))
+                assert found and all(torch.equal(*pair) for pairs in found for pair in zip(*pairs, strict=True))
+            positions = torch.tensor([1, 0, 1])
+            assert all(map(torch.equal, known.gather(positions), read.gather(positions)))
+            assert all(
+                map(torch.equal, known.halves()[1].gather(positions[1:2]), read.halves()[1].gather(positions[1:2]))
+            )
+
+
+def test_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found again by the next run; made anew when a file of the folder changed."""
+    fill(tmp_path / "photos")
+    spec, root = benchmark(tmp_path, "disk"), tmp_path / "root"
+    source = definition_source(spec.datasets["photos"], "photos")
+    checksum = source.load(root).checksum()
+    [file] = (root / "decoded").glob("*.pixels")
+    assert file.stat().st_size == 32 * 3 * 6 * 6
+    assert json.loads(file.with_suffix(".json").read_text())["checksums"][0] == checksum
+    with monkeypatch.context() as patch:
+        patch.setattr(decoding, "decoded_in_order", lambda *_: pytest.fail("decoded a second time"))
+        assert source.load(root).checksum() == checksum
+    first = tmp_path / "photos" / "a" / "0.png"
+    Image.fromarray(np.zeros((6, 6, 3), dtype=np.uint8)).save(first)
+    assert source.load(root).checksum() != checksum
+    assert len(list((root / "decoded").iterdir())) == 4
+
+
+def test_a_file_that_is_cut_is_made_anew(tmp_path: Path) -> None:
+    fill(tmp_path / "photos")
+    spec, root = benchmark(tmp_path, "disk"), tmp_path / "root"
+    source = definition_source(spec.datasets["photos"], "photos")
+    checksum = source.load(root).checksum()
+    [file] = (root / "decoded").glob("*.pixels")
+    file.write_bytes(file.read_bytes()[:-1])
+    data = source.load(root)
+    assert data.checksum() == checksum
+    assert file.stat().st_size == 32 * 3 * 6 * 6
+
+
+def test_a_broken_image_leaves_nothing(tmp_path: Path) -> None:
+    """The first one in order is named, whichever thread was the quickest."""
+    fill(tmp_path / "photos")
+    for name in ("b/3.png", "c/0.png"):
+        (tmp_path / "photos" / name).write_bytes(b"no image")
+    root = tmp_path / "root"
+    spec = benchmark(tmp_path, "disk", definition="test_fraction = 0.1")
+    for _ in range(3):
+        with pytest.raises(DataCorruptError, match=r"no usable image(.|\n)*b/3\.png"):
+            definition_source(spec.datasets["photos"], "photos").load(root)
+    assert not list((root / "decoded").glob("*"))
+
+
+def test_no_room_for_it(tmp_path: Path) -> None:
+    fill(tmp_path / "photos")
+    (tmp_path / "root").write_text("a file in the place of the folder")
+    spec = benchmark(tmp_path, "disk")
+    with pytest.raises(DataError, match=r"cannot be kept on disk(.|\n)*--data-root(.|\n)*cache = 'memory'"):
+        definition_source(spec.datasets["photos"], "photos").load(tmp_path / "root")
+
+
+def test_several_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "photos")
+    spec, root = benchmark(tmp_path, "disk"), tmp_path / "root"
+    calls: list[str] = []
+    original = decoding.decoded_in_order
+    monkeypatch.setattr(decoding, "decoded_in_order", lambda *given: (calls.append(given[2]), original(*given))[1])
+    source = definition_source(spec.datasets["photos"], "photos")
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(source.load(root).checksum())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert calls == ["photos"]
+    assert len(found) == 3 and len({*found}) == 1
+
+
+@pytest.mark.parametrize("stop", [0, 1, 2])
+def test_reading_ahead_may_be_left(tmp_path: Path, stop: int) -> None:
+    """A loop over batches that ends early leaves no thread behind."""
+    fill(tmp_path / "photos")
+    images = stream_of(benchmark(tmp_path, "disk"), tmp_path / "root").tasks[0].train
+    batch = images.batches(2, shuffle=False)
+    for _ in range(stop):
+        next(batch)
+    batch.close()  # type: ignore[attr-defined]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("read images")]
+
+
+_PEAK = """
+import resource, sys, torch
+from pathlib import Path
+from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.protocol import ImageLimits
+from seu_bench.data import build_stream
+from seu_bench.data.sources.definitions import definition_source
+spec = BenchmarkFile(Path(sys.argv[1])).load()
+definition = spec.datasets["photos"]
+stream = build_stream(spec, lambda name: definition_source(definition, name).load(Path(sys.argv[2])), ImageLimits(), 0)
+for task in stream.tasks:
+    for x, y in task.train.batches(32, shuffle=True):
+        pass
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.long
+def test_memory_stays_flat(tmp_path: Path) -> None:
+    """Ten times as many images: ten times the memory for what is kept in it, and hardly more for what is on disk."""
+    peaks: dict[tuple[str, int], int] = {}
+    for per_class in (50, 500):
+        folder = tmp_path / str(per_class)
+        fill(folder / "photos", per_class=1, size=64)
+        for place in (folder / "photos").iterdir():
+            for number in range(1, per_class):
+                (place / f"{number}.png").hardlink_to(place / "0.png")
+        for cache in ("memory", "disk"):
+            benchmark(folder, cache, definition="test_fraction = 0.1")
+            file = folder / f"{cache}.toml"
+            file.write_text(file.read_text().replace("size = 6", "size = 64"))
+            command = [sys.executable, "-c", _PEAK, str(file), str(folder / "root")]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            peaks[cache, per_class] = 1024 * int(done.stdout)
+    more = 1800 * 3 * 64 * 64
+    growth = {cache: (peaks[cache, 500] - peaks[cache, 50]) / more for cache in ("memory", "disk")}
+    assert growth["memory"] > 4, growth  # four bytes for each pixel, and one while they are made
+    assert growth["disk"] < 1, growth
