@@ -38,7 +38,7 @@ from seu_bench_avalanche.remembering import kept_bytes
 def avalanche_cost(name: str, context: StrategyContext) -> Cost:
     """The cost of a run."""
     plan = context.plan
-    model = on_meta(lambda: backbone_model(context))
+    model = on_meta(lambda: backbone_model(context, may_be_frozen=False))
     learning = with_operations(name, context, model, STAGES.get(name, _plain)(context))
     stages = [*learning, *evaluation_passes(plan)]
     least, most = kept_bytes(name, context, model)

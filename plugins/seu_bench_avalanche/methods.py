@@ -65,7 +65,7 @@ def build(name: str, context: StrategyContext) -> AvalancheStrategy:
     Raises:
         RequestError: the options do not fit the stream.
     """
-    model, memory = backbone_model(context), MEMORIES[name]
+    model, memory = backbone_model(context, may_be_frozen=False), MEMORIES[name]
     if name in PLUGINS:
         return AvalancheStrategy.of(context, model=model, methods=PLUGINS[name](context, model), memory=memory)
     arguments: dict[str, Any] = {"criterion": nn.CrossEntropyLoss()}

@@ -1,4 +1,7 @@
-"""Backbones: the paper's AlexNet variant, perceptrons, residual networks, and none at all. Light to import."""
+"""Backbones: the paper's AlexNet variant, perceptrons, residual networks, a transformer, and none at all.
+
+Light to import.
+"""
 
 from __future__ import annotations
 
@@ -41,3 +44,5 @@ def register_backbones(register: Register[BackboneFactory]) -> None:
     """Offer them all."""
     for name, summary in _SUMMARIES.items():
         register(name, Backbone(summary, deferred(f"seu_bench_backbones.networks:{name}")))
+    build = deferred("seu_bench_backbones.vision_transformer:vit_tiny")
+    register("vit_tiny", Backbone("tiny vision transformer (Dosovitskiy et al. 2021; Touvron et al. 2021)", build))

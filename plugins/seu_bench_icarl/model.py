@@ -45,13 +45,13 @@ class ExemplarModel(BackboneModel):
 
     def network_logits(self, images: Tensor) -> Tensor:
         """The head's logits ``[N, classes seen]``."""
-        logits: Tensor = self.heads[0](self.backbone(images))
+        logits: Tensor = self.heads[0](self.backbone_features(images))
         return logits
 
     def features(self, images: Tensor) -> Tensor:
         """Features ``[N, F]`` of length 1."""
         # In the precision of the means, which may be higher than that of the layers.
-        return normalize(self.backbone(images).to(self.means.dtype), dim=1)
+        return normalize(self.backbone_features(images).to(self.means.dtype), dim=1)
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes seen]``: the head's, or minus the squared distance to each mean less a constant."""

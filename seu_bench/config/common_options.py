@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 
 from seu_bench.config.options import Options, TuningGrid
 from seu_bench.config.protocol import DropoutFactor, ScheduleOptions
+from seu_bench.config.weights import WeightsFile
 
 #: Learning rates that a strategy is tuned over: that of the standard protocols, and a factor of about three either way.
 LEARNING_RATES: Final[tuple[float, ...]] = (0.008, 0.025, 0.08)
@@ -58,7 +59,13 @@ class WidthOptions(TrainingOptions):
 class BackboneOptions(WidthOptions):
     """Options of a strategy that takes any backbone."""
 
-    backbone: str = Field("alexnet", description="network below the heads (seu-bench list backbones)")
+    backbone: str = Field(
+        "alexnet", description="network below the heads (seu-bench list backbones), or timm:NAME for one of timm's"
+    )
+    weights: WeightsFile | None = Field(
+        None, description="file of the backbone's weights to begin with: torch's tensors, or safetensors"
+    )
+    frozen: bool = Field(False, description="the backbone stays as it is, and only heads are learned")
 
 
 #: By what a path is chosen where the task of an image is not known.

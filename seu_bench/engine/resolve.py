@@ -19,6 +19,7 @@ from seu_bench.data.dataset import DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.sources.definitions import definition_source
 from seu_bench.data.task_parts import dataset_names
+from seu_bench.engine.backbones import find_backbone
 from seu_bench.engine.scenarios import require_scenario
 from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
@@ -293,8 +294,3 @@ def find_component(registry: Registry, kind: str, name: str | None, *layers: Map
     entry = registry.kinds[f"{kind}s"].find(name)
     options = build_options(entry.factory.options, f"{kind} {name!r}", *layers)
     return Component(kind, name, entry.factory, options, entry.plugin, entry.package)
-
-
-def find_backbone(registry: Registry, options: Options) -> BackboneFactory | None:
-    """The backbone that a strategy's options name; ``None``: it takes none."""
-    return registry.backbones.find(options.backbone).factory if isinstance(options, BackboneOptions) else None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from seu_bench.config.streams import Scenario
+from seu_bench.models.frozen import freeze
 from seu_bench.models.multihead import MultiHeadModel, by_task
 
 
@@ -65,15 +66,29 @@ class BackboneModel(MultiHeadModel):
         scenario: ``task``: a head for each task. ``class``: one head that grows, whose outputs are the classes of all
             tasks seen so far, numbered through. ``domain``: one head for all tasks. Where there is one head, the task
             that an image is said to be of makes no difference.
+        frozen: whether the backbone stays as it is, in evaluation mode. Its features are computed once per image and
+            cached while a task is learned.
 
     Example:
         ``BackboneModel(nn.Flatten(), 64, plan.classes_per_task, plan.scenario)``
     """
 
-    def __init__(self, backbone: nn.Module, features: int, classes: Sequence[int], scenario: Scenario = "task") -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        features: int,
+        classes: Sequence[int],
+        scenario: Scenario = "task",
+        *,
+        frozen: bool = False,
+    ) -> None:
         super().__init__(classes)
         self.scenario: Scenario = scenario
         self.backbone = backbone
+        self.has_frozen_layers = frozen
+        if frozen:
+            freeze(backbone)
+            backbone.eval()
         heads: Sequence[nn.Module]
         if scenario == "class":
             heads = [GrowingHead(features, classes)]
@@ -90,26 +105,45 @@ class BackboneModel(MultiHeadModel):
         if self.scenario == "class":
             self._growing.begin(task)
 
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode; a frozen backbone stays in evaluation mode."""
+        super().train(mode)
+        if self.has_frozen_layers:
+            self.backbone.eval()
+        return self
+
+    def backbone_features(self, images: Tensor) -> Tensor:
+        """Features ``[N, F]`` of images."""
+        if self.has_frozen_layers:
+            return self.cached_features(images, "backbone", lambda x: (self.backbone(x),))[0]
+        features: Tensor = self.backbone(images)
+        return features
+
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, outputs]`` of the head that answers for a task."""
-        logits: Tensor = self.head(task_label)(self.backbone(x))
+        logits: Tensor = self.head(task_label)(self.backbone_features(x))
         return logits
 
     def forward_mixed(self, images: Tensor, task_labels: Tensor) -> Tensor:
         """Logits ``[N, widest head present]``; the backbone is computed once for all tasks."""
         if self.scenario != "task":
             return self.forward_single_task(images, 0)
-        return by_task(self.backbone(images), task_labels, self.classes_per_task, lambda x, task: self.heads[task](x))
+        features = self.backbone_features(images)
+        return by_task(features, task_labels, self.classes_per_task, lambda x, task: self.heads[task](x))
 
     def forward_all_tasks(self, x: Tensor) -> dict[int, Tensor]:
         """Logits of every task that was learned; the backbone is computed once. One head has the task label 0."""
-        features = self.backbone(x)
+        features = self.backbone_features(x)
         known = sorted(self.known_train_tasks_labels) if self.scenario == "task" else [0]
         return {task: self.head(task)(features) for task in known}
 
     def task_module(self, task: int) -> nn.Module:
         """The backbone and the head that answers for the task."""
         return nn.ModuleList([self.backbone, self.head(task)])
+
+    def trainable_module(self, task: int) -> nn.Module:
+        """The same, without a frozen backbone."""
+        return self.head(task) if self.has_frozen_layers else self.task_module(task)
 
     def architecture(self) -> dict[str, Any]:
         """The number of tasks seen by a head that grows; empty without one."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.streams import SCENARIOS
+from seu_bench.engine.backbones import named_backbone
 from seu_bench.errors import RequestError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import LazyFactory, Register
@@ -50,7 +51,7 @@ class BackboneContract(Contract):
     """Tests that every backbone must pass.
 
     Attributes:
-        backbone: registered name.
+        backbone: registered name, or ``KIND:NAME``.
 
     Example::
 
@@ -62,7 +63,7 @@ class BackboneContract(Contract):
 
     def network(self, shape: tuple[int, int, int], *, seed: int = 0, width: float = 0.5) -> tuple[nn.Module, int]:
         """Build the network for images of a shape ``(C, H, W)``; skip the test if the backbone refuses the shape."""
-        factory = installed(self.plugins).backbones.find(self.backbone).factory
+        factory = named_backbone(installed(self.plugins), self.backbone)
         try:
             with RandomState(seed).active():
                 network, features = factory.build(*shape, width)

@@ -160,8 +160,8 @@ def fixed_size_cost(
         context: of the run.
         more: image passes besides those of training and evaluation: of further stages, or of the same stage
             (``training``) where a batch passes more than its own images. They cost what the task's own images cost.
-        kept_copies: tensors of each parameter's shape that are kept after a task beside the model, such as importances
-            and anchors; 0: nothing but the model is. ``None``: memory is not estimated.
+        kept_copies: tensors of the shape of each parameter that trains, which are kept after a task beside the model,
+            such as importances and anchors; 0: nothing but the model is. ``None``: memory is not estimated.
         build: makes the network; called on torch's meta device, where weights take no memory. ``None``: the backbone
             that was chosen.
 
@@ -185,7 +185,8 @@ def fixed_size_cost(
     flops = task_flops(model, plan, one_path=shared)
     learning = [*_shortened(priced(stages, flops), options, context), *priced(more, flops)]
     macs = task_macs(model, plan, one_path=shared)
-    memory = None if kept_copies is None else state_bytes(model) + kept_copies * count_bytes(model.parameters())
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    memory = None if kept_copies is None else state_bytes(model) + kept_copies * count_bytes(trained)
     return fixed_cost(count_parameters(model), macs, [*learning, *evaluation_passes(plan)], memory)
 
 

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class BackboneFactory(Protocol):
-    """A network below the heads, for strategies that take one (``-o backbone=``)."""
+    """A network below the heads, for strategies that take one (``-o backbone=``).
+
+    One that stands for many has a method ``select(name)``, which returns the factory for ``-o backbone=KIND:NAME``.
+    """
 
     summary: str
 
@@ -62,6 +65,7 @@ class StrategyContext:
         evaluator: Avalanche's ``EvaluationPlugin`` to pass to the strategy; ``None`` for a silent one.
         compute: precision, feature cache and compilation. A strategy without an attribute of this name computes in
             float32, and any other precision is refused.
+        restores: whether the model will be filled with weights that were saved, so that none need be loaded before.
     """
 
     plan: StreamPlan
@@ -75,6 +79,7 @@ class StrategyContext:
     on_progress: ProgressCallback | None = None
     evaluator: Any = None
     compute: ComputeConfig = field(default_factory=ComputeConfig)
+    restores: bool = False
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -130,20 +135,23 @@ def dropout_factor(context: StrategyContext) -> float:
     return context.protocol.model.dropout if dropout is None else dropout
 
 
-def build_backbone(context: StrategyContext) -> tuple[nn.Module, int]:
-    """Make the network below the heads that was chosen for a run, its weights drawn from torch's generators.
+def build_backbone(context: StrategyContext, *, may_be_frozen: bool = False) -> tuple[nn.Module, int]:
+    """Make the network below the heads that was chosen for a run, its weights drawn from torch's generators or loaded.
 
     Args:
         context: of the run; widths and dropout rates are those of its options, or of the protocol.
+        may_be_frozen: whether the caller heeds the option ``frozen``; otherwise it is refused.
 
     Returns:
         A module from images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
 
     Raises:
         RequestError: the strategy's options are no :class:`~seu_bench.config.BackboneOptions`, or the
-            backbone does not fit the stream's images.
+            backbone does not fit the stream's images, or the weights not the backbone.
     """
     from torch.nn.modules.dropout import _DropoutNd
+
+    from seu_bench.models.pretrained import load_pretrained
 
     if context.backbone is None or not isinstance(context.options, BackboneOptions):
         raise RequestError(
@@ -152,19 +160,30 @@ def build_backbone(context: StrategyContext) -> tuple[nn.Module, int]:
             remedy="derive the strategy's options from seu_bench.config.BackboneOptions; for a network of its own give "
             "fixed_size_cost(context, build=...)",
         )
+    if context.options.frozen and not may_be_frozen:
+        raise RequestError(
+            "the strategy learns with all layers of the backbone, and cannot leave it frozen",
+            where="frozen",
+            remedy="leave the option out, or choose a strategy of heads on a backbone, such as naive or ewc",
+        )
     plan, factor = context.plan, dropout_factor(context)
     network, features = context.backbone.build(plan.channels, plan.height, plan.width, width_factor(context))
     for module in network.modules():
         if isinstance(module, _DropoutNd):
             module.p = min(1.0, factor * module.p)
+    if context.options.weights is not None and not context.restores:
+        on_meta = any(parameter.is_meta for parameter in network.parameters())  # where only sizes are asked for
+        if not on_meta:
+            load_pretrained(network, context.options.weights)
     return network, features
 
 
-def backbone_model(context: StrategyContext) -> BackboneModel:
+def backbone_model(context: StrategyContext, *, may_be_frozen: bool = True) -> BackboneModel:
     """Make the backbone chosen for a run with the heads of its scenario, its weights drawn from the run's seed.
 
     Args:
         context: of the run.
+        may_be_frozen: as of :func:`build_backbone`.
 
     Returns:
         The model, on the CPU.
@@ -177,8 +196,10 @@ def backbone_model(context: StrategyContext) -> BackboneModel:
 
     infers = getattr(context.options, "infer_task", None) is not None  # then each task has a head
     with RandomState(derive_seed(context.seed, "model")).active():
-        network, plan = build_backbone(context), context.plan
-        return BackboneModel(*network, plan.classes_per_task, "task" if infers else plan.scenario)
+        network, plan = build_backbone(context, may_be_frozen=may_be_frozen), context.plan
+        scenario = "task" if infers else plan.scenario
+        frozen = checked_options(context, BackboneOptions).frozen
+        return BackboneModel(*network, plan.classes_per_task, scenario, frozen=frozen)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from seu_bench.config.options import build_options
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.data.planning import StreamPlan, TaskPlan
-from seu_bench.engine.resolve import find_backbone, find_component
+from seu_bench.engine.backbones import find_backbone
+from seu_bench.engine.resolve import find_component
 from seu_bench.engine.saved_model.file import MAKE_AGAIN, ModelFile, parse_weights, read_weights, unusable
 from seu_bench.errors import RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
@@ -201,6 +202,7 @@ def _context(registry: Registry, record: Record) -> StrategyContext:
         searcher=find_component(registry, "searcher", record.searcher, record.searcher_options),
         creator=find_component(registry, "creator", record.creator, record.creator_options),
         backbone=find_backbone(registry, options),
+        restores=True,
     )
 
 

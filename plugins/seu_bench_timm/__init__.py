@@ -1,0 +1,59 @@
+"""Networks of timm as backbones: ``-o backbone=timm:NAME``. Light to import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seu_bench import hookimpl
+from seu_bench.errors import RequestError
+from seu_bench.plugin.registration import offered
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from seu_bench.plugin import Register
+    from seu_bench.plugin.registration import Unavailable
+    from seu_bench.training import BackboneFactory
+
+
+@dataclass
+class TimmNetwork:
+    """One of timm's networks, as a backbone."""
+
+    name: str
+    summary: str = "one of timm's networks"
+
+    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+        """Build it without its head; it has the widths of its name, whatever ``factor`` is asked for."""
+        from seu_bench_timm.networks import build
+
+        return build(self.name, channels, height, width)
+
+
+@dataclass
+class Timm:
+    """All of timm's networks."""
+
+    summary: str = "any network of timm, as timm:NAME (width has no effect)"
+
+    def select(self, name: str) -> TimmNetwork:
+        """The network of a name.
+
+        Raises:
+            RequestError: timm has none of this name.
+        """
+        from seu_bench_timm.networks import check_name
+
+        check_name(name)
+        return TimmNetwork(name)
+
+    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+        """Refuse: a network must be named."""
+        raise RequestError("timm has many networks", where="backbone", remedy="name one, such as timm:resnet18")
+
+
+@hookimpl
+def register_backbones(register: Register[BackboneFactory | Unavailable]) -> None:
+    """Offer them under ``timm``, where timm is installed."""
+    register("timm", offered(Timm(), "timm", "timm"))

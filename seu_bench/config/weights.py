@@ -1,0 +1,54 @@
+"""Files of weights as options: in a run's identity they stand by what is in them, not by where they lie."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import PlainSerializer, PlainValidator
+
+_PREFIX: Final = "sha256:"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A file of weights.
+
+    Attributes:
+        path: the file; ``None``: only its checksum is known, as a record has it.
+        sha256: of its bytes.
+    """
+
+    path: Path | None
+    sha256: str
+
+    def __str__(self) -> str:
+        return _PREFIX + self.sha256
+
+    @classmethod
+    def parse(cls, given: Any) -> Weights:
+        """A path, or the text of :meth:`__str__`.
+
+        Raises:
+            ValueError: there is no such file, or it cannot be read.
+        """
+        if isinstance(given, Weights):
+            return given
+        if not isinstance(given, str | Path) or not str(given):
+            raise ValueError("give the path of a file of weights")
+        if found := re.fullmatch(rf"{_PREFIX}([0-9a-f]{{64}})", str(given)):
+            return cls(None, found[1])
+        try:
+            path = Path(given).expanduser().resolve()
+            with path.open("rb") as file:
+                return cls(path, hashlib.file_digest(file, "sha256").hexdigest())
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ValueError(f"{given} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+WeightsFile: TypeAlias = Annotated[
+    Weights, PlainValidator(Weights.parse), PlainSerializer(str, return_type=str, when_used="always")
+]

@@ -1,0 +1,91 @@
+"""Weights of a network from a file: of torch (``.pt``, ``.pth``), of which nothing is executed, or safetensors."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from seu_bench.config.weights import Weights
+from seu_bench.errors import RequestError
+
+#: Where published files have the tensors, if not at the top.
+_INNER: Final = ("state_dict", "model", "model_state_dict")
+#: What names of tensors begin with where a whole model was saved, or one that computed on several devices.
+_PREFIXES: Final = ("module.", "backbone.")
+
+
+def load_pretrained(network: nn.Module, weights: Weights) -> None:
+    """Fill a network from a file; tensors that the network has not, such as those of a head, are left out.
+
+    Args:
+        network: what is filled; every parameter and every buffer of it must be in the file, in its shape.
+        weights: the file.
+
+    Raises:
+        RequestError: the file is not at hand or was changed, is of another kind, or does not fit the network.
+
+    Example:
+        ``load_pretrained(network, Weights.parse("resnet18.pth"))``
+    """
+    if weights.path is None:
+        raise _fault("weights are known by their checksum only", str(weights), "give their file: -o weights=PATH")
+    tensors = _read(weights.path, weights.sha256)
+    wanted = network.state_dict()
+    found = max((_stripped(tensors, prefix) for prefix in ("", *_PREFIXES)), key=lambda it: len(it.keys() & wanted))
+    missing = [name for name in wanted if name not in found]
+    other = [name for name in wanted if name in found and found[name].shape != wanted[name].shape]
+    if missing or other:
+        if missing:
+            what = f"{len(missing)} of {len(wanted)} tensors are missing, the first of which is {missing[0]!r}"
+        else:
+            theirs, own = (tuple(it[other[0]].shape) for it in (found, wanted))
+            what = f"{len(other)} tensors are of another shape, e.g. {other[0]!r}: {theirs}, and the network's is {own}"
+        raise _fault(
+            f"the weights do not fit the backbone: {what}",
+            str(weights.path),
+            "give weights of this very network; its width is set by -o width=1, its size by that of the images",
+        )
+    network.load_state_dict({name: found[name] for name in wanted})
+
+
+def _read(path: Path, sha256: str) -> Mapping[str, Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            document: Any = load_file(path)
+        else:
+            document = torch.load(path, map_location="cpu", weights_only=True)
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError, SafetensorError) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise _fault(
+            f"the file of weights cannot be read: {reason[0]}",
+            str(path),
+            "give a file of tensors that torch.save or safetensors wrote; whole models, which are code, are not loaded",
+        ) from error
+    if digest != sha256:
+        raise _fault("the file of weights was changed while it was read", str(path), "give the command again")
+    for name in _INNER:
+        if isinstance(document, Mapping) and isinstance(document.get(name), Mapping):
+            document = document[name]
+    named = document.items() if isinstance(document, Mapping) else ()
+    tensors = {str(name): value for name, value in named if isinstance(value, Tensor)}
+    if not tensors:
+        raise _fault("the file of weights has no named tensors", str(path), "save the network's state_dict()")
+    return tensors
+
+
+def _stripped(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _fault(what: str, where: str, remedy: str) -> RequestError:
+    return RequestError(what, where=where, remedy=remedy)

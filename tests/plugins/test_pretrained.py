@@ -1,0 +1,281 @@
+"""Backbones that begin with weights of a file, that stay frozen, and that are timm's."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from seu_bench import load_model
+from seu_bench.config.streams import Scenario
+from seu_bench.config.weights import Weights
+from seu_bench.engine.runner import execute
+from seu_bench.errors import OptionError, RequestError, SeuBenchError
+from seu_bench.models import count_parameters
+from seu_bench.models.pretrained import load_pretrained
+from seu_bench.results.record import Record
+from seu_bench.testing import Trial
+from seu_bench.testing.sizes import check_sizes
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Flatten())
+
+
+def tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def same(one: nn.Module, two: nn.Module) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True))
+
+
+FORMS: dict[str, Any] = {
+    "plain": lambda tensors: tensors,
+    "within": lambda tensors: {"epoch": 3, "state_dict": tensors},
+    "several devices": lambda tensors: {"model": {f"module.{name}": value for name, value in tensors.items()}},
+    "a whole model": lambda tensors: {
+        **{f"backbone.{name}": value for name, value in tensors.items()},
+        "heads.0.weight": torch.zeros(2, 2),
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_reads_what_people_save(tmp_path: Path, form: Any) -> None:
+    source, target = network(), network()
+    torch.save(form(tensors_of(source)), tmp_path / "weights.pth")
+    assert not same(source, target)
+    load_pretrained(target, Weights.parse(tmp_path / "weights.pth"))
+    assert same(source, target)
+
+
+def test_reads_safetensors(tmp_path: Path) -> None:
+    source, target = network(), network()
+    save_file(tensors_of(source), tmp_path / "weights.safetensors")
+    load_pretrained(target, Weights.parse(str(tmp_path / "weights.safetensors")))
+    assert same(source, target)
+
+
+class Evil:
+    """What would be carried out if the file were unpickled."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.place,)
+
+
+def test_executes_nothing(tmp_path: Path) -> None:
+    torch.save({"0.weight": Evil(tmp_path / "touched")}, tmp_path / "weights.pth")
+    with pytest.raises(RequestError, match=r"cannot be read(.|\n)*are not loaded"):
+        load_pretrained(network(), Weights.parse(tmp_path / "weights.pth"))
+    torch.save(network(), tmp_path / "weights.pth")
+    with pytest.raises(RequestError, match="cannot be read"):
+        load_pretrained(network(), Weights.parse(tmp_path / "weights.pth"))
+    assert not (tmp_path / "touched").exists()
+
+
+FAULTS: dict[str, tuple[Any, str]] = {
+    "missing": ({"0.weight": torch.zeros(3, 1, 3, 3)}, "6 of 7 tensors are missing, the first of which is '0.bias'"),
+    "shape": (tensors_of(network()) | {"0.weight": torch.zeros(4, 1, 3, 3)}, r"'0.weight': \(4, 1, 3, 3\), and the"),
+    "list": ([torch.zeros(3)], "no named tensors"),
+    "empty": ({}, "no named tensors"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), FAULTS.values(), ids=FAULTS)
+def test_what_does_not_fit(tmp_path: Path, content: Any, message: str) -> None:
+    torch.save(content, tmp_path / "weights.pth")
+    target = network()
+    before = tensors_of(target)
+    with pytest.raises(RequestError, match=message):
+        load_pretrained(target, Weights.parse(tmp_path / "weights.pth"))
+    assert all(torch.equal(value, before[name]) for name, value in target.state_dict().items())
+
+
+@pytest.mark.parametrize("suffix", ["pth", "safetensors"])
+def test_no_weights_at_all(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"weights.{suffix}"
+    for content in (b"", b"hello", b"PK\x03\x04"):
+        file.write_bytes(content)
+        with pytest.raises(RequestError, match="cannot be read"):
+            load_pretrained(network(), Weights.parse(file))
+
+
+def test_file_that_changes(tmp_path: Path) -> None:
+    torch.save(tensors_of(network()), tmp_path / "weights.pth")
+    known = Weights.parse(tmp_path / "weights.pth")
+    torch.save(tensors_of(network()), tmp_path / "weights.pth")
+    with pytest.raises(RequestError, match="was changed"):
+        load_pretrained(network(), known)
+
+
+# ----------------------------------------------------------------------------------------------------------------- runs
+
+
+def weights_for(folder: Path, backbone: str = "mlp") -> Path:
+    """A file of weights that fit a backbone, drawn by another seed than a run's."""
+    learner = Trial("naive", {"backbone": backbone}).learner("tiny_three", seed=5)
+    file = folder / "weights.pth"
+    torch.save(learner.model.backbone.state_dict(), file)
+    return file
+
+
+def finished(strategy: str, folder: Path, **options: Any) -> Record:
+    trial = Trial(strategy, options)
+    record = execute(trial.registry, trial.resolved("tiny_three", results=folder, device="cpu")).record
+    assert record.status == "finished", record.error
+    return record
+
+
+def test_identity_is_the_content(tmp_path: Path) -> None:
+    file = weights_for(tmp_path)
+    moved = tmp_path / "other.pth"
+    moved.write_bytes(file.read_bytes())
+    trial = Trial("naive", {"backbone": "mlp", "weights": str(file)})
+    spec = trial.resolved("tiny_three").spec
+    assert spec.options["weights"] == f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    assert Trial("naive", {"backbone": "mlp", "weights": str(moved)}).resolved("tiny_three").spec.run_id == spec.run_id
+    assert Trial("naive", {"backbone": "mlp"}).resolved("tiny_three").spec.run_id != spec.run_id
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.pth", tmp_path):
+        with pytest.raises(OptionError, match=r"weights(.|\n)*cannot be read"):
+            Trial("naive", {"backbone": "mlp", "weights": str(path)}).resolved("tiny_three")
+
+
+def test_begins_with_the_weights(tmp_path: Path) -> None:
+    file = weights_for(tmp_path)
+    known = torch.load(file, weights_only=True)
+    for strategy in ("naive", "ewc", "packnet"):
+        model = Trial(strategy, {"backbone": "mlp", "weights": str(file)}).learner("tiny_three").model
+        state = model.state_dict()
+        for name, value in known.items():
+            there = [found for key, found in state.items() if key.endswith(f"{name}") and found.shape == value.shape]
+            assert there and any(torch.equal(found, value) for found in there), (strategy, name)
+
+
+@pytest.mark.parametrize("strategy", ["naive", "ewc"])
+def test_frozen_backbone_stays(strategy: str, tmp_path: Path) -> None:
+    """Bit by bit, statistics of BatchNorm included; heads learn, and what the run counts is what was said."""
+    options = {"backbone": "resnet18", "frozen": True, "width": 0.2}
+    trial = Trial(strategy, options)
+    learner = trial.learner("tiny_three")
+    before = learner.weights()
+    for task in range(learner.tasks):
+        learner.learn(task)
+        if not learner.whole_stream:
+            check_sizes(learner, task)
+    after = learner.weights()
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed and all(name.startswith("heads.") for name in changed)
+    record = finished(strategy, tmp_path, **options)
+    said = {(stage.name, stage.task): stage for stage in learner.cost.stages}
+    for stage in record.stages:
+        known = said[stage.name, stage.task]
+        assert stage.image_passes == known.image_passes, stage
+        if known.flops is not None and known.flops_min is not None and stage.flops is not None:
+            assert known.flops_min <= stage.flops <= known.flops, stage
+
+
+@pytest.mark.parametrize(
+    "strategy", ["hat", "packnet", "icarl", "independent", "rcl", "dgr", "den", "pathnet", "lwf", "joint"]
+)
+def test_others_refuse_it(strategy: str) -> None:
+    scenario: Scenario = "class" if strategy in ("icarl", "dgr") else "task"
+    with pytest.raises(RequestError, match="cannot leave it frozen"):
+        Trial(strategy, {"frozen": True}, scenario=scenario).learner("tiny_three").learn(0)
+
+
+def test_features_are_computed_once() -> None:
+    """One pass of the backbone over the images of a task, however many epochs; the same weights without a cache."""
+    weights = []
+    for budget in (None, 0):
+        learner = Trial("naive", {"backbone": "mlp", "frozen": True}).learner("tiny_three", feature_cache=budget)
+        seen: list[int] = []
+        learner.model.backbone.register_forward_hook(lambda _, given, __, seen=seen: seen.append(len(given[0])))
+        images = learner.stream.tasks[0]
+        learner.strategy.train(
+            learner.scenario.streams["train"][0], eval_streams=[learner.scenario.streams["valid"][:1]]
+        )
+        weights.append(learner.weights())
+        once = len(images.train) + len(images.valid)
+        batch = learner.strategy.train_mb_size
+        assert sum(seen) <= once + 2 * batch if budget is None else sum(seen) >= 2 * once
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_saved_model_needs_no_file(tmp_path: Path) -> None:
+    """It has the weights itself; a new run from its record asks for the file."""
+    file = weights_for(tmp_path)
+    record = finished("naive", tmp_path, backbone="mlp", weights=str(file), frozen=True)
+    file.unlink()
+    model = load_model(record.run_id, results=tmp_path)
+    assert count_parameters(model.network) == record.params_total[-1]
+    trial = Trial("naive", dict(record.options))
+    with pytest.raises(RequestError, match=r"known by their checksum only(.|\n)*-o weights=PATH"):
+        trial.learner("tiny_three")
+
+
+# ----------------------------------------------------------------------------------------------------------------- timm
+
+
+def test_networks_of_timm(tmp_path: Path) -> None:
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(1)
+    published = timm.create_model("resnet10t", pretrained=False, in_chans=1, num_classes=7)
+    torch.save(published.state_dict(), tmp_path / "weights.pth")
+    options = {"backbone": "timm:resnet10t", "weights": str(tmp_path / "weights.pth"), "frozen": True}
+    learner = Trial("naive", options).learner("tiny_three").learn_all()
+    images = learner.test_images(0)
+    learner.model.eval()
+    published.eval()
+    with torch.no_grad():
+        wanted = published.forward_head(published.forward_features(images), pre_logits=True)
+        assert torch.equal(learner.model.backbone(images), wanted)
+    assert finished("naive", tmp_path, **options).options["backbone"] == "timm:resnet10t"
+
+
+def test_transformer_has_the_names_of_timm() -> None:
+    """Weights of timm's tiny transformer are those of ours, and both compute the same."""
+    timm = pytest.importorskip("timm")
+    theirs = timm.create_model("vit_tiny_patch16_224", pretrained=False, num_classes=0).eval()
+    from seu_bench_backbones.vision_transformer import vit_tiny
+
+    ours, features = vit_tiny(3, 224, 224, 1.0)
+    ours.load_state_dict(theirs.state_dict())
+    images = torch.randn(2, 3, 224, 224)
+    with torch.no_grad():
+        torch.testing.assert_close(ours.eval()(images), theirs(images), rtol=1e-4, atol=1e-5)
+    assert (features, count_parameters(ours)) == (192, count_parameters(theirs))
+
+
+NAMES = {
+    "timm": "is many networks(.|\n)*timm:NAME",
+    "timm:resnet81": r"no network 'resnet81'; did you mean|no network 'resnet81'",
+    "mlp:small": "'mlp' is one network(.|\n)*backbone=mlp",
+    "tim:resnet18": "did you mean 'timm'",
+}
+
+
+@pytest.mark.parametrize(("name", "message"), NAMES.items(), ids=NAMES)
+def test_names(name: str, message: str) -> None:
+    if name.startswith("timm"):
+        pytest.importorskip("timm")
+    with pytest.raises(SeuBenchError, match=message):
+        Trial("naive", {"backbone": name}).resolved("tiny_three")
+
+
+def test_images_that_do_not_fit() -> None:
+    pytest.importorskip("timm")
+    with pytest.raises(RequestError, match="vit_tiny_patch16_224 does not fit images of 1x8x8"):
+        Trial("naive", {"backbone": "timm:vit_tiny_patch16_224"}).learner("tiny_three")
