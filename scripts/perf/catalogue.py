@@ -174,6 +174,30 @@ COMPARISONS: Final[tuple[Comparison, ...]] = (
         (Wanted("equal_weights", "weights with and without the feature cache: equal, bit by bit", "yes"),),
     ),
     Comparison(
+        "frozen",
+        "Heads on a frozen backbone",
+        "frozen",
+        "Whole runs of naive on a ResNet-18 that is frozen, whose features are computed once per image of a task and "
+        "cached, and in every epoch anew.",
+        (
+            Wanted("training_ratio", "training, without / with the feature cache", least=5.0),
+            Wanted("equal_weights", "weights with and without the feature cache: equal, bit by bit", "yes"),
+        ),
+    ),
+    Comparison(
+        "images",
+        "Folders of images",
+        "images",
+        "Epochs over the shuffled images of a folder of JPEG files, resized, flipped at random and normalised: from "
+        'the file of decoded images that `cache = "disk"` makes once, from memory, and by torchvision\'s ImageFolder '
+        "in torch's loader, which decodes every file in every epoch. Making the file is not counted; it takes about as "
+        "long as an epoch of ImageFolder's.",
+        (
+            Wanted("over_torchvision", 'images per second, `cache = "disk"` / ImageFolder in one process', least=3.0),
+            Wanted("over_workers", "the same against ImageFolder with worker processes", least=2.0),
+        ),
+    ),
+    Comparison(
         "passes",
         "Predicted image passes",
         "passes",

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import PlainSerializer, PlainValidator
 
 _PREFIX: Final = "sha256:"
+#: Hexadecimal digits of a checksum that stand for a file: enough to tell files apart, and short enough for a table.
+_DIGITS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Weights:
 
     Attributes:
         path: the file; ``None``: only its checksum is known, as a record has it.
-        sha256: of its bytes.
+        sha256: of its bytes, the first digits.
     """
 
     path: Path | None
@@ -39,12 +41,12 @@ class Weights:
             return given
         if not isinstance(given, str | Path) or not str(given):
             raise ValueError("give the path of a file of weights")
-        if found := re.fullmatch(rf"{_PREFIX}([0-9a-f]{{64}})", str(given)):
+        if found := re.fullmatch(rf"{_PREFIX}([0-9a-f]{{{_DIGITS}}})", str(given)):
             return cls(None, found[1])
         try:
             path = Path(given).expanduser().resolve()
             with path.open("rb") as file:
-                return cls(path, hashlib.file_digest(file, "sha256").hexdigest())
+                return cls(path, hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS])
         except (OSError, ValueError, RuntimeError) as error:
             raise ValueError(f"{given} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,8 +61,7 @@ def _read(path: Path, sha256: str) -> Mapping[str, Tensor]:
             document: Any = load_file(path)
         else:
             document = torch.load(path, map_location="cpu", weights_only=True)
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = Weights.parse(path).sha256
     except (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError, SafetensorError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise _fault(

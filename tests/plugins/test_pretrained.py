@@ -141,7 +141,7 @@ def test_identity_is_the_content(tmp_path: Path) -> None:
     moved.write_bytes(file.read_bytes())
     trial = Trial("naive", {"backbone": "mlp", "weights": str(file)})
     spec = trial.resolved("tiny_three").spec
-    assert spec.options["weights"] == f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    assert spec.options["weights"] == f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()[:16]}"
     assert Trial("naive", {"backbone": "mlp", "weights": str(moved)}).resolved("tiny_three").spec.run_id == spec.run_id
     assert Trial("naive", {"backbone": "mlp"}).resolved("tiny_three").spec.run_id != spec.run_id
 
