@@ -177,7 +177,7 @@ COMPARISONS: Final[tuple[Comparison, ...]] = (
         "frozen",
         "Heads on a frozen backbone",
         "frozen",
-        "Whole runs of naive on a ResNet-18 that is frozen, whose features are computed once per image of a task and "
+        "Whole runs of naive on a frozen residual network, whose features are computed once per image of a task and "
         "cached, and in every epoch anew.",
         (
             Wanted("training_ratio", "training, without / with the feature cache", least=5.0),

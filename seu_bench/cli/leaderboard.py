@@ -198,13 +198,21 @@ def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> 
         (
             row.configuration,
             f"{row.mean:.2f}",
+            "-" if row.interval is None else "{:.1f} to {:.1f}".format(*row.interval),
             "-" if row.corrected is None else f"{row.corrected:.4f}",
             row.verdict or "the best",
             *[f"{metric.format_cell(it.mean(compared.metric) or 0.0)}" for it in compared.rows[row.configuration]],
         )
         for row in ranks.rows
     ]
-    headings = ("configuration", ">rank", ">p (Holm)", "beside the best", *[f">{name}" for name in ranks.benchmarks])
+    headings = (
+        "configuration",
+        ">rank",
+        ">95 % (seeds)",
+        ">p (Holm)",
+        "beside the best",
+        *[f">{name}" for name in ranks.benchmarks],
+    )
     title = f"{compared.place}: average ranks in {metric.column or compared.metric}"
     tested = "no test: too few benchmarks or configurations"
     if ranks.p_value is not None:

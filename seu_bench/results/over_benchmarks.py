@@ -119,7 +119,11 @@ def _compared(
         for row in board.rows
         if row.reference is None and row not in everywhere
     }
-    ranks = compare_ranks(values, higher_is_better=better is not False)
+    seeds = {
+        board.benchmark: {name: list(row.values(metric).values()) for name, row in zip(rows, on, strict=True)}
+        for board, on in zip(chosen, zip(*rows.values(), strict=True), strict=True)
+    }
+    ranks = compare_ranks(values, higher_is_better=better is not False, seeds=seeds)
     return BenchmarkComparison(protocol, scenario, metric, tuple(chosen), rows, ranks, tuple(sorted(excluded)))
 
 

@@ -8,7 +8,7 @@ value on a benchmark is its mean over seeds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from seu_bench.results.statistics.power import LEVEL
 #: With fewer benchmarks, or fewer configurations, nothing is tested.
 FEWEST_BENCHMARKS: Final = 3
 FEWEST_CONFIGURATIONS: Final = 3
+#: Draws of a bootstrap.
+BOOTSTRAPS: Final = 2000
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class AverageRank:
 
     Attributes:
         ranks: by benchmark.
+        interval: of the average rank, from the spread over seeds; ``None`` where a value is that of one seed.
         corrected: p value of its difference to the control, after Holm's correction; ``None`` for the control itself,
             and where nothing was tested.
         verdict: whether it ranks significantly worse, or better, than the control; ``None`` for the control itself.
@@ -36,6 +39,7 @@ class AverageRank:
     ranks: Mapping[str, float]
     corrected: float | None
     verdict: Verdict | None
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class RankComparison:
                     "configuration": row.configuration,
                     "average_rank": row.mean,
                     "ranks": dict(row.ranks),
+                    "interval": None if row.interval is None else list(row.interval),
                     "p_holm": row.corrected,
                     "verdict": row.verdict,
                 }
@@ -81,7 +86,11 @@ class RankComparison:
 
 
 def compare_ranks(
-    values: Mapping[str, Mapping[str, float]], *, higher_is_better: bool = True, control: str | None = None
+    values: Mapping[str, Mapping[str, float]],
+    *,
+    higher_is_better: bool = True,
+    control: str | None = None,
+    seeds: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
 ) -> RankComparison:
     """Rank configurations on each benchmark, and compare their average ranks with that of a control.
 
@@ -93,6 +102,7 @@ def compare_ranks(
         values: a metric's means over seeds, by benchmark and configuration; every benchmark has all configurations.
         higher_is_better: the metric's direction.
         control: the configuration to compare with; ``None``: that with the best average rank.
+        seeds: the values that ``values`` are means of, for intervals by :func:`rank_intervals`.
 
     Returns:
         Ranks and tests; with fewer than three benchmarks or configurations ranks alone.
@@ -131,6 +141,7 @@ def compare_ranks(
         post_hoc = holm([float(2 * ndtr(-abs(means[name] - means[first]) / error)) for name in others])
         # Without Friedman's rejection nothing is: the post hoc test is its second step.
         corrected = dict(zip(others, (max(p, p_value) for p in post_hoc), strict=True))
+    intervals = rank_intervals(seeds, higher_is_better=higher_is_better) if seeds is not None else {}
     rows = [
         AverageRank(
             name,
@@ -138,9 +149,49 @@ def compare_ranks(
             dict(zip(values, ranks[:, place].tolist(), strict=True)),
             corrected.get(name),
             None if name == first else judge(corrected.get(name), of="benchmarks"),
+            intervals.get(name),
         )
         for place, name in enumerate(names)
     ]
     critical = -float(ndtri(LEVEL / (2 * max(1, len(others))))) * error
     ordered = sorted(rows, key=lambda row: (row.mean, row.configuration))
     return RankComparison(tuple(values), tuple(ordered), first, statistic, p_value, critical)
+
+
+def rank_intervals(
+    seeds: Mapping[str, Mapping[str, Sequence[float]]], *, higher_is_better: bool = True
+) -> dict[str, tuple[float, float]]:
+    """Intervals of average ranks over the same benchmarks, had other seeds been drawn: percentiles of a bootstrap.
+
+    The seeds of each configuration on each benchmark are drawn anew, with replacement, and ranked by their means.
+    Benchmarks are not drawn: the intervals say nothing of others, which is what the tests are about.
+
+    Args:
+        seeds: a metric's values, by benchmark and configuration; every benchmark has all configurations.
+        higher_is_better: the metric's direction.
+
+    Returns:
+        The interval of each configuration that holds the share ``1 - LEVEL``; empty where a value is that of one seed.
+
+    Example:
+        >>> rank_intervals({"one": {"a": [0.9, 0.8], "b": [0.7, 0.6]}})
+        {'a': (1.0, 1.0), 'b': (2.0, 2.0)}
+    """
+    import numpy as np
+    from scipy.stats import rankdata
+
+    names = list(next(iter(seeds.values()), {}))
+    if not names or any(len(found) < 2 for row in seeds.values() for found in row.values()):
+        return {}
+    generator = np.random.default_rng(0)  # fixed: a page that is made again must be the same
+    drawn = []
+    for row in seeds.values():
+        means = []
+        for name in names:
+            found = np.asarray(row[name], dtype=float)
+            means.append(found[generator.integers(0, len(found), (BOOTSTRAPS, len(found)))].mean(axis=1))
+        table = np.stack(means, axis=1)
+        drawn.append(rankdata(-table if higher_is_better else table, axis=1))
+    average = np.mean(drawn, axis=0)
+    low, high = np.quantile(average, [LEVEL / 2, 1 - LEVEL / 2], axis=0).tolist()
+    return dict(zip(names, zip(low, high, strict=True), strict=True))
