@@ -7,13 +7,13 @@
 - ``residual``: parts of residual networks
 - ``operations``: the eight operations of the search space
 - ``layers``: convolution and dropout with channels innermost in memory
-- ``modes``: training and evaluation mode, restored afterwards
+- ``modes``: training and evaluation mode, restored afterwards; freezing
+- ``pretrained``: weights of a network from a file
 - ``kernels``: gradients that are fast on a CPU
 - ``feature_cache``, ``feature_store``: outputs of frozen layers, cached for a task's images
 - ``chain``: a backbone as a chain of layers
 - ``growing``, ``growing_layer``: networks whose layers grow by units, with weights in blocks by task
 - ``masks``: binary masks of one bit
-- ``frozen``: freezing
 - ``sizes``: parameters, bytes and multiply-accumulates
 - ``flops``: operations of what is computed, backward passes included
 """
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from .cells import ExtensionUnit, GenotypeNetwork, Mixture, ProxyNetwork, Sample, Stem, Unit, sample_of
     from .chain import ChainLayer, chain_of, run_chain
     from .flops import FlopCounter, RepeatedBatches, counted_as
-    from .frozen import freeze, is_frozen
     from .growing import GrowingNetwork
     from .growing_layer import GrowingLayer
     from .layers import ChannelsLastConv2d, Dropout, channels_last, dropout
     from .masks import pack_bits, packed_bytes, unpack_bits
-    from .modes import modes_kept
+    from .modes import freeze, is_frozen, modes_kept
     from .multihead import MultiHeadModel
     from .residual import ResidualBlock, even_resnet_parts
     from .sizes import count_bytes, count_macs, count_parameters, state_bytes

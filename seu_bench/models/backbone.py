@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from seu_bench.config.streams import Scenario
-from seu_bench.models.frozen import freeze
+from seu_bench.models.modes import freeze
 from seu_bench.models.multihead import MultiHeadModel, by_task
 
 

@@ -9,9 +9,9 @@ from typing import Any, Self, TypeAlias, cast
 
 from torch import Tensor, nn
 
-from seu_bench.models.frozen import freeze
 from seu_bench.models.kernels import concatenate
 from seu_bench.models.layers import ChannelsLastConv2d
+from seu_bench.models.modes import freeze
 from seu_bench.models.operations import FactorizedReduce, State, make_operation, relu_conv_norm
 from seu_bench.search_space import (
     EDGES,

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.models.chain import ChainLayer, run_chain
-from seu_bench.models.frozen import freeze
 from seu_bench.models.growing_layer import GrowingLayer
+from seu_bench.models.modes import freeze
 from seu_bench.models.multihead import MultiHeadModel, not_learned
 
 

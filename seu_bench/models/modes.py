@@ -1,8 +1,8 @@
-"""Training and evaluation mode of a network's modules."""
+"""Modes of a network's modules: training, evaluation, and frozen for good."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from torch import nn
@@ -31,3 +31,33 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in before:
             module.training = training
+
+
+def freeze(*frozen: nn.Module | nn.Parameter) -> None:
+    """Stop training for good, and free the gradients.
+
+    Modes are left alone: a module with dropout or BatchNorm must refuse ``train()`` by itself.
+
+    Args:
+        frozen: modules, with all their parameters, and parameters.
+
+    Example:
+        ``freeze(model.layers, model.scale)``
+    """
+    for parameter in _parameters(frozen):
+        parameter.requires_grad_(False)
+        parameter.grad = None
+
+
+def is_frozen(*modules: nn.Module | nn.Parameter) -> bool:
+    """Whether no parameter of ``modules`` trains any more.
+
+    Returns:
+        Whether that is so; true where there is no parameter.
+    """
+    return not any(parameter.requires_grad for parameter in _parameters(modules))
+
+
+def _parameters(frozen: Iterable[nn.Module | nn.Parameter]) -> Iterable[nn.Parameter]:
+    for each in frozen:
+        yield from [each] if isinstance(each, nn.Parameter) else each.parameters()

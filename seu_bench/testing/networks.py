@@ -17,8 +17,9 @@ from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import LazyFactory, Register
 from seu_bench.testing.sizes import check_sizes
 from seu_bench.testing.trial import Contract, Trial, installed, require, same
+from seu_bench.training.backbones import backbone_model
 from seu_bench.training.costing import fixed_size_cost
-from seu_bench.training.interfaces import StrategyContext, StrategyFactory, backbone_model
+from seu_bench.training.interfaces import StrategyContext, StrategyFactory
 from seu_bench.training.strategy import StagedStrategy
 from seu_bench.utils.seeding import RandomState
 

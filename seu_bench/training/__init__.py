@@ -2,6 +2,7 @@
 
 =======================  =====================================================================
 :mod:`.interfaces`       factories of strategies and backbones, their context, estimates of costs
+:mod:`.backbones`        the network below the heads, built, filled with weights, and with heads
 :mod:`.components`       factories of searchers and creators, and their inputs
 :mod:`.stage`            a loop over epochs that is timed, reported and resumed
 :mod:`.epochless`        a stage without epochs
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
+    from .backbones import backbone_model, build_backbone, dropout_factor, width_factor
     from .components import Component, CreationTask, CreatorFactory, GrowingModel, SearcherFactory, SearchTask
     from .costing import (
         evaluation_passes,
@@ -49,11 +51,7 @@ if TYPE_CHECKING:
         StageCost,
         StrategyContext,
         StrategyFactory,
-        backbone_model,
-        build_backbone,
         checked_options,
-        dropout_factor,
-        width_factor,
     )
     from .loops import (
         BestWeights,

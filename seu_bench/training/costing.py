@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 from seu_bench.config.common_options import PlateauOptions, ScoringOptions, SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule, ScheduleOptions
 from seu_bench.errors import PluginError
+from seu_bench.training.backbones import backbone_model
 from seu_bench.training.components import Component
-from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, backbone_model, checked_options
+from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
 from seu_bench.training.pricing import paths_begun, priced, task_flops
 from seu_bench.utils.packages import remedy_for
 

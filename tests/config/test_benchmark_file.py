@@ -28,15 +28,24 @@ NAMES = [
     "split_cifar100",
     "split_cifar100_class",
     "split_cifar10_class",
+    "split_core50",
+    "split_cub200",
     "split_digits",
+    "split_dtd",
+    "split_eurosat",
     "split_fashion",
     "split_fashion_class",
+    "split_imagenet_r",
     "split_mnist",
     "split_mnist_class",
+    "split_tiny_imagenet",
     *(f"transfer_s_{name}" for name in ("in", "long", "minus", "out", "pl", "plus")),
 ]
+#: Folders of images.
+FOLDERS = {f"split_{name}" for name in ("core50", "cub200", "dtd", "eurosat", "imagenet_r", "tiny_imagenet")}
 #: In no paper of SEU.
 OURS = {
+    *FOLDERS,
     "split_digits",
     "split_fashion",
     "split_mnist",
@@ -88,7 +97,7 @@ def test_every_file_is_whole(name: str) -> None:
             used = list(sources)
         case stream:
             used = [stream.dataset]
-    assert set(used) <= set(DATASETS)
+    assert set(used) <= {*DATASETS, *spec.datasets}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from seu_bench.models.sizes import count_parameters
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register, Unavailable
 from seu_bench.plugin.registry import Registry
-from seu_bench.training.interfaces import BackboneFactory, backbone_model
+from seu_bench.training.backbones import backbone_model
+from seu_bench.training.interfaces import BackboneFactory
 
 NAMES = [
     "alexnet",
@@ -34,7 +35,10 @@ NAMES = [
     "resnet32",
     "simple_mlp",
     "tanh_mlp",
+    "vit_tiny",
 ]
+#: With that which stands for many (tests/plugins/test_pretrained.py).
+LISTED = sorted([*NAMES, "timm"])
 
 
 def convolution(inputs: int, outputs: int, size: int = 3, *, bias: bool = True) -> int:
@@ -298,7 +302,7 @@ def test_list(command: Command) -> None:
     answer = command("list", "backbones")
     assert (answer.status, answer.err) == (0, "")
     rows = [line.split()[:2] for line in answer.out.splitlines()]
-    assert [row for row in rows if row[1] == "seu-bench"] == [[name, "seu-bench"] for name in NAMES]
+    assert [row for row in rows if row[1] == "seu-bench"] == [[name, "seu-bench"] for name in LISTED]
     assert "slim ResNet-18" in answer.out
 
 
@@ -309,7 +313,7 @@ def test_unknown_backbone(command: Command, subcommand: str) -> None:
         answer = command(subcommand, "--strategy", "naive", "-o", f"backbone={name}")
         assert (answer.status, answer.out) == (2, "")
         assert f"no backbone is called '{name}'{near}" in answer.err
-        assert f"the backbones are: {', '.join(NAMES)}" in answer.err
+        assert f"the backbones are: {', '.join(LISTED)}" in answer.err
 
 
 @pytest.mark.parametrize("width", ["0", "-1", "wide", "true"])
@@ -356,7 +360,7 @@ def test_unavailable() -> None:
     with pytest.raises(UnknownNameError) as error:
         backbones.find("huge")
     assert "'huge' cannot be used: it needs the package timm, which is not installed" in str(error.value)
-    assert f"the backbones are: {', '.join(NAMES)}" in str(error.value.remedy)
+    assert f"the backbones are: {', '.join(LISTED)}" in str(error.value.remedy)
     with pytest.raises(UnknownNameError, match=r"no backbone is called 'hug'(?!.*cannot be used)"):
         backbones.find("hug")
 

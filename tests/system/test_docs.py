@@ -156,7 +156,9 @@ def test_options_exist(page: Path) -> None:
     named = {
         option
         for code in INLINE.findall(page.read_text(encoding="utf-8"))
-        if not code.startswith(("pip ", "scancel ", "tensorboard ", "mlflow ", "python ", "pytest ", ".venv/"))
+        if not code.startswith(
+            ("docker ", "pip ", "scancel ", "tensorboard ", "mlflow ", "python ", "pytest ", ".venv/")
+        )
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", code)
     }
     assert named - known == set()

@@ -25,8 +25,9 @@ from seu_bench.models.backbone import BackboneModel
 from seu_bench.plugin.registration import Register
 from seu_bench.testing import FrozenGrowthContract, StrategyContract, Trial
 from seu_bench.testing.contract import above_chance
+from seu_bench.training.backbones import backbone_model
 from seu_bench.training.costing import fixed_size_cost
-from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory, backbone_model
+from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
 from seu_bench.training.phases import Phase, TaskData
 from seu_bench.training.strategy import StagedStrategy
 

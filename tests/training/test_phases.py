@@ -8,8 +8,9 @@ import torch
 from support.tiny import all_threads, class_stream, context, learn, one_thread
 from torch import Tensor
 
+from seu_bench.training.backbones import backbone_model
 from seu_bench.training.costing import fixed_size_cost
-from seu_bench.training.interfaces import StageCost, backbone_model
+from seu_bench.training.interfaces import StageCost
 from seu_bench.training.phases import Phase, TaskData
 from seu_bench.training.stage import StageProgress
 from seu_bench.training.strategy import StagedStrategy, TrainingStage

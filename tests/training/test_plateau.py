@@ -15,8 +15,9 @@ from seu_bench.data.streams import TaskStream
 from seu_bench.errors import OptionError, RequestError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.testing.trial import from_file
+from seu_bench.training.backbones import backbone_model
 from seu_bench.training.costing import fixed_size_cost
-from seu_bench.training.interfaces import StrategyContext, backbone_model
+from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.plateau import fewest_epochs
 from seu_bench.training.stage import StageProgress
 from seu_bench.training.strategy import StagedStrategy
