@@ -10,6 +10,7 @@ import click
 
 from seu_bench.cli.completion import values
 from seu_bench.cli.options import data_option, format_option, print_as
+from seu_bench.data.dataset import DatasetSource
 from seu_bench.plugin.registry import Registry
 from seu_bench.utils import progress as bars
 
@@ -22,20 +23,32 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
     """List data sets with status, size and location, or download one."""
     if context.invoked_subcommand is not None:
         return
+    known = {name: (entry.factory, entry.summary) for name, entry in Registry().datasets.items()}
+    folders = {name: (source, source.summary) for name, source in _folders(data_root).items() if name not in known}
     rows: list[dict[str, Any]] = []
-    for entry in bars.tracked(Registry().datasets.values(), "checking data sets"):
-        state = entry.factory.state(data_root)
+    for name, (source, summary) in bars.tracked([*known.items(), *folders.items()], "checking data sets"):
+        state = source.state(data_root)
         rows.append(
             {
-                "name": entry.name,
+                "name": name,
                 "status": state.status,
                 "where": str(state.where) if state.where is not None else None,
                 "bytes": state.bytes,
                 "detail": state.detail,
-                "summary": entry.summary,
+                "summary": summary,
             }
         )
     print_as(form, rows, _lines(rows))
+
+
+def _folders(data_root: Path | None) -> dict[str, DatasetSource]:
+    """Well-known sets that are folders below the data root, which benchmarks define for themselves."""
+    from seu_bench.config.benchmark import FolderDefinition
+    from seu_bench.data.sources.folders import known_folder
+    from seu_bench.data.sources.layouts import LAYOUTS
+
+    tables = {name: {"kind": "folder", "layout": name, "size": 64} for name in LAYOUTS}
+    return {name: known_folder(FolderDefinition.model_validate(it), name, data_root) for name, it in tables.items()}
 
 
 def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -55,10 +68,11 @@ def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
     """Download a data set and check it."""
     from seu_bench.data.sources.common import default_data_root
 
-    source = Registry().datasets.find(name).factory
     if data_root is None and context.parent is not None:
         data_root = context.parent.params["data_root"]  # seu-bench data --data-root FOLDER fetch NAME
-    root = default_data_root(data_root)
+    root, datasets = default_data_root(data_root), Registry().datasets
+    folders = {} if name in datasets else _folders(root)
+    source = folders[name] if name in folders else datasets.find(name).factory
     source.fetch(root)
     state = source.state(root)
     click.echo(f"{name}: {state.status}" + (f", {state.where}" if state.where else ""))

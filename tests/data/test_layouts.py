@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from support.commands import Command
 from support.tiny import registry
 
 from seu_bench.config.benchmark import FolderDefinition
@@ -212,3 +214,15 @@ def test_not_laid_out_like_that(tmp_path: Path) -> None:
 def test_unknown_layout() -> None:
     with pytest.raises(ValueError, match="layout"):
         definition("imagenet")
+
+
+def test_listed_with_the_data_sets(command: Command, tmp_path: Path) -> None:
+    """``seu-bench data`` says where each must lie; none of them is downloaded."""
+    answer = command("data", "--data-root", str(tmp_path), "--format", "json")
+    rows = {row["name"]: row for row in json.loads(answer.out)}
+    for name in {*LAYOUTS} - {"dtd"}:  # which torchvision downloads
+        assert rows[name]["status"] == "missing"
+        assert rows[name]["where"] == str(tmp_path / LAYOUTS[name].folder)
+    answer = command("data", "fetch", "cub200", "--data-root", str(tmp_path))
+    assert answer.status == 2 and LAYOUTS["cub200"].url in answer.err
+    assert "did you mean 'cifar10'" in command("data", "fetch", "cifar101").err

@@ -143,6 +143,7 @@ class KnownFolderSource(FolderSource):
     def __init__(self, definition: FolderDefinition, name: str, layout: Layout) -> None:
         super().__init__(definition, name)
         self.layout = layout
+        self.summary = f"{layout.images:,} images of {layout.classes} classes in the folder {layout.folder}"
 
     def info(self, root: Path | None) -> DatasetInfo:
         """Shape and sizes, as they are known; of sets without test images of their own, about so many."""
@@ -165,6 +166,10 @@ class KnownFolderSource(FolderSource):
         """SHA-256 of what there must be; whether it is there is seen when the set is loaded."""
         known = self.definition.layout, self.layout.classes, self.layout.images
         return hashlib.sha256(repr(known).encode()).hexdigest()
+
+    def fetch(self, root: Path) -> None:
+        """Refuse: archives of these sets are unpacked by hand, which their licences are read with."""
+        raise self.fault("is not downloaded by seu-bench", f"unpack it there, from {self.layout.url}")
 
     def check_exists(self) -> None:
         """Raise the error of a folder that does not exist, which says where the set can be had."""
