@@ -6,6 +6,7 @@ benchmark in another scenario is another benchmark.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 #: The key of a benchmark that chooses a scenario.
 SCENARIO_KEY: Final = "stream.scenario"
+#: Keys that say where a data set's files lie and how images are held, which makes no difference to a result.
+_PLACES: Final = re.compile(r"datasets\.[^.]+\.(?:path|cache)")
 #: Adjectives of streams, and what is known of a test image and asked of it.
 _WORDS: Final[Mapping[Scenario, tuple[str, str]]] = {
     "task": ("task-incremental", "the task of a test image is known, and the answer is one of its classes"),
@@ -51,5 +54,7 @@ def benchmark_title(record: Record) -> str:
 
 
 def other_overrides(record: Record) -> dict[str, Any]:
-    """What a record's run changed in its benchmark besides the scenario, which the record says by itself."""
-    return {key: value for key, value in record.benchmark_overrides.items() if key != SCENARIO_KEY}
+    """What a record's run changed in its benchmark besides the scenario, which the record says by itself, and besides
+    where its data lie."""
+    overrides = record.benchmark_overrides
+    return {key: it for key, it in overrides.items() if key != SCENARIO_KEY and not _PLACES.fullmatch(key)}

@@ -30,7 +30,7 @@ from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import SCENARIO_METRICS
 from seu_bench.results.reference import compare_with_reference
 from seu_bench.results.reference_rows import WITHOUT_TASKS, missing_references
-from seu_bench.results.scenarios import adjective, definition
+from seu_bench.results.scenarios import adjective, definition, other_overrides
 from seu_bench.utils.text import escape_latex, escape_markdown
 
 CLASS: dict[str, Any] = {"scenario": "class", "benchmark_overrides": {"stream.scenario": "class"}}
@@ -280,3 +280,11 @@ class TestTables:
 def a_record(**fields: Any) -> Record:
     given = {"run_id": "x", "status": "finished", "strategy": "naive", "benchmark": "cifar10"}
     return Record.model_validate(given | {"benchmark_version": 1, "protocol": "quick", "seed": 0} | fields)
+
+
+def test_where_data_lie_is_no_other_configuration() -> None:
+    """Runs of people whose folders lie elsewhere are seeds of one row; a run with other images is not."""
+    places = {"datasets.birds.path": "/home/jane/birds", "datasets.birds.cache": "memory"}
+    assert other_overrides(a_record(benchmark_overrides=places)) == {}
+    size = {"datasets.birds.size": 32, "stream.scenario": "class"}
+    assert other_overrides(a_record(benchmark_overrides=places | size)) == {"datasets.birds.size": 32}
