@@ -36,6 +36,7 @@ class Timm:
     """All of timm's networks."""
 
     summary: str = "any network of timm, as timm:NAME (width has no effect)"
+    example: str = "resnet10t"
 
     def select(self, name: str) -> TimmNetwork:
         """The network of a name.

@@ -64,13 +64,20 @@ class BackboneContract(Contract):
 
     def network(self, shape: tuple[int, int, int], *, seed: int = 0, width: float = 0.5) -> tuple[nn.Module, int]:
         """Build the network for images of a shape ``(C, H, W)``; skip the test if the backbone refuses the shape."""
-        factory = named_backbone(installed(self.plugins), self.backbone)
+        factory = named_backbone(installed(self.plugins), self._name())
         try:
             with RandomState(seed).active():
                 network, features = factory.build(*shape, width)
         except RequestError as error:
             pytest.skip(f"it refuses images of {shape}: {error.what}")
         return network, features
+
+    def _name(self) -> str:
+        """The backbone; of one that stands for many, its example."""
+        if ":" in self.backbone:
+            return self.backbone
+        example = getattr(installed(self.plugins).backbones.find(self.backbone).factory, "example", None)
+        return self.backbone if example is None else f"{self.backbone}:{example}"
 
     @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
     def test_maps_images_to_features(self, shape: tuple[int, int, int]) -> None:
@@ -121,7 +128,7 @@ class BackboneContract(Contract):
 
     def test_is_learned_with(self, tmp_path: Path) -> None:
         """Fine-tuning on it learns three tasks; sizes are those that the cost estimate said."""
-        trial = Trial("fine_tuning", {"backbone": self.backbone, **self.options}, [*self.plugins, FineTuning()])
+        trial = Trial("fine_tuning", {"backbone": self._name(), **self.options}, [*self.plugins, FineTuning()])
         learner = trial.learner("tiny_three")
         for task in range(learner.tasks):
             learner.learn(task)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class BackboneFactory(Protocol):
     """A network below the heads, for strategies that take one (``-o backbone=``).
 
-    One that stands for many has a method ``select(name)``, which returns the factory for ``-o backbone=KIND:NAME``.
+    One that stands for many has a method ``select(name)``, which returns the factory for ``-o backbone=KIND:NAME``, and
+    ``example``, a name that contracts try.
     """
 
     summary: str
