@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from seu_bench.cli.completion import values
 from seu_bench.cli.options import data_option, format_option, print_as
-from seu_bench.data.dataset import DatasetSource
 from seu_bench.plugin.registry import Registry
 from seu_bench.utils import progress as bars
+
+if TYPE_CHECKING:
+    from seu_bench.data.dataset import DatasetSource
 
 
 @click.group(invoke_without_command=True)
