@@ -20,6 +20,7 @@ from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.benchmark_file import BenchmarkFile
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data import TaskImages, TaskStream, build_stream
+from seu_bench.data.dataset import DatasetInfo, RawDataset
 from seu_bench.data.image_file import ImageFile
 from seu_bench.data.normaliser import pixel_statistics
 from seu_bench.data.sources import decoding
@@ -176,6 +177,23 @@ def test_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Image.fromarray(np.zeros((6, 6, 3), dtype=np.uint8)).save(first)
     assert source.load(root).checksum() != checksum
     assert len(list((root / "decoded").iterdir())) == 4
+
+
+def test_other_labels_are_another_set(tmp_path: Path) -> None:
+    """A list of a set may give the same files other classes; checksums are those of images and labels."""
+    info = DatasetInfo("mine", 1, 1, 1, num_classes=2, num_train=2, num_test=1)
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    for path in paths:
+        path.write_text("x")
+
+    def checksum(*labels: int) -> str:
+        train, test = (paths[:2], np.array(labels)), (paths[2:], np.array([0]))
+        decode = lambda _: np.full((1, 1, 1), 9, dtype=np.uint8)  # noqa: E731
+        found = decoding.in_file(info, train, test, decode, tmp_path)
+        assert found.checksum() == RawDataset(info, found.train, found.test).checksum()
+        return found.checksum()
+
+    assert checksum(0, 1) == checksum(0, 1) != checksum(1, 0)
 
 
 def test_a_file_that_is_cut_is_made_anew(tmp_path: Path) -> None:

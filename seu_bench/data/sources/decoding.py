@@ -71,8 +71,8 @@ def in_memory(info: DatasetInfo, train: Split, test: Split, decode: Decode) -> R
 def in_file(info: DatasetInfo, train: Split, test: Split, decode: Decode, root: Path) -> RawDataset:
     """Decode all images into a file below the data root, or find them there; processes that need the same one wait.
 
-    The file is another one wherever a file of the data set has another name, size or time of change, or Pillow another
-    version. Beside it lie the checksums of the set, so that it need not be read as a whole at each start.
+    The file is another one wherever a file of the data set has another name, class, size or time of change, or Pillow
+    another version. Beside it lie the checksums of the set, so that it need not be read as a whole at each start.
 
     Args:
         info: of the data set.
@@ -113,8 +113,9 @@ def _key(shape: tuple[int, int, int], *splits: Split) -> str:
     import PIL
 
     digest = hashlib.sha256(f"{PIL.__version__} {shape}".encode())
-    for paths, _ in splits:
+    for paths, labels in splits:
         digest.update(f"\n{len(paths)}\n".encode())
+        digest.update(labels.tobytes())  # the checksums that lie beside the images have them within
         for path in paths:
             now = path.stat()
             digest.update(f"{path}\0{now.st_size}\0{now.st_mtime_ns}\n".encode())
