@@ -1,6 +1,6 @@
 # seu-bench in a container, for processors and NVIDIA GPUs (docs/guides/containers.md):
 #   docker build -t seu-bench .
-#   docker run --rm -v "$PWD/results:/work/results" seu-bench run --benchmark split_digits --protocol smoke
+#   docker run --rm -v "$PWD/results:/bench/results" seu-bench run --benchmark split_digits --protocol smoke
 # torch of the Python package index has CUDA's libraries; an image of a third of the size, for processors alone:
 #   docker build --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cpu -t seu-bench:cpu .
 ARG PYTHON=3.12
@@ -18,12 +18,12 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends g++ \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 1000 seu-bench \
-    && install --directory --owner=seu-bench /work /data
+    && install --directory --owner=seu-bench /bench /images
 RUN pip install --no-cache-dir "torch>=2.6" "torchvision>=0.21" --index-url "${TORCH_INDEX}"
 COPY --from=build /wheels /wheels
 RUN pip install --no-cache-dir /wheels/*.whl
 USER 1000
-WORKDIR /work
-ENV SEU_BENCH_DATA=/data
+WORKDIR /bench
+ENV SEU_BENCH_DATA=/images
 ENTRYPOINT ["seu-bench"]
 CMD ["--help"]

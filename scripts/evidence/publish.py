@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scripts.evidence import inheritance, inheritance_contest, scenarios, transfer
 from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS
-from scripts.evidence.reference_numbers import RATES, SET
+from scripts.evidence.reference_runs import RATES, SET
 from scripts.evidence.relatives import PERCEPTRON
 from scripts.evidence.runs import EVIDENCE, records, short_name
 from scripts.evidence.transfer_long import LONG_SET

@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager, nullcontext
-from unittest import mock
-
-import torch
-from torch import Tensor
-
 from scripts.perf.catalogue import Result, Size
-from scripts.perf.runs import Timed, Ways, median_ratio, same_weights, side_by_side, stage_table
+from scripts.perf.plain import WAYS, WITH, WITHOUT
+from scripts.perf.runs import Timed, median_ratio, same_weights, side_by_side, stage_table
 from seu_bench.config.run import Request
-from seu_bench.models.backbone import BackboneModel
 
-WITH, WITHOUT = "with", "without"
 BATCH = 64
-
-
-@contextmanager
-def without_cache() -> Iterator[None]:
-    """The backbone computes every batch as it comes."""
-
-    def computed(
-        _self: BackboneModel, x: Tensor, _key: Hashable, compute: Callable[[Tensor], tuple[Tensor, ...]]
-    ) -> tuple[Tensor, ...]:
-        with torch.no_grad():
-            return compute(x)
-
-    with mock.patch.object(BackboneModel, "cached_features", computed):
-        yield
-
-
-WAYS: Ways = {WITH: nullcontext, WITHOUT: without_cache}
 
 
 def measure(_: str, size: Size) -> Result:

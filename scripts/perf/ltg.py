@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 from scripts.perf.catalogue import Result, Size
 from scripts.perf.data import real_or_synthetic
-from scripts.perf.plain import without_cache
-from scripts.perf.runs import Timed, Ways, accuracy_table, median_ratio, same_weights, side_by_side, stage_table
+from scripts.perf.plain import WAYS, WITH, WITHOUT
+from scripts.perf.runs import Timed, accuracy_table, median_ratio, same_weights, side_by_side, stage_table
 from seu_bench.config.run import Request
 
-WITH, WITHOUT = "with", "without"
-WAYS: Ways = {WITH: nullcontext, WITHOUT: without_cache}
 BATCH = 64
 
 

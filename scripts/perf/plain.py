@@ -6,7 +6,7 @@ Every patch is here, and each names what must exist: where the code has changed,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest import mock
 
@@ -18,21 +18,28 @@ import seu_bench.models.kernels
 import seu_bench.models.layers
 import seu_bench.models.operations
 import seu_bench_ltg.layer
-from seu_bench_ltg.model import GrowingAlexNet
-from seu_bench_pnn.model import ProgressiveNetwork
-from seu_bench_seu.super_model import SuperModel
+from scripts.perf.runs import Ways
+from seu_bench.data.images import TaskImages
+from seu_bench.training.phases import PhasedStrategy
 
-#: Models with frozen layers.
-MODELS = (ProgressiveNetwork, GrowingAlexNet, SuperModel)
+#: The two ways in which frozen layers are compared.
+WITH, WITHOUT = "with", "without"
 
 
 @contextmanager
 def without_cache() -> Iterator[None]:
     """No outputs of frozen layers are kept: models compute them in the batches as they come."""
-    with ExitStack() as stack:
-        for model in MODELS:
-            stack.enter_context(mock.patch.object(model, "has_frozen_layers", False))
+
+    @contextmanager
+    def computed(_: object) -> Iterator[Callable[[TaskImages], TaskImages]]:
+        yield lambda images: images
+
+    with mock.patch.object(PhasedStrategy, "_features_cached", computed):
         yield
+
+
+#: Both, for :func:`scripts.perf.runs.side_by_side`.
+WAYS: Ways = {WITH: nullcontext, WITHOUT: without_cache}
 
 
 @contextmanager

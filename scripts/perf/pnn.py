@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import torch
 
 from scripts.perf.catalogue import Result, Size, Table
-from scripts.perf.plain import without_cache
-from scripts.perf.runs import Timed, Ways, median_ratio, same_weights, side_by_side, stage_table, timed
+from scripts.perf.plain import WAYS, WITH, WITHOUT
+from scripts.perf.runs import Timed, median_ratio, same_weights, side_by_side, stage_table, timed
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.models.alexnet import AlexNetShape
@@ -16,8 +14,6 @@ from seu_bench.models.sizes import count_macs
 from seu_bench.plugin.registry import Registry
 from seu_bench_pnn.columns import Column
 
-WITH, WITHOUT = "with", "without"
-WAYS: Ways = {WITH: nullcontext, WITHOUT: without_cache}
 #: As in the paper.
 BATCH = 128
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 
@@ -17,6 +17,9 @@ from seu_bench.config.options import Frozen
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.streams import Fraction, StreamSpec, stream_identity, titled
 from seu_bench.config.toml_file import OwnPath
+
+#: Keys of ``[datasets.NAME]`` that say where files lie and how images are held, which decides no result.
+PLACES: Final = ("path", "cache")
 
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=60)]
 
@@ -110,7 +113,7 @@ class BenchmarkSpec(Frozen):
     def identity(self) -> dict[str, Any]:
         """Values that make two benchmarks the same: all but texts, protocols and where the user's files lie."""
         texts = dict.fromkeys(("summary", "citation", "protocols", "default_protocol"), True)
-        identity = self.model_dump(mode="json", exclude={**texts, "datasets": {"__all__": {"path", "cache"}}})
+        identity = self.model_dump(mode="json", exclude={**texts, "datasets": {"__all__": {*PLACES}}})
         identity["stream"] = stream_identity(self.stream)
         for table in identity["datasets"].values():
             if not table.get("label_offset"):  # a later key: where it changes nothing, runs are those that they were

@@ -4,7 +4,7 @@ in place of a tensor of all images.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
@@ -86,3 +86,10 @@ class FileStore:
 
 #: What images of a task are gathered from.
 Store: TypeAlias = Tensor | FileStore
+
+
+def gathered(store: Store, rows: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Inputs of one batch of rows after another; those in a file are read in the background."""
+    if isinstance(store, FileStore):
+        return store.batches(list(rows))
+    return (store.index_select(0, batch) for batch in rows)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seu_bench.data.augmentation import Augmenter
-from seu_bench.data.image_store import FileStore, Store
+from seu_bench.data.image_store import Store, gathered
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,8 @@ class TaskImages:
         here = order.to(self.device)
         bounds = batch_bounds(count, size, join=shuffle)
         rows = [self.rows.index_select(0, here[start:stop]) for start, stop in bounds]
-        made = self.store.batches(rows) if isinstance(self.store, FileStore) else map(self._in_memory, rows)
-        for (start, stop), images in zip(bounds, made, strict=True):
+        for (start, stop), images in zip(bounds, gathered(self.store, rows), strict=True):
             yield self._finished(images, here[start:stop], order[start:stop], self.augmenter if shuffle else None)
-
-    def _in_memory(self, rows: Tensor) -> Tensor:
-        return self.store.index_select(0, rows)
 
 
 def batch_bounds(count: int, size: int, *, join: bool) -> list[tuple[int, int]]:

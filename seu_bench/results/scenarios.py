@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from seu_bench.config.benchmark import PLACES
 from seu_bench.config.streams import Scenario, titled
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 #: The key of a benchmark that chooses a scenario.
 SCENARIO_KEY: Final = "stream.scenario"
-#: Keys that say where a data set's files lie and how images are held, which makes no difference to a result.
-_PLACES: Final = re.compile(r"datasets\.[^.]+\.(?:path|cache)")
+#: Keys that decide no result.
+_PLACES: Final = re.compile(rf"datasets\.[^.]+\.(?:{'|'.join(PLACES)})")
 #: Adjectives of streams, and what is known of a test image and asked of it.
 _WORDS: Final[Mapping[Scenario, tuple[str, str]]] = {
     "task": ("task-incremental", "the task of a test image is known, and the answer is one of its classes"),

@@ -118,10 +118,11 @@ def patched() -> list[object]:
     import seu_bench.models.layers
     import seu_bench.models.operations
     import seu_bench_ltg.layer
+    from seu_bench.training.phases import PhasedStrategy
 
     operations = seu_bench.models.operations
     return [
-        *(model.has_frozen_layers for model in plain.MODELS),
+        PhasedStrategy._features_cached,
         seu_bench.models.layers.channels_last,
         seu_bench_ltg.layer.channels_last,
         seu_bench.models.kernels.trains_on_cpu,

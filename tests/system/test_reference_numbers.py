@@ -10,9 +10,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
-from scripts.evidence import reference_numbers
-from scripts.evidence.reference_numbers import (
-    PAGE,
+from scripts.evidence import reference_runs
+from scripts.evidence.reference_numbers import PAGE, rendered
+from scripts.evidence.reference_runs import (
     RATES,
     SET,
     Beside,
@@ -20,7 +20,6 @@ from scripts.evidence.reference_numbers import (
     accuracy,
     beside,
     read_source,
-    rendered,
     resolved,
     run_ids,
 )
@@ -159,7 +158,7 @@ def test_published_runs_are_whole() -> None:
 
 def test_source_is_refused_where_it_is_at_fault(tmp_path: Path) -> None:
     """An unknown key, or a number in percent, is a fault of the file."""
-    text = reference_numbers.SOURCE.read_text(encoding="utf-8")
+    text = reference_runs.SOURCE.read_text(encoding="utf-8")
     for wrong, what in ((text.replace("theirs = 0.83", "theirs = 83", 1), "less than 1"), ("odd = 1\n" + text, "odd")):
         path = tmp_path / "source.toml"
         path.write_text(wrong, encoding="utf-8")
