@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.comparison import Result, Size, Table
 from scripts.perf.plain import plain
 from scripts.perf.steps import STEPS, Scale, Step
 from scripts.perf.timing import interleaved, median, ratio
@@ -28,7 +28,7 @@ def measure(_: str, size: Size) -> Result:
     for name, make in STEPS.items():
         torch.manual_seed(0)
         with plain():
-            counted[name] = _flops(make(scale))
+            counted[name] = step_flops(make(scale))
         torch.manual_seed(0)
         ways[name] = make(scale)
     taken = interleaved(ways, rounds)
@@ -43,15 +43,19 @@ def measure(_: str, size: Size) -> Result:
         for name in ways
     ]
     columns = ("step", "GFLOP", "ms", "GFLOP/s", "share of the product's")
-    return Result({"side of the matrices": side, "rounds": rounds, **vars(scale)}, {}, (Table("Steps", columns, rows),))
+    return Result(
+        {"side of the matrices": side, "rounds": rounds, **vars(scale)},
+        {},
+        (Table("Steps", columns, rows, columns[-1]),),
+    )
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> None:
     torch.mm(a, b)
 
 
-def _flops(step: Step) -> int:
-    """Of a step whose frozen features are there already."""
+def step_flops(step: Step) -> int:
+    """Operations of a step whose frozen features are there already."""
     step()
     with FlopCounterMode(display=False, custom_mapping={torch.ops.aten.convolution_backward: _backward}) as counter:
         step()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.comparison import Result, Size, Table
 from scripts.perf.plain import default_format
 from scripts.perf.steps import CLASSES, Scale, Step, naive_training, seu_training
 from scripts.perf.timing import interleaved, median, ratio
@@ -34,7 +34,7 @@ def measure(_: str, size: Size) -> Result:
             [what, base, 1000 * median(taken, base), other, 1000 * median(taken, other), ratio(taken, base, other)]
         )
     columns = ("step", "before", "ms", "after", "ms", "times faster")
-    return Result({"rounds": rounds}, {}, (Table("Steps", columns, rows),))
+    return Result({"rounds": rounds}, {}, (Table("Steps", columns, rows, columns[-1]),))
 
 
 def _evaluation(scale: Scale) -> Step:

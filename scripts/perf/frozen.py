@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.perf.catalogue import Result, Size
+from scripts.perf.comparison import Result, Size
 from scripts.perf.plain import WAYS, WITH, WITHOUT
 from scripts.perf.runs import Timed, median_ratio, same_weights, side_by_side, stage_table
 from seu_bench.config.run import Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from scripts.perf.catalogue import Result, Size, Table, Value
+from scripts.perf.comparison import Result, Size, Table, Value
 from scripts.perf.runs import Timed, timed
 from seu_bench.config.run import Request
 from seu_bench.results.record_metrics import EVALUATION
@@ -38,7 +38,7 @@ def measure(_: str, size: Size) -> Result:
     return Result(
         {"benchmark": "pmnist", "data": "made-up", "tasks": tasks, "images per task": limit},
         values,
-        (Table("Learning and evaluation", (*columns, "evaluation after second s", "after last s"), rows),),
+        (Table("Learning and evaluation", (*columns, "evaluation after second s", "after last s"), rows, columns[-1]),),
     )
 
 

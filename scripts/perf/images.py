@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import Compose, Normalize, RandomHorizontalFlip, Resize, ToTensor
 
-from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.comparison import Result, Size, Table
 from scripts.perf.timing import interleaved, median, ratio
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
@@ -49,7 +49,14 @@ def measure(_: str, size: Size) -> Result:
             "over_workers": ratio(per_image, f"torchvision, {workers} workers", "ours"),
             "over_memory": ratio(per_image, "ours, in memory", "ours"),
         },
-        (Table("An epoch of batches, flipped at random", ("way", "images per second", "seconds / ours"), rows),),
+        (
+            Table(
+                "An epoch of batches, flipped at random",
+                ("way", "images per second", "seconds / ours"),
+                rows,
+                "seconds / ours",
+            ),
+        ),
     )
 
 

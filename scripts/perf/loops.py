@@ -14,7 +14,7 @@ from avalanche.training.plugins import EvaluationPlugin
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.comparison import Result, Size, Table
 from scripts.perf.timing import Work, interleaved, median, ratio
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.avalanche import TaskDataset
@@ -134,6 +134,7 @@ def measure(name: str, size: Size) -> Result:
                 "Speeds, medians over rounds",
                 ("loop", "images/s", "naive / it"),
                 [[way, count / median(taken, way), ratio(taken, way, "naive")] for way in ways],
+                "naive / it",
             ),
         ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.perf.catalogue import Result, Size
+from scripts.perf.comparison import Result, Size
 from scripts.perf.data import real_or_synthetic
 from scripts.perf.plain import WAYS, WITH, WITHOUT
 from scripts.perf.runs import Timed, accuracy_table, median_ratio, same_weights, side_by_side, stage_table

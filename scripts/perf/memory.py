@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.comparison import Result, Size, Table
 
 STRATEGIES = ("pnn", "seu")
 MIB = 2**20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.comparison import Result, Size, Table
 from scripts.perf.runs import timed
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.comparison import Result, Size, Table
 from scripts.perf.plain import WAYS, WITH, WITHOUT
 from scripts.perf.runs import Timed, median_ratio, same_weights, side_by_side, stage_table, timed
 from seu_bench.config.run import Request

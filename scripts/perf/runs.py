@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
-from scripts.perf.catalogue import Table
+from scripts.perf.comparison import Table
 from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
@@ -124,7 +124,7 @@ def stage_table(rounds: Sequence[Mapping[str, Timed]], ours: str, others: Sequen
         ]
         rows.append([task + 1, name, stage.image_passes, *map(rate, (ours, *others)), *ratios])
     columns = ("task", "stage", "image passes", *(f"{way}: images/s" for way in (ours, *others)))
-    return Table("Stages", (*columns, *(f"times {way}" for way in others)), rows)
+    return Table("Stages", (*columns, *(f"times {way}" for way in others)), rows, f"times {others[-1]}")
 
 
 def accuracy_table(rounds: Sequence[Mapping[str, Timed]]) -> Table:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.comparison import Result, Size, Table
 from scripts.perf.timing import seconds
 from seu_bench.config.run import Request
 from seu_bench.data.streams import build_stream
@@ -51,5 +51,5 @@ def measure(_: str, size: Size) -> Result:
     return Result(
         {"benchmark": "split_digits", "protocol": protocol, "images": limit, "rounds": len(taken["mdl"])},
         {},
-        (Table("Searches", ("searcher", "times mdl", "image passes"), rows),),
+        (Table("Searches", ("searcher", "times mdl", "image passes"), rows, "times mdl"),),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from scripts.perf.catalogue import Result, Size
+from scripts.perf.comparison import Result, Size
 from scripts.perf.data import real_or_synthetic
 from scripts.perf.decisions import Decisions
 from scripts.perf.plain import plain, without_cache

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.perf.catalogue import Result, Size, Table
+from scripts.perf.comparison import Result, Size, Table
 
 COMMANDS: dict[str, list[str]] = {"help": ["--help"], "list": ["list"], "list_json": ["list", "--format", "json"]}
 TORCH = [sys.executable, "-c", "import torch"]
@@ -56,7 +56,7 @@ def measure(_: str, size: Size) -> Result:
     return Result(
         {"processes of each": runs},
         least | {"run_over_torch": least["run"] / least["torch"]},
-        (Table("Seconds", ("command", "least", "median", "least / importing torch"), rows),),
+        (Table("Seconds", ("command", "least", "median", "least / importing torch"), rows, "least / importing torch"),),
     )
 
 

@@ -9,7 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scripts.perf.catalogue import Size, comparison
+from scripts.perf.catalogue import comparison
+from scripts.perf.comparison import Size
+from seu_bench.utils.memory import keep_freed_memory
 
 
 def measured(name: str, size: Size) -> dict[str, Any]:
@@ -25,4 +27,5 @@ def measured(name: str, size: Size) -> dict[str, Any]:
 
 if __name__ == "__main__":
     name, file, scale, quick = sys.argv[1:]
+    keep_freed_memory()  # as the command seu-bench does
     Path(file).write_text(json.dumps(measured(name, Size(float(scale), quick == "quick"))), encoding="utf-8")

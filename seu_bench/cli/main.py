@@ -25,6 +25,7 @@ from seu_bench.plugin.manager import broken, installed_points, load_plugins, onl
 from seu_bench.plugin.registration import LazyCommand
 from seu_bench.utils import progress as bars
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
+from seu_bench.utils.memory import keep_freed_memory
 from seu_bench.utils.startup import defer_imports, wait_passively
 from seu_bench.utils.text import printable, printable_lines
 
@@ -180,6 +181,7 @@ def main() -> None:
         sys.exit(answer(cli, instruction))
     defer_imports()
     wait_passively()
+    keep_freed_memory()
     try:
         status, message = _status_of(cli)
     except Exception:

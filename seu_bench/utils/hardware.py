@@ -12,6 +12,8 @@ from typing import Final
 
 import psutil
 
+from seu_bench.utils.memory import return_freed_memory
+
 #: Where a container's share, limit and use are found (Linux, cgroup version 2).
 _CONTAINER = Path("/sys/fs/cgroup")
 
@@ -85,7 +87,11 @@ def shortage(error: BaseException) -> str | None:
 
 
 def free_host_memory() -> int:
-    """Bytes of memory that are available, within the container's limit if there is one."""
+    """Bytes of memory that are available, within the container's limit if there is one.
+
+    What this process has freed is available: it is returned to the system first.
+    """
+    return_freed_memory()
     free: int = psutil.virtual_memory().available  # type: ignore[no-untyped-call]
     try:
         limit, used = ((_CONTAINER / name).read_text().strip() for name in ("memory.max", "memory.current"))

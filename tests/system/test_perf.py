@@ -18,7 +18,8 @@ sys.path.insert(0, str(ROOT))  # the scripts are no installed package
 
 from scripts.perf import plain  # noqa: E402
 from scripts.perf.__main__ import main, merge  # noqa: E402
-from scripts.perf.catalogue import COMPARISONS, Size, Wanted, comparison  # noqa: E402
+from scripts.perf.catalogue import COMPARISONS, comparison  # noqa: E402
+from scripts.perf.comparison import Size, Wanted  # noqa: E402
 from scripts.perf.page import page  # noqa: E402
 from scripts.perf.timing import interleaved, ratio  # noqa: E402
 
@@ -74,6 +75,21 @@ def test_page_says_what_was_reached() -> None:
     assert "a CPU" in text
     assert "| loop_cnn | 2020-02-02 | 0123456789-dirty | 1 | 0.10 | 1.00 | 12.50 |" in text
     assert "| it | 1,234,567 | 0.0123 | - | yes |" in text
+
+
+def test_page_shows_an_earlier_state_beside() -> None:
+    """Figures that are wanted, and the column of a table that says so, row by row; what was not there is a dash."""
+    now = measured({"bare": 1.02})
+    now["tables"] = [{**now["tables"][0], "rows": [["it", 2, 0.5, None, True], ["new", 3, 0.7, None, True]]}]
+    now["tables"][0]["beside"] = "share"
+    text = "\n".join(page({"comparisons": {"loop_cnn": now}, "before": {"loop_cnn": measured({"avalanche": 1.5})}}))
+    assert verdicts(text, "speed of Avalanche's Naive") == ["1.50 at least 1.35 not measured"]
+    assert "| 1.02 | - | at least 0.95 | yes |" in text
+    assert "| way | images | share | none | truth | share, before |" in text
+    assert "| it | 2 | 0.50 | - | yes | 0.0123 |" in text
+    assert "| new | 3 | 0.70 | - | yes | - |" in text
+    assert "0123456789-dirty of 2020-02-02" in text
+    assert ", before |" not in text_of({"loop_cnn": now})
 
 
 def test_page_of_nothing_has_every_comparison() -> None:
@@ -188,11 +204,11 @@ def _graph(loss: torch.Tensor) -> str:
 
 def test_flops_of_a_depthwise_convolution() -> None:
     """Forward and both gradients: three times 2 N H W C k^2, whatever the number of groups."""
-    from scripts.perf.flops import _flops
+    from scripts.perf.flops import step_flops
 
     convolution = torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
     x = torch.randn(2, 8, 5, 5, requires_grad=True)
-    assert _flops(lambda: convolution(x).sum().backward()) == 3 * 2 * 2 * 25 * 8 * 9
+    assert step_flops(lambda: convolution(x).sum().backward()) == 3 * 2 * 2 * 25 * 8 * 9
 
 
 def test_column_macs() -> None:
