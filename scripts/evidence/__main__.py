@@ -1,6 +1,6 @@
 """python -m scripts.evidence: docs/evidence/reproduction.md, its figures, the changelog's corrections,
 docs/evidence/reference_numbers.md, docs/evidence/scenarios.md, docs/evidence/transfer.md,
-docs/evidence/inheritance.md and their figures, from the published records.
+docs/evidence/inheritance.md, docs/evidence/compilation.md and their figures, from the published records.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import inheritance, reference_numbers, scenarios, transfer
+from scripts.evidence import compilation, inheritance, reference_numbers, scenarios, transfer
 from scripts.evidence.evidence import PROTOCOLS
 from scripts.evidence.page import CHANGELOG, CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, changelog, rendered
 from scripts.evidence.publish import publish
@@ -54,9 +54,9 @@ def main() -> None:
         inheritance.draw()
     PAGE.write_text(rendered(), encoding="utf-8")
     CHANGELOG.write_text(changelog(CHANGELOG.read_text(encoding="utf-8")), encoding="utf-8")
-    for page in (reference_numbers, scenarios, transfer, inheritance):
+    for page in (reference_numbers, scenarios, transfer, inheritance, compilation):
         page.PAGE.write_text(page.rendered(), encoding="utf-8")
-    print(PAGE, reference_numbers.PAGE, scenarios.PAGE, transfer.PAGE, inheritance.PAGE, sep="\n")
+    print(PAGE, reference_numbers.PAGE, scenarios.PAGE, transfer.PAGE, inheritance.PAGE, compilation.PAGE, sep="\n")
 
 
 if __name__ == "__main__":

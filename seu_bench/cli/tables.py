@@ -193,7 +193,9 @@ def _header(record: Record) -> Table:
         "task order": " ".join(map(str, record.task_order)),
         "started": record.started,
         "took": format_seconds(record.seconds),
-        "device": environment.device + (f", {environment.threads} threads" if environment.threads else ""),
+        "device": environment.device
+        + (f", {environment.threads} threads" if environment.threads else "")
+        + (", compiled units" if environment.compile else ""),
         "made with": " ".join(part for part in (versions, environment.platform) if part),
         "revision": environment.git_revision,
     }

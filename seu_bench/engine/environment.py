@@ -19,11 +19,12 @@ from seu_bench.utils.hardware import free_host_memory
 REVISION: Final = "SEU_BENCH_REVISION"
 
 
-def describe_environment(device: str) -> Environment:
+def describe_environment(device: str, *, compile: bool = False) -> Environment:
     """Return versions, device, platform and the git revision of the code where it runs from a checkout.
 
     Args:
         device: e.g. ``cpu`` or ``cuda:0``.
+        compile: whether units are to be compiled.
 
     Returns:
         The environment, as records hold it.
@@ -40,6 +41,7 @@ def describe_environment(device: str) -> Environment:
         git_revision=code_revision(),
         platform=platform.platform(),
         threads=torch.get_num_threads(),
+        compile=compile,
     )
 
 

@@ -247,7 +247,7 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         tuned=_tuning_record(run.tuned),
         matched=run.request.matched,
         data_fingerprint=stream.fingerprint,
-        environment=describe_environment(device),
+        environment=describe_environment(device, compile=run.request.compile),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         **{f"{part.kind}_options": part.options.model_dump(mode="json") for part in parts},
         **stream_fields(stream.plan),

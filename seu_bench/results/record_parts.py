@@ -60,13 +60,18 @@ class RankableRecord:
 
 
 class Environment(Document):
-    """Device, versions and platform of a run."""
+    """Device, versions and platform of a run.
+
+    Attributes:
+        compile: whether units were to be compiled for their training, which rounds otherwise.
+    """
 
     versions: dict[str, str] = Field(default_factory=dict)
     device: str = "cpu"
     git_revision: str | None = None
     platform: str = ""
     threads: Integer | None = None
+    compile: bool = False
 
 
 class StabilityRecord(Document):

@@ -118,6 +118,7 @@ def test_image_passes_of_naive(command: Command, benchmark: str) -> None:
 
 
 @pytest.mark.parametrize("benchmark", SIZES)
+@pytest.mark.long
 def test_image_passes_of_seu(command: Command, benchmark: str) -> None:
     """A hundred epochs of search in every task and of creation from the second on, on half of the images each, and
     1024 of the first half for BatchNorm's statistics."""
@@ -183,6 +184,7 @@ class Allocations(TorchDispatchMode):
 
 @pytest.mark.parametrize("strategy", ["naive", "seu"])
 @pytest.mark.parametrize("benchmark", ["mixture", "split_cifar100"])
+@pytest.mark.long
 def test_no_weights_are_made(command: Command, strategy: str, benchmark: str) -> None:
     """Models of millions of parameters are counted without memory for them."""
     with Allocations() as made:
@@ -214,6 +216,7 @@ def test_text_says_the_same(command: Command) -> None:
     assert lines[-1] == f"  together {document['image_passes']:,} image passes to learn"
 
 
+@pytest.mark.long
 def test_default_protocol(command: Command) -> None:
     """Without ``--protocol`` the cost is of what ``run`` would do."""
     assert cost(command, "--benchmark", "split_cifar10")["protocol"] == "paper"

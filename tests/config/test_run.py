@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,7 @@ def test_kept_in_half(tmp_path: Path) -> None:
     assert any(not torch.equal(weights[name], others[name]) for name in weights)
 
 
+@pytest.mark.long
 def test_a_row_of_its_own(tmp_path: Path) -> None:
     """A leaderboard does not take one precision for another."""
     for precision in ("float32", "bf16"):
@@ -208,3 +210,13 @@ def test_compiled_units_learn_the_same() -> None:
         torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-4 * float(gradient.abs().max() + 1))
     for name, buffer in plain.named_buffers():
         torch.testing.assert_close(dict(model.named_buffers())[name], buffer, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_record_says_whether_units_were_to_be_compiled(tmp_path: Path, compile: bool) -> None:
+    """It is no part of the run id, for it is a matter of rounding; so the record has to say it."""
+    registry = Registry()
+    ways: dict[str, Any] = {"protocol": "smoke", "limit": 8, "first_tasks": 1, "device": "cpu", "results": tmp_path}
+    outcome = execute(registry, resolve(registry, Request(strategy="naive", compile=compile, **ways)))
+    assert outcome.record.environment.compile is compile
+    assert json.loads(outcome.path.read_text(encoding="utf-8"))["environment"]["compile"] is compile

@@ -69,6 +69,7 @@ def test_records_are_equal(tiny: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("harm", [fail, leave])
 @pytest.mark.parametrize("when", ["begin", "log", "end"])
+@pytest.mark.long
 def test_failing_logger_is_switched_off(tiny: Path, tmp_path: Path, when: str, harm: Callable[[], None]) -> None:
     """One notice, and nothing more is told; the run is what it is without a logger."""
     expected, _ = logged_run(tmp_path / "without")
@@ -136,6 +137,7 @@ def test_logger_that_comes_later(tiny: Path, tmp_path: Path) -> None:
     assert {name: kept[name] for name in rows} == rows
 
 
+@pytest.mark.long
 def test_run_that_begins_anew(tiny: Path, tmp_path: Path) -> None:
     """It has another log; a run that is finished and only shown again has none."""
     keeping = Keeping()

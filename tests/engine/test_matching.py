@@ -62,6 +62,7 @@ def test_nearest_is_that_of_all_steps(wanted: float, start: int) -> None:
     assert distance(value) == min(distance(forecast(other)) for other in range(1, 5_001))
 
 
+@pytest.mark.long
 def test_parameters_by_the_mean_over_seeds(registry: Registry, results: Path) -> None:
     """Runs of other options and those that are not finished do not count."""
     found = matched_request(registry, request(results, match="params=seu"))
@@ -90,6 +91,7 @@ def test_passes_of_one_run(registry: Registry, results: Path) -> None:
     assert isinstance(found.matched.chosen, int)
 
 
+@pytest.mark.long
 def test_other_seeds_choose_the_same(registry: Registry, results: Path) -> None:
     """So that they are seeds of one configuration."""
     options = [matched_request(registry, request(results, seed=seed, match="params=seu")).options for seed in (0, 5)]
@@ -132,6 +134,7 @@ def test_a_sweep_leaves_the_target_as_it_is(registry: Registry, results: Path) -
     assert all(type(job).model_validate_json(job.model_dump_json()) == job for job in jobs)
 
 
+@pytest.mark.long
 def test_the_record_says_how_near(results: Path) -> None:
     outcome = launch(request(results, match="params=seu", limit=None, options={"epochs": 1}))
     record = read_record(outcome.path)

@@ -17,6 +17,7 @@ from seu_bench.utils.locks import RunLock
 
 @pytest.mark.parametrize("turn", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("taken", [False, True], ids=["gone", "taken-by-another"])
+@pytest.mark.long
 def test_moved_after_the_lock_was_checked(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int, taken: bool
 ) -> None:

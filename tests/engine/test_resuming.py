@@ -98,6 +98,7 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("spoil", SPOILED)
+@pytest.mark.long
 def test_the_one_before_is_used(tiny: Path, tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     """A damaged checkpoint is named and put aside, and the run is resumed from the one before to the same result."""
     expected = without_times(make(tmp_path / "whole", Stopper()).record)
@@ -113,6 +114,7 @@ def test_the_one_before_is_used(tiny: Path, tmp_path: Path, spoil: Callable[[Pat
     assert sorted(path.name for path in folder.iterdir()) == ["model.safetensors", "record.json"]
 
 
+@pytest.mark.long
 def test_all_are_damaged(tiny: Path, tmp_path: Path) -> None:
     """Then the run starts over, and says so."""
     expected = without_times(make(tmp_path / "whole", Stopper()).record)

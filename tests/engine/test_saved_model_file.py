@@ -196,6 +196,7 @@ def test_learned_tasks() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["mntdp", "packnet", "pathnet", "pnn", "ltg", "rcl", "seu", "ewc"])
+@pytest.mark.long
 def test_every_tensor_comes_back(strategy: str, tmp_path: Path) -> None:
     """Bit by bit, with type and shape, into the model that was grown anew; and the file depends on nothing else."""
     model, record = learned_by(strategy)

@@ -98,6 +98,7 @@ def changed(folder: Path, **fields: Any) -> None:
 
 
 @each_strategy
+@pytest.mark.long
 def test_all_comes_out(command: Command, folders: RunFolders, strategy: str) -> None:
     """A run that nobody touched, of every kind of model."""
     answer, checks = asked(command, folders[strategy])

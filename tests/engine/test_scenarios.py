@@ -57,6 +57,7 @@ def test_options_tuned_for_another_scenario_are_not_applied() -> None:
     assert resolved("naive", "class").tuned is None
 
 
+@pytest.mark.long
 def test_only_the_other_scenario_can_be_asked_for_without_a_name(tmp_path: Path) -> None:
     """A saved model answers as the run did; verify and load_model need no task."""
     for strategy, options in (("naive", BRIEF), ("linear", {"epochs": 2, "infer_task": "entropy"})):

@@ -37,7 +37,8 @@ def test_head_grows_with_the_classes_seen(images: Tensor) -> None:
         head = network.heads[0]
         features = network.backbone(images)
         torch.testing.assert_close(logits, features @ head.weight[:seen].T + head.bias[:seen])
-        assert torch.equal(logits[:, : before.shape[1]], before)
+        # Not bit by bit: for other numbers of rows a processor may take other kernels.
+        torch.testing.assert_close(logits[:, : before.shape[1]], before, rtol=1e-6, atol=1e-7)
         before = logits
 
 

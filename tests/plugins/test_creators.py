@@ -100,6 +100,7 @@ def quiet_ending(name: str) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.long
 def test_the_seed_alone_decides(name: str) -> None:
     """Draws of others change nothing, and nothing is drawn from others; another seed trains otherwise."""
     expected = quiet_ending(name)

@@ -227,6 +227,7 @@ def test_pull_holds_old_weights(optimizer: str) -> None:
     assert distances[1] < distances[0] / 2
 
 
+@pytest.mark.long
 def test_resumes_in_every_stage() -> None:
     """From a state after each epoch of the last task, in a file, the same weights are learned, bit by bit."""
     whole = learner(ALWAYS)

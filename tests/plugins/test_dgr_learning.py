@@ -227,6 +227,7 @@ def test_alone_is_the_solver() -> None:
 
 
 @pytest.mark.parametrize("generator", ["vae", "wgan_gp"])
+@pytest.mark.long
 def test_resumes_between_any_two_epochs(generator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From each state in the second task, of both stages, to the same weights, bit by bit."""
     monkeypatch.setattr("seu_bench_dgr.stages.STEPS", 3)
@@ -253,6 +254,7 @@ def test_resumes_between_any_two_epochs(generator: str, monkeypatch: pytest.Monk
     ],
     ids=["wgan", "wgan few", "vae few"],
 )
+@pytest.mark.long
 def test_cost_is_what_it_takes(options: dict[str, Any], tmp_path: Any) -> None:
     """Image passes and operations of each stage, with batches that are not full."""
     trial = Trial("dgr", {**QUICK, **options, "batch_size": 8}, scenario="class")
@@ -264,6 +266,7 @@ def test_cost_is_what_it_takes(options: dict[str, Any], tmp_path: Any) -> None:
     assert record.memory_bytes[-1] == learner.cost.memory_bytes[-1]
 
 
+@pytest.mark.long
 def test_forgets_less_than_naive() -> None:
     """Textures of two tasks, of which plain fine-tuning knows only the last."""
     source = stream(tasks=2, images=48)

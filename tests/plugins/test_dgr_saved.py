@@ -33,6 +33,7 @@ def saved_run(generator: str, results: Path) -> str:
 
 
 @pytest.mark.parametrize("generator", ["vae", "wgan_gp"])
+@pytest.mark.long
 def test_saved_model_reproduces_its_record(generator: str, tmp_path: Path) -> None:
     """Accuracies and sizes, from record and weights; the generator is there, with the range of its images."""
     run_id = saved_run(generator, tmp_path)

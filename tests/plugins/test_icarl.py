@@ -268,6 +268,7 @@ def test_passes_of_a_published_step(mirror: bool) -> None:
     }
 
 
+@pytest.mark.long
 def test_forgets_less_than_fine_tuning(tmp_path: Path) -> None:
     """On real images: the digits, of which two come with each task. Fine-tuning knows those of the last one."""
     found = {}

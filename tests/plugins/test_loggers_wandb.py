@@ -64,6 +64,7 @@ def axes(file: Path) -> set[str]:
     return {metric.step_metric for metric in metrics if metric.step_metric}
 
 
+@pytest.mark.long
 def test_offline_run(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """History, configuration, labels and status, and nothing of the machine; one that goes on has the same id."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -144,6 +144,7 @@ def test_one_task() -> None:
     assert logits_of(strategy.model, source, 0).shape == (36, 3)
 
 
+@pytest.mark.long
 def test_depends_on_the_seed_alone() -> None:
     """The same seed gives the same structure and bits whatever was drawn before; another seed gives others."""
     found = []

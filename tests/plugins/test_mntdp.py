@@ -44,12 +44,12 @@ def grown(
     return network
 
 
-def twins(images: int = 40) -> TaskStream:
-    """Three tasks of two classes, the third with images of the first one's classes."""
+def twins(images: int = 40, copied: Sequence[tuple[int, int]] = ((4, 0), (5, 1))) -> TaskStream:
+    """Three tasks of two classes, some with the images of others: by default the third has those of the first."""
     data = raw_dataset([images] * 6, [12] * 6)
     for split in (data.train, data.test):
-        for label in (4, 5):
-            split.images[split.labels == label] = split.images[split.labels == label - 4]
+        for label, origin in copied:
+            split.images[split.labels == label] = split.images[split.labels == origin]
     return class_stream(PAIRS, data=data)
 
 
@@ -196,6 +196,7 @@ def stages_of(source: TaskStream, **options: Any) -> tuple[Any, list[StageProgre
     return learn(source, strategy), done
 
 
+@pytest.mark.long
 def test_seven_candidates_of_six_modules() -> None:
     """From none to all modules of the related path; the most accurate is kept, of equal ones that which reuses more."""
     source = twins()
@@ -213,9 +214,13 @@ def test_seven_candidates_of_six_modules() -> None:
     assert strategy.describe()["paths"] == tuple(strategy.model.paths)
 
 
+@pytest.mark.long
 def test_twin_is_reused_whole() -> None:
-    """A task that comes back adds nothing: its prior is the twin, and no candidate is more accurate."""
-    source = twins()
+    """A task that comes back adds nothing: its prior is the twin, and no candidate is more accurate.
+
+    The second task has the same images with labels exchanged: its features are as good, and its head is not.
+    """
+    source = twins(copied=((2, 1), (3, 0), (4, 0), (5, 1)))
     strategy, _ = stages_of(source, epochs=10)
     assert strategy.model.paths[2] == strategy.model.paths[0]
     assert all(2 not in tasks for tasks in strategy.model.unit_tasks)
@@ -223,6 +228,7 @@ def test_twin_is_reused_whole() -> None:
     assert torch.equal(first, again)
 
 
+@pytest.mark.long
 def test_heads_of_other_classes_are_not_reused() -> None:
     """The candidate that would is no candidate, and passes no image."""
     source = class_stream(UNLIKE)
@@ -232,6 +238,7 @@ def test_heads_of_other_classes_are_not_reused() -> None:
     assert strategy.model.paths[1][-1] == 1
 
 
+@pytest.mark.long
 def test_frozen_prefix_is_constant_in_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever candidates train behind it, in weights and running statistics."""
     source = twins()
@@ -251,6 +258,7 @@ def test_frozen_prefix_is_constant_in_bits(monkeypatch: pytest.MonkeyPatch) -> N
     assert torch.equal(logits_of(strategy.model, source, 0), logits)
 
 
+@pytest.mark.long
 def test_shared_prefixes_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all candidates and epochs each frozen module sees each image of the two splits once, by the cache; without
     one it sees it for each epoch of each candidate that reuses it."""
@@ -333,6 +341,7 @@ def test_policy_finds_what_pays() -> None:
 
 
 @pytest.mark.parametrize(("price", "is_new"), [(100.0, False), (0.0, None)])
+@pytest.mark.long
 def test_new_modules_cost_reward(price: float, is_new: bool | None) -> None:
     """Where they cost more than any loss, a task of as many classes adds none."""
     source = class_stream([[0, 1], [2, 3]])
@@ -375,6 +384,7 @@ def test_costs_hold(groups: list[list[int]], options: dict[str, Any]) -> None:
             assert it.image_passes == planned.image_passes
 
 
+@pytest.mark.long
 def test_costs_of_the_published_network() -> None:
     """What ``seu-bench cost`` says of three tasks of ten classes: from one network to three."""
     source = class_stream([list(range(first, first + 10)) for first in (0, 10, 20)], images=8, channels=3, size=32)

@@ -205,6 +205,7 @@ def test_validation_selects_in_both_trainings() -> None:
 
 
 @each
+@pytest.mark.long
 def test_resumes_in_every_stage(options: dict[str, Any]) -> None:
     """From every pause of the first two tasks, a new strategy ends with the same bits."""
     source = stream()

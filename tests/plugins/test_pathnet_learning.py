@@ -207,6 +207,7 @@ def test_free_modules_are_drawn_anew() -> None:
 
 
 @pytest.mark.parametrize("backbone", ["mlp", "alexnet"])
+@pytest.mark.long
 def test_learns(backbone: str) -> None:
     """Each task is learned well above chance from a plain Avalanche script."""
     source = class_stream([[0, 1], [2, 3]], images=32)

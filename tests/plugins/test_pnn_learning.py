@@ -119,6 +119,7 @@ def test_one_task() -> None:
 
 
 @both
+@pytest.mark.long
 def test_measured_is_what_was_estimated(command: Command, tmp_path: Path, variant: Variant) -> None:
     """The record's sizes are the cost's; a path has all columns up to the task's but what its logits do not need."""
     options = {"variant": variant, "epochs": 1}

@@ -93,6 +93,7 @@ PUBLISHED_MACS = {
 
 
 @pytest.mark.parametrize("benchmark", PUBLISHED_MACS)
+@pytest.mark.long
 def test_macs_of_compat(command: Command, benchmark: str) -> None:
     """The published code's multiply-accumulates are the path's and those of what it computes beside it.
 
@@ -163,6 +164,7 @@ def test_cost_needs_no_memory_for_weights(tmp_path: Path) -> None:
     assert after - before < 50 * 2**20
 
 
+@pytest.mark.long
 def test_width(command: Command) -> None:
     """The option, and otherwise the protocol, multiplies the widths of every column."""
     asked = ("--benchmark", "split_cifar10", "-o", "width=0.5")

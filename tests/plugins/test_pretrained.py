@@ -166,6 +166,7 @@ def test_begins_with_the_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["naive", "ewc"])
+@pytest.mark.long
 def test_frozen_backbone_stays(strategy: str, tmp_path: Path) -> None:
     """Bit by bit, statistics of BatchNorm included; heads learn, and what the run counts is what was said."""
     options = {"backbone": "resnet18", "frozen": True, "width": 0.2}
@@ -231,6 +232,7 @@ def test_saved_model_needs_no_file(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------------------------------------------- timm
 
 
+@pytest.mark.long
 def test_networks_of_timm(tmp_path: Path) -> None:
     torch.manual_seed(1)
     published = timm.create_model("resnet10t", pretrained=False, in_chans=1, num_classes=7)

@@ -153,6 +153,7 @@ def test_earlier_tasks_keep_their_bits() -> None:
     assert not any(torch.equal(shifts[one], shifts[other]) for one, other in ((0, 1), (0, 2), (1, 2)))
 
 
+@pytest.mark.long
 def test_none_is_the_default() -> None:
     """The same weights as by name, and none of a task's own."""
     plain = {name: value for name, value in SHARED.items() if name != "adaptation"}

@@ -226,6 +226,7 @@ def costs_of(creator: str = "mdl", **options: Any) -> tuple[StageCost, ...]:
     return tuple(stage for stage in cost.stages if stage.name != "evaluation")
 
 
+@pytest.mark.long
 def test_frozen_is_the_default() -> None:
     """No stage, no statistics; the same by name."""
     strategy, found = stages_of(**SHARED)

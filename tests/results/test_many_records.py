@@ -41,6 +41,7 @@ def test_valid_and_varied(folder: Path) -> None:
     assert all(row.seeds == 5 for board in boards for row in board.rows)
 
 
+@pytest.mark.long
 def test_measured(folder: Path) -> None:
     words = ["measure", "leaderboard", "--results", folder]
     done = subprocess.run([sys.executable, SCRIPT, *words], check=True, capture_output=True, text=True)

@@ -278,6 +278,7 @@ def every_picture(record: Record) -> list[Picture]:
     return [*found, *[picture for picture in single if picture is not None]]
 
 
+@pytest.mark.long
 def test_svg() -> None:
     """It loads nothing, and holds no time and no markup of a name; a page has it light or dark, a file is on white."""
     record = with_curves(published("seu", 0), training=2)

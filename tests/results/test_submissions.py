@@ -47,12 +47,19 @@ def put(results: Path, folder: Path, name: str, **more: Any) -> Submitted:
     return submit(runs, folder, name, about={**ABOUT, "submitter": name}, results=results, **more)
 
 
-@pytest.fixture
-def shared(results: Path, tmp_path: Path) -> Path:
-    """What three people have submitted."""
+@pytest.fixture(scope="module")
+def submitted(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What three people have submitted; no test changes it."""
+    folder = tmp_path_factory.mktemp("submitted") / "shared"
     for name in SUBMITTERS:
-        put(results, tmp_path / "shared", name)
-    return tmp_path / "shared"
+        put(results, folder, name)
+    return folder
+
+
+@pytest.fixture
+def shared(submitted: Path, tmp_path: Path) -> Path:
+    """A copy of it, for a test to change."""
+    return shutil.copytree(submitted, tmp_path / "shared", symlinks=True)
 
 
 def reasons(folder: Path, **more: Any) -> list[str]:

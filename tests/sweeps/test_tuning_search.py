@@ -66,6 +66,7 @@ def same(one: TunedFile, other: TunedFile) -> bool:
     return plain(one) == plain(other)
 
 
+@pytest.mark.long
 def test_test_images_are_never_read(tmp_path: Path) -> None:
     """A run reads them and fails; the tuning of its options does not."""
     with pytest.raises((RunError, AssertionError, SeuBenchError), match="test images were"):
@@ -139,6 +140,7 @@ def test_failures(tmp_path: Path) -> None:
         tuning(tmp_path, space={"lerning_rate": "1,2"})
 
 
+@pytest.mark.long
 def test_used_by_runs_and_sweeps(tmp_path: Path) -> None:
     """Runs and sweeps take the file; seeds of the tuning are refused; records tell what it cost."""
     file = tuning(tmp_path, benchmark="open", options={}).file
@@ -202,6 +204,7 @@ def test_trials_travel(tmp_path: Path) -> None:
             assert (job.request.stability_decay is None) == (spec.decay is None)
 
 
+@pytest.mark.long
 def test_stopped(tmp_path: Path) -> None:
     """Stopped between jobs, no file is there; the same call makes what is left, and the same file."""
     whole = tuning(tmp_path / "whole").file

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
-from scripts.evidence import beside_paper, corrections, inheritance, scenarios, sweeps, transfer
+from scripts.evidence import beside_paper, compilation, corrections, inheritance, scenarios, sweeps, transfer
 from scripts.evidence.evidence import BEFORE, PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
 from scripts.evidence.page import CHANGELOG, PAGE, changelog, rendered
 from scripts.evidence.runs import PAPER, ROOT, SEU
@@ -42,6 +42,11 @@ def test_page_of_transfer_comes_from_the_records() -> None:
 def test_page_of_inheritance_comes_from_the_records() -> None:
     """And the one on what is our own."""
     assert inheritance.PAGE.read_text(encoding="utf-8") == inheritance.rendered()
+
+
+def test_page_of_compiled_units_comes_from_the_records() -> None:
+    """And the last one."""
+    assert compilation.PAGE.read_text(encoding="utf-8") == compilation.rendered()
 
 
 def test_corrections_of_the_changelog_come_from_the_records() -> None:
@@ -115,6 +120,7 @@ def test_sweeps_can_be_read() -> None:
         *scenarios.SWEEPS,
         *transfer.SWEEPS,
         *inheritance.SWEEPS,
+        *compilation.SETS,
     }
     registry = Registry()
     kinds = {"strategy": registry.strategies, "searcher": registry.searchers, "creator": registry.creators}

@@ -113,6 +113,7 @@ def unseeded(pixels: int) -> tuple[nn.Module, int]:
     return nn.Sequential(nn.Flatten(), layer), 2
 
 
+@pytest.mark.long
 def test_broken_backbones() -> None:
     """Features of another width than was said, that depend on their neighbours, of weights that no seed decides."""
 

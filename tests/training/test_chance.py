@@ -67,6 +67,7 @@ def test_guesses_are_rarely_above_chance() -> None:
         ("zero_cost", {"candidates": 2}, 0),
     ],
 )
+@pytest.mark.long
 def test_searches_note_their_rewards(name: str, options: dict[str, object], rewards: int) -> None:
     """One for each architecture or epoch that is scored; what has no rewards measures nothing."""
     factory = registry().searchers.find(name).factory

@@ -111,6 +111,7 @@ class Stopper:
             self.stop.ask(Interruption("stopped by the test", 143))
 
 
+@pytest.mark.long
 def test_resumed_curves_are_the_same(tmp_path: Path) -> None:
     """Interrupted in the middle of a task whose curve is not whole yet: an epoch has two batches."""
     fields: dict[str, Any] = {"learning_curve": 5, "options": {"epochs": 4, "batch_size": 20}}

@@ -125,6 +125,7 @@ def test_resumes_bit_by_bit(make: Callable[..., Stage[Any]], epochs: int) -> Non
 
 
 @every_stage
+@pytest.mark.long
 def test_checkpoint_of_an_earlier_version(make: Callable[..., Stage[Any]]) -> None:
     """What was not counted then is not known, and the rest is learned as ever."""
     whole, first, second = make(), make(), make()
@@ -156,6 +157,7 @@ def test_state_is_not_loaded_into_another_stage(make: Callable[..., Stage[Any]])
 
 
 @every_stage
+@pytest.mark.long
 def test_nothing_outside_disturbs_a_stage(make: Callable[..., Stage[Any]]) -> None:
     """Draws of others between epochs change nothing; another seed changes the result."""
     quiet = make()
@@ -172,6 +174,7 @@ def test_nothing_outside_disturbs_a_stage(make: Callable[..., Stage[Any]]) -> No
 
 
 @every_stage
+@pytest.mark.long
 def test_a_stage_disturbs_nothing_outside(make: Callable[..., Stage[Any]]) -> None:
     """The global generators of torch, NumPy and random stand after a stage where they stood before."""
     stage = make()
@@ -264,6 +267,7 @@ def test_loss_that_is_not_finite(make: Callable[..., Stage[Any]]) -> None:
 
 
 @pytest.mark.parametrize("epochs", [None, 3])
+@pytest.mark.long
 def test_passes_of_searcher_and_creator(epochs: int | None) -> None:
     """The factories predict exactly what the stages pass forward, also of an odd number of images: 17 train,
     the two whole batches of eight among them recalibrate, and 18 are scored."""

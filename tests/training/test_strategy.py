@@ -107,6 +107,7 @@ def test_never_selects_on_test(name: str) -> None:
 
 
 @both
+@pytest.mark.long
 def test_validation_images_select(name: str) -> None:
     """The weights kept are those of the lowest validation loss: poisoned images keep the last epoch's."""
     kept = {}
@@ -136,6 +137,7 @@ def test_an_experience_as_evaluation_stream(name: str) -> None:
 
 
 @both
+@pytest.mark.long
 def test_never_touches_later_tasks(name: str) -> None:
     """A later task's images may be anything, all its splits, while an earlier one is learned."""
     clean, poisoned = stream(), stream()
@@ -146,6 +148,7 @@ def test_never_touches_later_tasks(name: str) -> None:
 
 
 @both
+@pytest.mark.long
 def test_never_touches_earlier_tasks(name: str) -> None:
     """An earlier task's images are not used again."""
     found = []

@@ -108,6 +108,7 @@ def test_frozen_state() -> None:
     assert "unit 0 of layer 0 (norm.running_var)" in state and "the head of task 2 (weight)" not in state
 
 
+@pytest.mark.long
 def test_every_bit_is_looked_at() -> None:
     """One bit of one number of any frozen tensor is a fault, which names it; once it is put back, there is none."""
     model = grown()

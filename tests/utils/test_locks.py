@@ -148,6 +148,7 @@ class TestTwoProcesses:
 
 class TestStrangeFiles:
     @pytest.mark.parametrize("content", [b"rubbish", b"\xff\x00" * 4000, b"1\n", b"filelock/2\npid=1\n"])
+    @pytest.mark.long
     def test_rubbish_is_followed(self, folder: Path, content: bytes) -> None:
         folder.mkdir(parents=True)
         (folder / "lock").write_bytes(content)
@@ -157,6 +158,7 @@ class TestStrangeFiles:
         assert not folder.exists()
 
     @pytest.mark.parametrize("kind", ["empty", "link", "pipe"])
+    @pytest.mark.long
     def test_what_is_no_lock_is_followed(self, tmp_path: Path, folder: Path, kind: str) -> None:
         """A process may have been killed before it wrote who it is; links are not followed, pipes not opened."""
         folder.mkdir(parents=True)

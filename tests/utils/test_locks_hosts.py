@@ -28,6 +28,7 @@ def _missing(*_: object) -> None:
 
 @elsewhere
 class TestTwoHosts:
+    @pytest.mark.long
     def test_living_one_is_watched_then_named(self, folder: Path) -> None:
         told: list[str] = []
         with held(folder, lease=9, prefix=ELSEWHERE) as process, pytest.raises(RunLockedError) as caught:
@@ -36,6 +37,7 @@ class TestTwoHosts:
         assert len(told) == 1
         assert "on host elsewhere" in told[0] and "watching for up to 9 seconds" in told[0]
 
+    @pytest.mark.long
     def test_dead_one_is_followed_after_the_lease(self, folder: Path) -> None:
         told: list[str] = []
         with held(folder, lease=2, prefix=ELSEWHERE) as process:
@@ -50,6 +52,7 @@ class TestTwoHosts:
         assert len(told) == 1
         assert not folder.exists()
 
+    @pytest.mark.long
     def test_dead_one_where_names_cannot_be_exchanged(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """As on NFS, and without links and without flock."""
         monkeypatch.setattr("filelock._soft.exchange_names", lambda *_: False)
@@ -63,6 +66,7 @@ class TestTwoHosts:
                 lock.check()
         assert not folder.exists()
 
+    @pytest.mark.long
     def test_clock_goes_back(self, folder: Path) -> None:
         """Times of files in the future, as another host's clock or a clock set back leave them, make no difference."""
         with held(folder, lease=2, prefix=ELSEWHERE) as process:
@@ -72,6 +76,7 @@ class TestTwoHosts:
             with locked(folder, lease=2) as lock:
                 lock.check()
 
+    @pytest.mark.long
     def test_revived_one_notices(self, folder: Path) -> None:
         """One that slept longer than the lease was followed, and learns it from its next check."""
         code = HOLD.replace("time.sleep(60)", "sys.stdin.readline()\nlock.check()")

@@ -164,6 +164,7 @@ else:
 """
 
 
+@pytest.mark.long
 def test_every_name_of_avalanche_and_torchvision_is_the_same_object() -> None:
     def answer(which: str, text: str = "") -> str:
         command = [sys.executable, "-W", "ignore", "-c", NAMES, which]
