@@ -51,7 +51,7 @@ docs: $(READY) ## write what is counted in docs/, and build the site: build/site
 	$(BIN)/python scripts/promises.py
 	$(BIN)/python -m scripts.website --notebooks
 
-perf: $(READY) ## measure speed, memory and start-up on two idle cores, three quarters of an hour; results/published/performance.md
+perf: $(READY) ## measure speed, memory and start-up on two idle cores, an hour; results/published/performance.md
 	$(BIN)/python -m scripts.perf measure
 
 evidence: $(READY) ## write docs/evidence/reproduction.md, its figures, reference_numbers.md and scenarios.md from the published records

@@ -65,7 +65,7 @@ class Table:
     """Rows of text, numbers, truths and ``None``, with a title and a heading for each column.
 
     Attributes:
-        beside: the column that is shown beside what the last release had in the same row; ``None``: none is.
+        beside: the column that is shown beside what an earlier state had in the same row; ``None``: none is.
     """
 
     title: str
