@@ -124,7 +124,7 @@ def test_few_modules_in_a_folder() -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_no_module_is_long(name: str) -> None:
     """Of core."""
-    assert MODULES[name].lines <= 300
+    assert MODULES[name].lines <= 500
 
 
 def test_no_test_file_is_long() -> None:
@@ -133,7 +133,7 @@ def test_no_test_file_is_long() -> None:
         str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
         for path in (ROOT / "tests").rglob("*.py")
     }
-    assert {path: lines for path, lines in lengths.items() if lines > 400} == {}
+    assert {path: lines for path, lines in lengths.items() if lines > 500} == {}
 
 
 @pytest.mark.parametrize("name", ROOMS)
