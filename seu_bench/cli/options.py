@@ -17,10 +17,8 @@ from seu_bench.config.faults import fault_text
 from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import parse_assignments
 from seu_bench.config.run import Request
-from seu_bench.errors import PluginError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.metric import Metric
-from seu_bench.results.record_metrics import METRICS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -176,9 +174,8 @@ def _assignments(_context: click.Context, option: click.Parameter, values: tuple
 
 
 def known_metrics() -> Mapping[str, Metric]:
-    """Return the metrics installed; those of core, with a notice, where a plugin is broken: results are read anyway."""
-    try:
-        return Registry().known_metrics
-    except PluginError as error:
-        click.echo(f"metrics of plugins are unknown: {error.what}", err=True)
-        return METRICS
+    """Return the metrics installed, with a notice of each plugin that cannot be used: its columns may be missing."""
+    registry = Registry()
+    for fault in registry.faults.values():
+        click.echo(f"unavailable: {fault.what}", err=True)
+    return registry.known_metrics

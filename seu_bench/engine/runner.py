@@ -100,6 +100,8 @@ class _Run:
         self.stream = build_stream(spec.benchmark, self.run.load, self.run.limits, spec.seed, device, **self.run.part)
         record = initial_record(self.run, self.stream, self.device)
         hooks = self.hook_caller
+        for fault in self.registry.faults.values():  # a plugin may only watch, or measure
+            hooks.notice(f"unavailable: {fault.what}")
         self.progress = watch = ProgressFile(self.folder.write_progress, request, hooks.on_progress)
         self.recorder = RunRecorder(self._write, record, self.registry, device, watch, hooks.notice)
         self.decider = Decider(self.run, self.recorder, self._context_of, watch)

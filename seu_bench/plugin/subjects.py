@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from seu_bench.errors import UnknownNameError
 from seu_bench.plugin.entries import Entry
+from seu_bench.plugin.manager import faults_told
 from seu_bench.plugin.registry import Registry
 
 #: Top-level packages that are nobody's plugin.
@@ -32,8 +33,12 @@ def subjects(registry: Registry, name: str) -> list[Subject]:
     """Return everything that is registered as ``name``, of any kind, or else all that a plugin or package ``name`` has.
 
     Raises:
+        PluginError: it is a plugin, or a package with one, that cannot be used.
         UnknownNameError: there is neither, it cannot be used here, or it offers nothing.
     """
+    for plugin, fault in registry.faults.items():
+        if name in (plugin, registry.package(plugin)):
+            raise fault
     everything = [
         Subject(kind.singular, entry, _modules(registry, entry))
         for kind in registry.kinds.values()
@@ -57,7 +62,7 @@ def subjects(registry: Registry, name: str) -> list[Subject]:
         {word for subject in everything for word in (subject.entry.name, subject.entry.plugin, subject.entry.package)}
     )
     raise UnknownNameError(
-        f"nothing that is installed is called {name!r}{did_you_mean(name, known)}",
+        f"nothing that is installed is called {name!r}{did_you_mean(name, known)}{faults_told(registry.faults)}",
         remedy=f"name what a plugin registers (seu-bench list), or one of the plugins: {', '.join(sorted(plugins))}",
     )
 

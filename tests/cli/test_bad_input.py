@@ -267,23 +267,15 @@ def test_unknown_words(command: Command) -> None:
 
 
 def test_plugin_that_fails_to_import(tmp_path: Path) -> None:
-    """Plugin and package are named, in a process of its own as a user would see it."""
+    """Plugin and package are named, in a process of its own as a user would see it; nothing else is stopped."""
     broken = {"broken_plugin": "import a_module_that_is_not_installed"}
     folder = write_package(tmp_path / "site", "a-broken-package", {"broken": "broken_plugin"}, broken)
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    results = tmp_path / "results"
-    for arguments in (["list"], ["run", "--results", str(results)]):
+    for arguments, status in (["list", "strategies"], 0), (["run", "--strategy", "broken"], 2):
         done = subprocess.run([*SEU_BENCH, *arguments], capture_output=True, text=True, check=False, env=environment)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "Traceback" not in done.stderr
-        for text in (
-            "'broken'",
-            "a-broken-package",
-            "a_module_that_is_not_installed",
-            "pip uninstall a-broken-package",
-        ):
-            assert text in done.stderr
-    assert not results.exists()
+        assert done.returncode == status and "Traceback" not in done.stderr
+        for text in ("'broken'", "a-broken-package", "a_module_that_is_not_installed"):
+            assert text in done.stdout + done.stderr
 
 
 def test_data_set_of_a_stranger_that_breaks(command: Command, install: Install, tmp_path: Path) -> None:
