@@ -7,13 +7,16 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 
 from seu_bench.config.faults import fault_lines
 from seu_bench.errors import SpecError
+from seu_bench.utils.reading import read_file
 
+#: Bytes that a file may have: those that people write have a thousandth of it.
+LARGEST: Final = 2**24
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
@@ -31,15 +34,17 @@ OwnPath: TypeAlias = Annotated[Path, AfterValidator(_beside_the_file)]
 def read_toml(file: Path, kind: str, guide: str, if_missing: str = "check the path") -> dict[str, Any]:
     """Read a ``kind`` of file, such as ``"benchmark"``, that the page ``guide`` describes, or raise a SpecError."""
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        text = read_file(file.resolve(), LARGEST).decode("utf-8")
     except FileNotFoundError:
         raise SpecError(f"the {kind} file does not exist", where=str(file), remedy=if_missing) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # a RuntimeError: links in a circle
         raise SpecError(
-            f"the {kind} file cannot be read: {error}",
+            f"the {kind} file cannot be read: {getattr(error, 'strerror', None) or error}",
             where=str(file),
             remedy=f"give a TOML file in UTF-8 that you may read; {guide} describes it",
         ) from error
+    try:
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits and deep nesting, too
         raise SpecError(
             f"the {kind} file is not TOML: {error}", where=str(file), remedy=f"see https://toml.io, and {guide}"

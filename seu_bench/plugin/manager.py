@@ -6,6 +6,7 @@ stops only what asks for it: it is left out, and the manager says why.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import pluggy
 
 from seu_bench import hookspecs
+from seu_bench._version import __version__
 from seu_bench.errors import PluginError
 
 if TYPE_CHECKING:
@@ -114,6 +116,10 @@ def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> Plug
             )
             continue
         manager.packages[name] = package
+        if package != PACKAGE and (wanted := _unmet(point)):
+            what = f"plugin {name!r} of package {package} needs {wanted}, and this is {__version__}"
+            manager.faults[name] = broken(what, package, value)
+            continue
         try:
             plugin = point.load()
         except Exception as error:
@@ -133,6 +139,19 @@ def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> Plug
             )
     _leave_out_unknown_hooks(manager)
     return manager
+
+
+def _unmet(point: EntryPoint) -> str | None:
+    """The requirement of a plugin's package that this version of seu-bench does not meet."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for text in (point.dist.requires if point.dist else None) or ():
+        with contextlib.suppress(InvalidRequirement):
+            wanted = Requirement(text)
+            applies = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+            if wanted.name.lower().replace("_", "-") == PACKAGE and applies:
+                return None if wanted.specifier.contains(__version__, prereleases=True) else text
+    return None
 
 
 def _leave_out_unknown_hooks(manager: PluginManager) -> None:

@@ -97,6 +97,15 @@ def test_object_without_a_hash(install: Install) -> None:
     refused("'mine'", "a-stranger", "unhashable", "pip uninstall a-stranger")
 
 
+def test_of_another_version(install: Install) -> None:
+    """A package that asks for another version of seu-bench is not even imported."""
+    site = install("a-stranger", {"mine": "mine"}, {"mine": "1 / 0"})
+    metadata = site / "a_stranger-1.0.dist-info" / "METADATA"
+    asked = "Requires-Dist: torch\nRequires-Dist: seu_bench>=99\n"
+    metadata.write_text(metadata.read_text(encoding="utf-8") + asked, encoding="utf-8")
+    refused("'mine' of package a-stranger needs seu_bench>=99, and this is")
+
+
 def test_two_plugins_of_one_name(install: Install) -> None:
     """Both packages are named, and the second is not dropped silently."""
     install("one-stranger", {"mine": "first"}, {"first": ""})
