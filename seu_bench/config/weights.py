@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import PlainSerializer, PlainValidator
 
@@ -55,7 +56,7 @@ class Weights:
             raise ValueError(f"{given} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
-def digest_of(file: BinaryIO) -> str:
+def digest_of(file: BufferedIOBase) -> str:
     """The digits by which :class:`Weights` tells files apart."""
     return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
 

@@ -10,8 +10,9 @@ import errno
 import json
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from seu_bench.errors import ResultsError
 from seu_bench.utils.files import KINDS
@@ -23,7 +24,7 @@ _SMALL: Final = 2**24
 _LONGEST_HEADER: Final = 100_000_000
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BufferedReader:
     """Open a regular file for reading, without following a link and without waiting.
 
     Args:
