@@ -145,7 +145,7 @@ def plugin_commands() -> Kind[CommandFactory] | None:
 
     others = [(point, package) for point, package in installed_points() if package != PACKAGE]
     ours = {name: Entry(name, command, "cli", PACKAGE) for name, command in CORE.items()}
-    return collect(load_plugins(others), "command", "commands", ours)
+    return collect(load_plugins(others), "command", "commands", ours, needs="build")
 
 
 def other_commands(found: Kind[CommandFactory] | None) -> dict[str, Entry[CommandFactory]]:

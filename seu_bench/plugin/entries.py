@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -75,6 +75,8 @@ def collect(
     plural: str,
     ours: Mapping[str, Entry[Any]] | None = None,
     adapt: Callable[[Any], Any] = lambda factory: factory,
+    *,
+    needs: str = "",
 ) -> Kind[Any]:
     """Collect every name of one kind.
 
@@ -85,6 +87,7 @@ def collect(
     Args:
         ours: entries of core; no plugin can take their names.
         adapt: applied to each factory of a plugin.
+        needs: attributes that each factory has, with blanks between.
     """
     hook = f"register_{plural}"
     entries: dict[str, Entry[Any]] = dict(ours or {})
@@ -97,6 +100,9 @@ def collect(
                 ": letters, digits, '_', '.', '+' and '-', 60 at the most, the first a letter or a digit",
                 package,
             )
+        if not isinstance(factory, Unavailable) and (lacks := _lacking(factory, needs.split())):
+            said = f"plugin {plugin!r} of package {package} registers the {singular} {name!r}, which has no {lacks}"
+            raise broken(said, package)
         first = entries.get(name)
         if first is None:
             adapted = factory if isinstance(factory, Unavailable) else adapt(factory)
@@ -119,6 +125,14 @@ def collect(
             said = f"plugin {owner!r} of package {package} failed in {hook}: {type(error).__name__}: {error}"
             manager.faults.setdefault(owner, broken(said, package))
     return Kind(singular, plural, entries, manager.faults)
+
+
+def _lacking(factory: Any, needs: Sequence[str]) -> str:
+    """What a factory lacks without which even listing it, and others beside it, would fail."""
+    missing = [name for name in needs if not hasattr(factory, name)]
+    if not missing and "options" in needs and not hasattr(factory.options, "model_fields"):
+        missing = ["options that are a class of seu_bench.config.Options"]
+    return ", ".join(missing)
 
 
 def _taken(what: str, first: Entry[Any], plugin: str, package: str) -> PluginError:

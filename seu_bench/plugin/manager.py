@@ -122,7 +122,7 @@ def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> Plug
             continue
         try:
             plugin = point.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             said = f"{type(error).__name__}: {error}"
             what = f"plugin {name!r} of package {package} cannot be imported: {said}"
             manager.faults[name] = broken(what, package, value)

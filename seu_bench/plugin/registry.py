@@ -34,18 +34,18 @@ class Registry:
         self.manager = load_plugins() if manager is None else manager
         self.faults = self.manager.faults
         kind = partial(collect, self.manager)
-        self.strategies: Kind[StrategyFactory] = kind("strategy", "strategies")
-        self.backbones: Kind[BackboneFactory] = kind("backbone", "backbones")
-        self.searchers: Kind[SearcherFactory] = kind("searcher", "searchers")
-        self.creators: Kind[CreatorFactory] = kind("creator", "creators")
-        self.benchmarks: Kind[BenchmarkSource] = kind("benchmark", "benchmarks")
+        self.strategies: Kind[StrategyFactory] = kind("strategy", "strategies", needs="options build")
+        self.backbones: Kind[BackboneFactory] = kind("backbone", "backbones", needs="build")
+        self.searchers: Kind[SearcherFactory] = kind("searcher", "searchers", needs="options build")
+        self.creators: Kind[CreatorFactory] = kind("creator", "creators", needs="options build")
+        self.benchmarks: Kind[BenchmarkSource] = kind("benchmark", "benchmarks", needs="load")
         self.datasets: Kind[DatasetSource] = kind("data set", "datasets")
         # Our own come first, so that no plugin can change what leaderboards compare.
         ours = {name: Entry(name, metric, "core", PACKAGE) for name, metric in METRICS.items()}
         self.metrics: Kind[Metric] = kind("metric", "metrics", ours, as_metric)
-        self.executors: Kind[ExecutorFactory] = kind("executor", "executors")
-        self.loggers: Kind[LoggerFactory] = kind("logger", "loggers")
-        self.commands: Kind[CommandFactory] = kind("command", "commands")
+        self.executors: Kind[ExecutorFactory] = kind("executor", "executors", needs="options build")
+        self.loggers: Kind[LoggerFactory] = kind("logger", "loggers", needs="options build")
+        self.commands: Kind[CommandFactory] = kind("command", "commands", needs="build")
 
     @property
     def kinds(self) -> dict[str, Kind[Any]]:

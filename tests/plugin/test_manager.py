@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import itertools
 import json
 import sys
 import zipfile
@@ -15,6 +16,7 @@ from support.commands import Command, Install
 
 import seu_bench
 from seu_bench import hookimpl
+from seu_bench.config.options import Options
 from seu_bench.errors import UnknownNameError
 from seu_bench.plugin.manager import installed_points, load_plugins, only_ours
 from seu_bench.plugin.registration import Register
@@ -24,7 +26,7 @@ from seu_bench.training.interfaces import StrategyFactory
 
 CORE = Path(seu_bench.__file__).resolve().parent
 PLUGINS = CORE.parent / "plugins"
-IMPORTS = "from seu_bench import hookimpl\n"
+IMPORTS = "from types import SimpleNamespace\nfrom seu_bench import hookimpl\nFILE = SimpleNamespace(load=None)\n"
 
 
 def refused(*said: str) -> Registry:
@@ -184,7 +186,7 @@ class Offering:
 
     @hookimpl
     def register_strategies(self, register: Register[StrategyFactory]) -> None:
-        register(self.name, SimpleNamespace(summary=""))  # type: ignore[arg-type]
+        register(self.name, SimpleNamespace(options=Options, build=None))  # type: ignore[arg-type]
 
     @hookimpl
     def register_metrics(self, register: Register[MetricFunction]) -> None:
@@ -195,7 +197,7 @@ def test_one_name_of_two_packages(install: Install) -> None:
     """Two plugins that register one name are both named."""
     for package in ("one-stranger", "other-stranger"):
         module = package.partition("-")[0]
-        source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', object())\n"
+        source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', FILE)\n"
         install(package, {module: module}, {module: source})
     registry = refused("benchmark 'mine' is registered twice: by one-stranger and by other-stranger", "-p no:other")
     assert set(registry.faults) == {"one", "other"}
@@ -205,7 +207,7 @@ def test_one_name_of_two_packages(install: Install) -> None:
 
 def test_one_name_twice_in_one_package(install: Install) -> None:
     """The plugins are named, where naming the package says nothing; and nothing has to be uninstalled."""
-    source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', object())\n"
+    source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', FILE)\n"
     install("a-stranger", {"one": "one", "two": "two"}, {"one": source, "two": source})
     refused("twice: by 'one' and by 'two', of package a-stranger", "give one of them another name")
 
@@ -231,10 +233,29 @@ def test_our_own_names_cannot_be_taken() -> None:
 def test_hook_that_fails(install: Install) -> None:
     """A plugin whose hook raises is named with the hook; what it registers elsewhere can be used."""
     source = IMPORTS + "@hookimpl\ndef register_datasets(register):\n    1 / 0\n"
-    source += "@hookimpl\ndef register_benchmarks(register):\n    register('fine', object())\n"
+    source += "@hookimpl\ndef register_benchmarks(register):\n    register('fine', FILE)\n"
     install("a-stranger", {"mine": "mine"}, {"mine": source})
     registry = refused("'mine'", "a-stranger", "register_datasets", "ZeroDivisionError", "pip uninstall a-stranger")
     assert "fine" in registry.benchmarks
+
+
+@pytest.mark.parametrize(
+    ("kind", "factory"),
+    [
+        *itertools.product(["strategies", "executors"], ["None", "SimpleNamespace(options=dict, build=print)"]),
+        ("loggers", "7"),
+        ("benchmarks", "None"),
+        ("datasets", "None"),
+    ],
+)
+def test_factory_that_is_none(command: Command, install: Install, tmp_path: Path, kind: str, factory: str) -> None:
+    """Nothing of what is listed beside it fails."""
+    source = f"{IMPORTS}@hookimpl\ndef register_{kind}(register):\n    register('odd', {factory})\n"
+    install("a-stranger", {"odd": "odd_plugin"}, {"odd_plugin": source})
+    for words in (("list",), ("data", "--data-root", tmp_path), ("sweep", "--help"), ("tune", "--help")):
+        answer = command(*words)
+        assert answer.status == 0, (words, answer)
+    assert kind == "datasets" or "registers the" in command("list").out
 
 
 @pytest.mark.parametrize("name", ["tiny", "a-stranger"])
