@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWr
 from seu_bench.config.faults import did_you_mean as did_you_mean  # noqa: PLC0414  plugins import it from here
 from seu_bench.config.faults import fault_lines
 from seu_bench.errors import OptionError
-from seu_bench.utils.text import printable
+from seu_bench.utils.text import printable, toml_value
 
 #: Prefixes of ``-o`` keys that do not address the strategy.
 PREFIXES = ("searcher", "creator", "benchmark")
@@ -186,8 +185,13 @@ def _range(schemas: Iterable[Mapping[str, Any]]) -> str:
     return ", ".join(dict.fromkeys(limits))
 
 
-def format_option(value: Any) -> str:
-    """An option's value as it could be given with ``-o``: text bare where it would be read back as text."""
-    if isinstance(value, str) and value and printable(value) == value and parse_value(value) == value:
+def format_option(value: Any, *, bare: bool = True) -> str:
+    """An option's value as it could be given with ``-o``: text without quotes where it would be read back as text.
+
+    Args:
+        value: of plain values.
+        bare: whether text may be without quotes.
+    """
+    if bare and isinstance(value, str) and value and printable(value) == value and parse_value(value) == value:
         return value
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return toml_value(value)

@@ -96,6 +96,8 @@ class Record(ShownRecord, RankableRecord, Versioned):
     """Record of a run.
 
     Attributes:
+        benchmark_file: path of the benchmark's file from the results folder; ``None``: the benchmark is known by name,
+            or the record is an older one.
         task_class_names: names of the classes of each task, in the order of its head's outputs; empty where the data
             set has none, and in older records.
         one_class_tasks: places of the tasks whose images are of one class, so that every answer is right; empty in
@@ -153,6 +155,7 @@ class Record(ShownRecord, RankableRecord, Versioned):
     benchmark: FileName
     benchmark_version: Integer
     benchmark_overrides: dict[str, Any] = Field(default_factory=dict)
+    benchmark_file: str | None = None
     protocol: FileName
     protocol_settings: dict[str, Any] = Field(default_factory=dict)
     ranked: bool = True

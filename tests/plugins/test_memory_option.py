@@ -106,7 +106,7 @@ def test_all_keep_as_many_by_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("strategy", "older"), [("replay", "mem_size"), ("icarl", "memory")])
 def test_weights_and_leaderboard_are_the_same(strategy: str, older: str, own: str, tmp_path: Path) -> None:
     """A record that was written by the older name is in the row of one of today; the budget is named in both."""
-    fields = {"strategy": strategy, "benchmark": own, "results": tmp_path}
+    fields: dict[str, Any] = {"strategy": strategy, "benchmark": own, "results": tmp_path}
     before = seu_bench.run(**fields, options={older: 40, "backbone": "mlp"})
     again = seu_bench.run(**fields, options={"memory": 40, "backbone": "mlp"}, restart=True)
     assert (before.run_id, before.weights_sha256) == (again.run_id, again.weights_sha256)
