@@ -301,10 +301,8 @@ def upgraded(record: Record) -> Record:
         if isinstance(strategies, dict) and isinstance(own := strategies.get(record.strategy), dict):
             strategies = {**strategies, record.strategy: _with_memory(own)}
             updates["protocol_settings"] = {**record.protocol_settings, "strategies": strategies}
-    elif record.strategy in _PER_TASK and record.options.keys() & {"memory", "patterns_per_experience"} == {
-        "patterns_per_experience"
-    }:
-        total = 200 if record.options["patterns_per_experience"] is None else None
+    elif record.strategy in _PER_TASK and "memory" not in record.options:
+        total = 200 if record.options.get("patterns_per_experience") is None else None
         updates["options"] = {"memory": total, **record.options}
     environment = record.environment
     if "threads" not in record.model_fields_set and environment.device.startswith("cpu"):

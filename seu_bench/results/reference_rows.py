@@ -89,8 +89,10 @@ def _benchmark(records: Sequence[Record], results: Path | None) -> str:
     files = [each.benchmark_file for each in records if each.benchmark_file is not None]
     if not files:
         return records[0].benchmark
-    places = [os.path.relpath((results / file).resolve()) for file in files if results and (results / file).is_file()]
-    path = next(iter(places), f"FILE_OF_{records[0].benchmark}.toml")
+    # Records may hold anything: unlike pathlib this answers for every text.
+    there = (results / file for file in files if results and os.path.isfile(results / file))  # noqa: PTH113
+    found = next(there, None)
+    path = os.path.relpath(found.resolve()) if found else f"FILE_OF_{records[0].benchmark}.toml"
     return toml_value(path) if set(path) & set(",\"'") or path != path.strip() else path
 
 
