@@ -15,6 +15,7 @@ from seu_bench.cli.completion import values
 from seu_bench.cli.options import known_metrics, may_read_shared, print_as, request_command
 from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
+from seu_bench.config.commands import command
 from seu_bench.errors import OptionError
 from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
 from seu_bench.results.leaderboard.building import LeaderboardBuild, make_leaderboards
@@ -25,6 +26,7 @@ from seu_bench.results.metric import Metric
 from seu_bench.results.over_benchmarks import BenchmarkComparison, compare_over_benchmarks
 from seu_bench.results.record_files import require_records
 from seu_bench.results.record_metrics import known_metric
+from seu_bench.utils.text import printable_lines
 
 #: Where there are no ranks.
 _NO_RANKS: Final = "no two configurations were run on two benchmarks of one protocol and scenario"
@@ -146,12 +148,12 @@ def leaderboard(
         boards = [views.with_columns(board, columns, metrics) for board in boards]
     if form != "table":
         if not boards and form != "json":  # an empty file would say nothing
-            _say_none(made, benchmark, unranked=unranked, aside=True)
+            _say_none(made, benchmark, results, unranked=unranked, aside=True)
         click.echo(_text(boards, form, usual=columns is None), nl=False)
         return
     if not is_quiet():
         if not any(board.unranked is None for board in boards):
-            _say_none(made, benchmark, unranked=unranked)
+            _say_none(made, benchmark, results, unranked=unranked)
         _print_tables(boards, rows or None, usual=columns is None)
     for path in made.paths:
         click.echo(str(path))
@@ -163,17 +165,22 @@ def _print_tables(boards: Sequence[Leaderboard], most: int | None, *, usual: boo
         if number:
             console.print()
         console.print(leaderboard_table(board, most, usual=usual))
+        if board.missing is not None:
+            names = ", ".join(board.missing.names)
+            line = f"references that are missing here: {names}; make them: {board.missing.command}"
+            console.print(Text(printable_lines(line)), soft_wrap=True)  # each blank of a command counts
 
 
-def _say_none(made: LeaderboardBuild, benchmark: str | None, *, unranked: bool, aside: bool = False) -> None:
+def _say_none(
+    made: LeaderboardBuild, benchmark: str | None, results: Path, *, unranked: bool, aside: bool = False
+) -> None:
     """Say that nothing is ranked, why, and how to see it all the same; ``aside``: on standard error."""
     click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""), err=aside)
     for line in made.excluded(benchmark, unranked=unranked):
         click.echo(f"  {line}", err=aside)
     if not unranked and (others := finished_unranked(made.records, benchmark)):
-        click.echo(
-            f"seu-bench leaderboard --unranked shows {count(others, 'finished run')} of these, not ranked", err=aside
-        )
+        shown = command("leaderboard", "--unranked", benchmark=benchmark, results=results)
+        click.echo(f"{shown} shows {count(others, 'finished run')} of these, not ranked", err=aside)
 
 
 def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rich import box
@@ -108,7 +109,8 @@ def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: boo
     the scenario, the relative ones and those of plugins: beside the first table's columns those would not hold in the
     width. Columns that are not the ``usual`` ones are one table.
     """
-    lines = [*notes(board), f"data {board.data_fingerprint}", f"records: {board.records}"]
+    # The command that makes missing references is printed by itself: what is folded cannot be pasted.
+    lines = [*notes(replace(board, missing=None)), f"data {board.data_fingerprint}", f"records: {board.records}"]
     shown = board.first(most)
     if len(shown) < len(board.rows):
         lines.insert(0, f"{len(shown):,} of {len(board.rows):,} rows; the leaderboard's files and --format have all")

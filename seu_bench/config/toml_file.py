@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 from seu_bench.config.faults import fault_lines
 from seu_bench.errors import SpecError
 from seu_bench.utils.reading import read_file
+from seu_bench.utils.text import toml_key, toml_value
 
 #: Bytes that a file may have: those that people write have a thousandth of it.
 LARGEST: Final = 2**24
@@ -101,9 +100,9 @@ def toml_text(document: Mapping[str, Any], heading: str = "") -> str:
         ``toml_text({"a": 1, "b": {"c": [[1, 2]]}}) == "a = 1\\n\\n[b]\\nc = [[1, 2]]\\n"``
     """
     tables = {key: value for key, value in document.items() if _is_table(value, heading)}
-    lines = [f"{_toml_key(key)} = {_toml_value(value)}\n" for key, value in document.items() if key not in tables]
+    lines = [f"{toml_key(key)} = {toml_value(value)}\n" for key, value in document.items() if key not in tables]
     for key, value in tables.items():
-        name = f"{heading}{_toml_key(key)}"
+        name = f"{heading}{toml_key(key)}"
         if isinstance(value, Mapping):
             lines.append(f"\n[{name}]\n{toml_text(value, f'{name}.')}" if value else "")
         else:
@@ -116,16 +115,3 @@ def _is_table(value: Any, heading: str) -> bool:
         return not heading
     is_list = isinstance(value, list | tuple) and bool(value) and all(isinstance(part, Mapping) for part in value)
     return is_list and heading.count(".") < 2
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_toml_key(key)} = {_toml_value(part)}" for key, part in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml_value, value))}]"
-    # A text of JSON is one of TOML, but for halves of surrogate pairs and the character 7F.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

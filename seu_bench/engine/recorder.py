@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import torch
 from avalanche.evaluation import PluginMetric
 
-from seu_bench.config.run import ResultFields
+from seu_bench.config.benchmark_file import names_a_file
+from seu_bench.config.run import Request, ResultFields
 from seu_bench.config.tuned import TunedFile
 from seu_bench.data.avalanche import task_images
 from seu_bench.data.planning import StreamPlan, stream_warnings
@@ -240,6 +243,7 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         benchmark=spec.benchmark.name,
         benchmark_version=spec.benchmark.version,
         benchmark_overrides=dict(run.overrides),
+        benchmark_file=_benchmark_file(run.request),
         protocol=spec.protocol_name,
         protocol_settings=spec.protocol.model_dump(mode="json", exclude={"summary", "ranked", "tuned"}),
         ranked=spec.protocol.ranked,
@@ -253,6 +257,13 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         **stream_fields(stream.plan),
         **spec.model_dump(include={"strategy", "searcher", "creator", "seed", *ResultFields.model_fields}),
     )
+
+
+def _benchmark_file(request: Request) -> str | None:
+    """Path of the benchmark's file from the results folder, so that it tells nothing of where both lie."""
+    if not names_a_file(request.benchmark):
+        return None
+    return os.path.relpath(Path(request.benchmark).expanduser().resolve(), request.results.resolve())
 
 
 def _tuning_record(file: TunedFile | None) -> TuningRecord | None:

@@ -169,12 +169,12 @@ def choose_strategy(
     parts, below = split_by_prefix(given), split_by_prefix(defaults or {})
     backbone = protocol.model.backbone
     network = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
-    layer = network | protocol.strategies.get(request.strategy, {}) | below[""]
+    layers = network, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
     # An unknown preset is left to the options' own validation.
-    chosen = parts[""].get("preset", layer.get("preset", "default"))
+    chosen = next((layer["preset"] for layer in reversed(layers) if "preset" in layer), "default")
     values_of_preset = factory.presets.get(str(chosen), {})
     preset = split_by_prefix(values_of_preset)
-    options = build_options(factory.options, f"strategy {request.strategy!r}", layer, preset[""], parts[""])
+    options = build_options(factory.options, f"strategy {request.strategy!r}", *layers[:-1], preset[""], layers[-1])
     components = {
         kind: component
         for kind in _KINDS
@@ -202,7 +202,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     place = (*which, names.get("searcher"), names.get("creator"), benchmark.stream.scenario)
     tuned = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
     defaults = tuned.options(as_default=True) if tuned else {}
-    given = (tuned.options(as_default=False) if tuned else {}) | request.options
+    renamed = factory.options.renamed
+    given = (renamed(tuned.options(as_default=False)) if tuned else {}) | renamed(request.options)
     picked = choose_strategy(registry, request, protocol, given, defaults)
     options, components = picked.options, picked.components
     require_scenario(registry, request, options, place[-1], f"stream.scenario of benchmark {benchmark.name!r}")
@@ -224,12 +225,12 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         strategy=request.strategy,
         benchmark=benchmark,
         protocol_name=protocol_name,
-        options=_decisive(options),
+        options=options.identity(),
         seed=request.seed,
         local_data={name: source.checksum() for name, source in own.items()},
         chosen=other,
         **{kind: part.name for kind, part in components.items()},
-        **{f"{kind}_options": _decisive(part.options) for kind, part in components.items()},
+        **{f"{kind}_options": part.options.identity() for kind, part in components.items()},
         **request.model_dump(include=set(ResultFields.model_fields)),
     )
     replaced = {*request.options, *(picked.preset if tuned is not None and tuned.is_default else ())}
@@ -253,11 +254,6 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
 def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:
     """A benchmark by name, or by the path of its TOML file."""
     return BenchmarkFile(Path(name).expanduser()) if names_a_file(name) else registry.benchmarks.find(name).factory
-
-
-def _decisive(options: Options) -> dict[str, Any]:
-    """Only what differs from the defaults: a later version's new option does not make an old run another one."""
-    return options.model_dump(mode="json", exclude_defaults=True)
 
 
 def _component(

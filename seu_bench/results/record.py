@@ -45,6 +45,10 @@ SCHEMA_VERSION: Final = 1
 #: Bytes that a record may have; one of a thousand tasks has a fifth of that.
 LARGEST: Final = 2**27
 
+#: Strategies whose budget of images was called ``mem_size``, and those that were given it per task.
+_MEM_SIZE: Final = ("er_ace", "gdumb", "mir", "replay")
+_PER_TASK: Final = ("agem", "gem")
+
 Status: TypeAlias = Literal["running", "finished", "failed", "interrupted"]
 Matrix: TypeAlias = tuple[tuple[float | None, ...], ...]
 
@@ -92,6 +96,8 @@ class Record(ShownRecord, RankableRecord, Versioned):
     """Record of a run.
 
     Attributes:
+        benchmark_file: path of the benchmark's file from the results folder; ``None``: the benchmark is known by name,
+            or the record is an older one.
         task_class_names: names of the classes of each task, in the order of its head's outputs; empty where the data
             set has none, and in older records.
         one_class_tasks: places of the tasks whose images are of one class, so that every answer is right; empty in
@@ -149,6 +155,7 @@ class Record(ShownRecord, RankableRecord, Versioned):
     benchmark: FileName
     benchmark_version: Integer
     benchmark_overrides: dict[str, Any] = Field(default_factory=dict)
+    benchmark_file: str | None = None
     protocol: FileName
     protocol_settings: dict[str, Any] = Field(default_factory=dict)
     ranked: bool = True
@@ -282,15 +289,47 @@ def parse_record(text: str, where: str) -> Record:
 
 
 def upgraded(record: Record) -> Record:
-    """Bring a record that was read up to date: one of a version in which the machine decided the number of threads.
+    """Bring a record that was read up to date.
 
-    On an accelerator threads decide nothing of a result; there the record stays as it is.
+    Its budget of images gets the name ``memory``. Of a version in which the machine decided the number of threads it
+    gets that; on an accelerator threads decide nothing of a result.
     """
+    updates: dict[str, Any] = {}
+    if record.strategy in _MEM_SIZE:
+        updates["options"] = _with_memory(record.options)
+        strategies = record.protocol_settings.get("strategies")
+        if isinstance(strategies, dict) and isinstance(own := strategies.get(record.strategy), dict):
+            strategies = {**strategies, record.strategy: _with_memory(own)}
+            updates["protocol_settings"] = {**record.protocol_settings, "strategies": strategies}
+    elif record.strategy in _PER_TASK and "memory" not in record.options:
+        total = 200 if record.options.get("patterns_per_experience") is None else None
+        updates["options"] = {"memory": total, **record.options}
     environment = record.environment
-    if "threads" in record.model_fields_set or not environment.device.startswith("cpu"):
-        return record
-    threads = environment.threads or 1
-    return record.model_copy(update={"threads": threads}) if 1 < threads <= MOST_THREADS else record
+    if "threads" not in record.model_fields_set and environment.device.startswith("cpu"):
+        threads = environment.threads or 1
+        updates |= {"threads": threads} if 1 < threads <= MOST_THREADS else {}
+    return record.model_copy(update=updates) if updates else record
+
+
+def _with_memory(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with ``memory`` for ``mem_size``, as that was called before."""
+    return {"memory" if key == "mem_size" else key: value for key, value in options.items()}
+
+
+def image_budget(record: Record) -> int | None:
+    """Return how many images of all tasks together a run may keep.
+
+    Args:
+        record: of any strategy; its option ``memory`` is read, or ``mem_size`` of plugins that call it so.
+
+    Returns:
+        The number; ``None`` for a strategy without such an option.
+    """
+    options = record.options
+    total = options.get("memory", options.get("mem_size"))
+    if record.strategy in _PER_TASK and (each := options.get("patterns_per_experience")) is not None:
+        total = each * len(record.task_order) if isinstance(each, int) else None
+    return total if isinstance(total, int) else None
 
 
 def unreadable(file: Path | str, error: OSError | ValueError) -> ResultsError:

@@ -198,7 +198,7 @@ class _Index:
 def _header() -> dict[str, Any]:
     """What an index was written by: one of another version is made again."""
     fields = hashlib.sha256(" ".join(Record.model_fields).encode()).hexdigest()[:16]
-    return {"format": "seu-bench record index", "seu_bench": __version__, "fields": fields}
+    return {"format": "seu-bench record index 2", "seu_bench": __version__, "fields": fields}
 
 
 def _stamp(folder: Path) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -99,13 +100,14 @@ def test_names_of_classes() -> None:
 
 def test_class_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = definition_source(by_class("MNIST"), "mine")
-    assert source.state(tmp_path).status == "missing"
+    folder = tmp_path / '$(touch X)"'
+    assert source.state(folder).status == "missing"
     with pytest.raises(DataMissingError) as caught:
-        source.load(tmp_path)
-    assert caught.value.where == str(tmp_path)
-    call = f"MNIST(root='{tmp_path}', train={{}}, download=True)"
-    command = f'python -c "from torchvision.datasets import MNIST; {call.format(True)}; {call.format(False)}"'
-    assert caught.value.remedy == command
+        source.load(folder)
+    assert caught.value.where == str(folder)
+    call = f"MNIST(root='{folder}', train={{}}, download=True)"
+    code = f"from torchvision.datasets import MNIST; {call.format(True)}; {call.format(False)}"
+    assert caught.value.remedy == shlex.join(["python", "-c", code])
 
     def offline(*_: object, **__: object) -> None:
         raise URLError("no network")

@@ -39,7 +39,7 @@ class DarkReplay(StagedStrategy):
         self.plan = plan
         self.widths = torch.tensor(plan.classes_per_task)
         shape = plan.channels, plan.height, plan.width
-        self.memory = Reservoir(options.mem_size, shape, max(plan.classes_per_task), self.device)
+        self.memory = Reservoir(options.memory, shape, max(plan.classes_per_task), self.device)
 
     def training_stage(self, task: TaskData) -> TrainingStage:
         """The usual training, with the memory in its state."""
@@ -131,13 +131,13 @@ def cost(context: StrategyContext) -> Cost:
     for index, task in enumerate(plan.tasks):
         replayed = 0
         for start, stop in batch_bounds(task.num_train, schedule.batch_size, join=True) * schedule.epochs:
-            replayed += 2 * min(options.batch_size_mem, options.mem_size, seen)
+            replayed += 2 * min(options.batch_size_mem, options.memory, seen)
             seen += stop - start
         replays.append(StageCost("training", index, replayed, 0))
         # Images of different sizes: which of them are kept is drawn by lot.
         sizes = [KeptImages(1, plan.stored_shape(earlier)).nbytes for earlier in range(index + 1)]
         for bounds, size in ((most, max(sizes)), (least, min(sizes))):
-            bounds.append(min(seen, options.mem_size) * (size + 4 * widest))
+            bounds.append(min(seen, options.memory) * (size + 4 * widest))
     plain = fixed_size_cost(context, replays, kept_copies=0)
     return replace(
         plain,

@@ -10,6 +10,7 @@ import click
 from seu_bench.cli.completion import values
 from seu_bench.cli.options import known_metrics, request_command
 from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
+from seu_bench.config.commands import command
 from seu_bench.results.submissions.submitting import submit as submitted
 
 
@@ -50,4 +51,4 @@ def submit(
     made = submitted(runs, folder, chosen, about=about, results=results, weights=models, metrics=known_metrics())
     if not is_quiet():
         click.echo(f"{len(made.runs)} runs, {made.models} of them with models: {made.path}")
-        click.echo(f"seu-bench check-submission {folder} checks what is there")
+        click.echo(f"{command('check-submission', '--', str(folder))} checks what is there")

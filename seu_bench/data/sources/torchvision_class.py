@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 import warnings
 from functools import cached_property
 from pathlib import Path
@@ -183,7 +184,7 @@ class TorchvisionClassSource:
             {"root": str(folder), **arguments, "download": True} for parts in self._arguments for arguments in parts
         ]
         calls = (f"{name}({', '.join(f'{key}={value!r}' for key, value in each.items())})" for each in given)
-        return f'python -c "from torchvision.datasets import {name}; {"; ".join(calls)}"'
+        return shlex.join(["python", "-c", f"from torchvision.datasets import {name}; {'; '.join(calls)}"])
 
     def _split(self, dataset: Any, folder: Path) -> RawSplit:
         size, channels = self.definition.size, self.definition.channels

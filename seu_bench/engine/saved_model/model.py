@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from seu_bench.config.commands import command
 from seu_bench.config.options import build_options
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.data.planning import StreamPlan, TaskPlan
@@ -175,7 +176,7 @@ def build_model(registry: Registry, file: ModelFile, record: Record) -> LearnedM
         raise unusable(
             file.path,
             f"the model of run {record.run_id} cannot be built: {what}",
-            remedy or f"install what made it (see seu-bench show {record.run_id}), or {MAKE_AGAIN}",
+            remedy or f"install what made it (see {command('show', str(file.path.parent))}), or {MAKE_AGAIN}",
         ) from error
     return LearnedModel(network, record, inference)
 

@@ -26,6 +26,7 @@ from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS
 from seu_bench.results.reference import compare_with_reference
 from seu_bench.results.reference_rows import missing_references
 from seu_bench.results.scenarios import benchmark_title, other_overrides
+from seu_bench.results.submissions.manifest import FOLDER
 from seu_bench.utils.files import refuse_link, write_atomic
 
 #: Metrics that most records have no value of, or 0: a column of them is shown where one has another.
@@ -78,7 +79,8 @@ def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
         ``pandas.DataFrame(read_leaderboards(Path("results")).boards[0].table())``
     """
     records, unread = collect(results, metrics)
-    return LeaderboardBuild(records, unread, tuple(_boards(records, unread, metrics)))
+    own = None if (results / FOLDER).is_dir() else results  # nobody runs something in a shared folder
+    return LeaderboardBuild(records, unread, tuple(_boards(records, unread, metrics, own)))
 
 
 def make_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:
@@ -160,7 +162,7 @@ def _excluded(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) ->
 
 
 def _boards(
-    records: Sequence[Record], unread: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]
+    records: Sequence[Record], unread: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric], results: Path | None
 ) -> Iterator[Leaderboard]:
     """The leaderboards of records; of one place, those of the data with the most records first."""
     by_place: dict[_Place, list[Record]] = defaultdict(list)
@@ -178,7 +180,7 @@ def _boards(
             names.add(name := free_name(runs[0], fingerprint, names))
             board = board_of(runs, metrics, name)
             why = (*board.excluded, *excluded)
-            yield replace(board, fingerprints=len(by_data), excluded=why, missing=missing_references(runs))
+            yield replace(board, fingerprints=len(by_data), excluded=why, missing=missing_references(runs, results))
 
 
 def board_of(runs: Sequence[Record], metrics: Mapping[str, Metric], name: str) -> Leaderboard:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from seu_bench.config.commands import command
 from seu_bench.errors import ResultsError
 from seu_bench.results.leaderboard.boards import Leaderboard, Row
 from seu_bench.results.leaderboard.building import read_leaderboards
@@ -121,7 +122,7 @@ def read_sections(
         raise ResultsError(
             f"no record of {' and '.join(asked)} can be ranked",
             where=str(results),
-            remedy="see which there are with seu-bench leaderboard; --unranked shows what is never ranked"
+            remedy=f"see which there are: {command('leaderboard', '--unranked', results=results)}"
             + "".join(f"\n  {line}" for line in outside),
         )
     chosen = {}
