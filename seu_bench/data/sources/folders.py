@@ -133,10 +133,16 @@ class FolderSource(OwnFiles):
             raise self._unreadable(folder, error) from error
         files = [self.files(folder / name) for name in names]
         if not any(files):
-            raise self.fault(f"has no images in class folders below {folder}", "make one folder of images per class")
+            raise self.fault(
+                f"has no images in class folders below {folder}",
+                "make one folder of images (.png, .jpg, ...) per class",
+            )
         empty = ", ".join(name for name, members in zip(names, files, strict=True) if not members)
         if empty:
-            raise self.fault(f"has class folders without images in {folder}: {empty}", "fill or delete them")
+            raise self.fault(
+                f"has class folders without images in {folder}: {empty}",
+                "fill them with images (.png, .jpg, ...), or delete them",
+            )
         if names and all(name.casefold() in _SPLITS for name in names):
             # Of such folders a benchmark would be made whose classes are "train" and "val".
             what = f"has folders in the place of classes in {folder} that are called like splits: {', '.join(names)}"
