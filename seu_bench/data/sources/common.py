@@ -162,8 +162,8 @@ def as_pixels(
     if values is not None:
         if limits is None:
             raise ValueError(
-                f"its pixels are {values.min():g} to {values.max():g} (mode {image.mode}): more than 8 bits are scaled only "
-                "in class folders in which all images have them"
+                f"its pixels are {values.min():g} to {values.max():g} (mode {image.mode}): "
+                "more than 8 bits are scaled only in class folders in which all images have them"
             )
         low, high = limits
         scaled = (np.clip(values.astype(np.float64), low, high) - low) * (255 / (high - low))
