@@ -151,3 +151,11 @@ def test_class_that_gives_no_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Odd.answer = answer
         with pytest.raises(DataError, match=said):
             definition_source(by_class("FakeData"), "odd").load(tmp_path)
+
+
+@pytest.mark.parametrize("arguments", [{"size": 10**8}, {"size": 8, "image_size": (3, 10**6, 10**6)}])
+def test_made_up_images_of_an_absurd_number_or_size(arguments: dict[str, Any], tmp_path: Path) -> None:
+    """Refused with the size before the first one is made."""
+    definition = by_class("FakeData", train=arguments)
+    with pytest.raises(DataError, match=r"does not fit into memory: .* images of 3 x .* bytes, and .* are free"):
+        definition_source(definition, "fake").load(tmp_path)

@@ -22,6 +22,7 @@ from seu_bench.data.sources.common import (
     described,
     download_bars,
     one_line,
+    require_memory,
 )
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError, SpecError, UnknownNameError
 from seu_bench.utils.progress import tracked
@@ -200,6 +201,8 @@ class TorchvisionClassSource:
     def _one_by_one(self, dataset: Any, folder: Path, channels: int | None, size: tuple[int, int] | None) -> RawSplit:
         from PIL import Image
 
+        # What torchvision makes up has the size that the definition asks for, not that of files.
+        require_memory(self.name, len(dataset), getattr(dataset, "image_size", size or ()))
         pixels: list[Images] = []
         labels: list[int] = []
         for index in tracked(range(len(dataset)), f"reading images of {self.name}"):
@@ -216,7 +219,7 @@ class TorchvisionClassSource:
             if not isinstance(label, int | np.integer):
                 what = f"has labels that are {type(label).__name__}, not int"
                 raise self._unfit(what, "choose a set, or arguments, with int labels", folder)
-            channels = channels or (1 if image.mode in ("1", "L") or image.mode.startswith("I;16") else 3)
+            channels = channels or (1 if image.mode in ("1", "L") else 3)
             try:
                 pixels.append(as_pixels(image, channels, size))
             except (OSError, SyntaxError, ValueError) as error:
@@ -228,6 +231,8 @@ class TorchvisionClassSource:
                 what = f"has images of different sizes: {first} first, image {index} {last}"
                 raise self._unfit(what, f"give [datasets.{self.name}] size = [HEIGHT, WIDTH]", folder)
             labels.append(int(label))
+            if index == 0:
+                require_memory(self.name, len(dataset), pixels[0].shape)
         if not pixels:
             raise self._unfit("has no images", "check its arguments", folder)
         return RawSplit(np.stack(pixels), np.asarray(labels, dtype=np.int64))
