@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pluggy
 
@@ -20,6 +20,9 @@ from seu_bench.training.interfaces import BackboneFactory, StrategyFactory
 
 if TYPE_CHECKING:
     from seu_bench.data.dataset import DatasetSource  # imports NumPy
+
+#: The distribution that core and the plugins beside it come in.
+OURS: Final = "seu-bench"
 
 
 class Registry:
@@ -44,7 +47,7 @@ class Registry:
         self.benchmarks: Kind[BenchmarkSource] = kind("benchmark", "benchmarks")
         self.datasets: Kind[DatasetSource] = kind("data set", "datasets")
         # Our own come first, so that no plugin can change what leaderboards compare.
-        ours = {name: Entry(name, metric, "core", "seu-bench") for name, metric in METRICS.items()}
+        ours = {name: Entry(name, metric, "core", OURS) for name, metric in METRICS.items()}
         self.metrics: Kind[Metric] = kind("metric", "metrics", ours, as_metric)
         self.executors: Kind[ExecutorFactory] = kind("executor", "executors")
         self.loggers: Kind[LoggerFactory] = kind("logger", "loggers")
@@ -59,6 +62,10 @@ class Registry:
     def known_metrics(self) -> dict[str, Metric]:
         """Every metric by its id: core's in their order, then those of plugins by name."""
         return {**METRICS, **{name: entry.factory for name, entry in self.metrics.items()}}
+
+    def is_installed(self, plugin: str) -> bool:
+        """Whether a plugin came by an entry point, and was not registered as an object."""
+        return plugin in self._packages
 
     def package(self, plugin: str) -> str:
         """The package that a plugin came from; its own name where it was not installed."""
