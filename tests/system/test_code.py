@@ -84,7 +84,6 @@ def test_finished(plugin: Plugin) -> None:
     assert plugin.run().returncode == 0
     plugin.edit()
     refused = plugin.run()
-    (plugin.site.parent / "few.toml").write_text(FEW_IMAGES + "# a comment decides nothing\n")
     assert refused.returncode == 2
     assert "nothing was computed" not in refused.stdout + refused.stderr
     assert plugin.record() == first
@@ -100,6 +99,7 @@ def test_finished(plugin: Plugin) -> None:
     second = plugin.record()
     assert digest(second) != digest(first)
     assert f"[{digest(second)[:10]}]" in refused.stderr
+    (plugin.site.parent / "few.toml").write_text(FEW_IMAGES + "# a comment decides nothing\n")
     assert plugin.run().returncode == 0
     assert f"strategy tiny: a-stranger 1.0 [{digest(second)[:10]}]" in plugin("show", first.run_id).stdout
 
