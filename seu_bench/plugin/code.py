@@ -15,6 +15,7 @@ from seu_bench.config.benchmark_file import BenchmarkFile
 from seu_bench.plugin.entries import Entry
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record_parts import CodeRecord
+from seu_bench.utils.reading import read_file
 
 #: Top-level packages that are nobody's plugin.
 _NOT_OF_PLUGINS: Final = frozenset({"seu_bench", *sys.stdlib_module_names})
@@ -49,7 +50,7 @@ def describe_code(registry: Registry, kind: str, entry: Entry[Any]) -> CodeRecor
 def file_digest(path: Path) -> str | None:
     """SHA-256 of a file; ``None`` where it cannot be read."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_file(path.resolve())).hexdigest()
     except OSError:
         return None
 
