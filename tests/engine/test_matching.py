@@ -34,7 +34,9 @@ def request(results: Path, strategy: str = "naive", **fields: Any) -> Request:
 @pytest.fixture
 def results(tmp_path: Path, registry: Registry) -> Path:
     """Records of SEU on two seeds, of another configuration of it, of an interrupted run, and of other code."""
-    runs = [(seed, {}, "finished", parameters) for seed, parameters in enumerate(PARAMETERS)]
+    runs: list[tuple[int, dict[str, Any], str, int]] = [
+        (seed, {}, "finished", parameters) for seed, parameters in enumerate(PARAMETERS)
+    ]
     runs += [(0, {"channels": 3}, "finished", 900_000), (2, {}, "interrupted", 10), (3, {}, "finished", 900_000)]
     for seed, options, status, parameters in runs:
         spec = resolve(registry, request(tmp_path, "seu", seed=seed, options=options)).spec
