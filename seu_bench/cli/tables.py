@@ -195,6 +195,8 @@ def _header(record: Record) -> Table:
         "task order": " ".join(map(str, record.task_order)),
         "started": record.started,
         "took": format_seconds(record.seconds),
+        "code": "; ".join(f"{it.kind} {it.name}: {it}" for it in record.code),
+        "earlier code": "; ".join(f"{it.kind} {it.name}: {it}" for it in record.earlier_code),
         "device": environment.device
         + (f", {environment.threads} threads" if environment.threads else "")
         + (", compiled units" if environment.compile else ""),

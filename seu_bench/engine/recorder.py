@@ -6,7 +6,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,9 +26,10 @@ from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.code import differing_code, refuse_other_code
 from seu_bench.results.record import Record, StageRecord, record_digest, upgraded
 from seu_bench.results.record_metrics import METRICS, compute_metrics
-from seu_bench.results.record_parts import StabilityRecord, TuningRecord
+from seu_bench.results.record_parts import CodeRecord, StabilityRecord, TuningRecord
 from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes, TaskConfusion
 from seu_bench.training.monitoring.learning_curve import LearningCurves
 from seu_bench.training.stage import StageProgress
@@ -43,6 +44,8 @@ class RunRecorder:
         record: what is known before training, then as it was written last.
         on_progress: called with the progress of every stage.
         notice: called with a message for the user.
+        code: that the run uses, every metric of a plugin included.
+        accept_code: whether what other code made is continued.
         feature_bytes: peak memory of cached features; ``None``: the strategy caches none.
         matrix, sizes: the evaluators that measure for it.
         confusion: that of answers between tasks; ``None``: the scenario is not class-incremental.
@@ -55,6 +58,8 @@ class RunRecorder:
     device: torch.device
     on_progress: Callable[[StageProgress], None]
     notice: Callable[[str], None]
+    code: Sequence[CodeRecord] = ()
+    accept_code: bool = False
     feature_bytes: int | None = None
 
     def __post_init__(self) -> None:
@@ -154,7 +159,8 @@ class RunRecorder:
                     problem = f"{type(error).__name__}: {error}"
                     message = f"metric {name!r} of package {entry.package} is excluded: {problem}"
                     warnings.warn(message, RuntimeWarning, stacklevel=2)
-            record = record.model_copy(update={"metrics": metrics})
+            measured = [it for it in self.code if it.kind == "metric" and metrics.get(it.name) is not None]
+            record = record.model_copy(update={"metrics": metrics, "code": (*record.code, *measured)})
             record = record.model_copy(update={"record_sha256": record_digest(record.model_dump(mode="json"))})
         self.write(record)
         self.record = record
@@ -163,8 +169,13 @@ class RunRecorder:
         """Plain values: the record as it would be written now."""
         return self._measured().model_dump(mode="json")
 
-    def load_state_dict(self, state: object) -> None:
-        """Resume from what :meth:`state_dict` returned; environments other than the present one are recorded."""
+    def check_state(self, state: object) -> Record:
+        """Return the record in what :meth:`state_dict` returned.
+
+        Raises:
+            ResultsError: it was made of other data or, unless that is accepted, with other code.
+            CheckpointError: it is no record of this run.
+        """
         try:
             before = upgraded(Record.model_validate(state))
         except ValueError as error:
@@ -175,12 +186,23 @@ class RunRecorder:
                 "the data sets are not those that the run began with",
                 remedy="bring them back, or start over with --restart",
             )
+        if not self.accept_code:
+            refuse_other_code(before.code, self.code, now.run_id)
         if before.threads != now.threads:  # of a version that did not count threads among what decides a run
             raise CheckpointError(
                 f"a checkpoint cannot be used: it was computed with {before.threads} threads, not {now.threads}"
             )
         if len(before.accuracy_matrix) != len(now.task_names):
             raise CheckpointError("a checkpoint cannot be used: its record is of another stream")
+        return before
+
+    def load_state_dict(self, state: object) -> None:
+        """Resume from what :meth:`state_dict` returned; other environments and code than the present are recorded.
+
+        Raises:
+            ResultsError, CheckpointError: as :meth:`check_state`.
+        """
+        before, now = self.check_state(state), self.record
         earlier = list(before.earlier_environments)
         if before.environment != now.environment and before.environment not in earlier:
             earlier.append(before.environment)
@@ -196,7 +218,13 @@ class RunRecorder:
         self._stages = list(before.stages)
         self._unstable = any(it.stability and it.stability.value >= it.stability.bound for it in before.stages)
         self._before = before
-        kept = {"started": before.started, "earlier_environments": tuple(earlier), "decisions": before.decisions}
+        other_code = (code for code, _ in differing_code(before.code, self.code))
+        kept = {
+            "started": before.started,
+            "earlier_environments": tuple(earlier),
+            "earlier_code": tuple(dict.fromkeys([*before.earlier_code, *other_code])),
+            "decisions": before.decisions,
+        }
         self.record = now.model_copy(update=kept)
 
     def _measured(self, **fields: Any) -> Record:
@@ -251,6 +279,7 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         tuned=_tuning_record(run.tuned),
         matched=run.request.matched,
         data_fingerprint=stream.fingerprint,
+        code=tuple(code for code in run.code if code.kind != "metric"),
         environment=describe_environment(device, compile=run.request.compile),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         **{f"{part.kind}_options": part.options.model_dump(mode="json") for part in parts},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,11 @@ from seu_bench.engine.backbones import find_backbone
 from seu_bench.engine.scenarios import require_scenario
 from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
+from seu_bench.plugin.code import describe_code, file_digest
+from seu_bench.plugin.entries import Kind
+from seu_bench.plugin.manager import PACKAGE
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.components import Component
 from seu_bench.training.interfaces import BackboneFactory, Cost, StrategyContext, StrategyFactory
 
@@ -37,7 +41,12 @@ SYNTHETIC_SEED = 0
 
 @dataclass(frozen=True)
 class ResolvedRun:
-    """Everything that a run needs but data and a device; ``tuned`` is the file that chose options of it, if any did."""
+    """Everything that a run needs but data and a device.
+
+    Attributes:
+        tuned: the file that chose options of it; ``None``: none did.
+        code: what it uses that is not part of seu-bench, every such metric included, and its benchmark's file.
+    """
 
     request: Request
     spec: RunSpec
@@ -50,6 +59,7 @@ class ResolvedRun:
     sources: Mapping[str, DatasetSource]
     packages: Mapping[str, str]
     tuned: TunedFile | None = None
+    code: tuple[CodeRecord, ...] = ()
 
     @property
     def limits(self) -> ImageLimits:
@@ -246,6 +256,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         sources,
         packages,
         tuned.file if tuned is not None and tuned.is_effective(replaced) else None,
+        _code(registry, request, picked, packages),
     )
     run.refuse_tuned_seed(request.seed)
     return run
@@ -254,6 +265,26 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
 def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:
     """A benchmark by name, or by the path of its TOML file."""
     return BenchmarkFile(Path(name).expanduser()) if names_a_file(name) else registry.benchmarks.find(name).factory
+
+
+def _code(
+    registry: Registry, request: Request, picked: ChosenStrategy, datasets: Iterable[str]
+) -> tuple[CodeRecord, ...]:
+    """Describe the code that a run uses and that is not part of seu-bench, and its benchmark's file."""
+    backbone = picked.options.backbone.partition(":")[0] if isinstance(picked.options, BackboneOptions) else None
+    is_file, path = names_a_file(request.benchmark), Path(request.benchmark).expanduser()
+    used: list[tuple[Kind[Any], Iterable[str]]] = [
+        (registry.strategies, [request.strategy]),
+        (registry.backbones, [backbone] if backbone else []),
+        (registry.datasets, datasets),
+        (registry.metrics, registry.metrics),
+        (registry.benchmarks, [] if is_file else [request.benchmark]),
+        *[(registry.kinds[f"{kind}s"], [part.name]) for kind, part in picked.components.items()],
+    ]
+    entries = [(kind.singular, kind[name]) for kind, names in used for name in names]
+    code = [describe_code(registry, kind, entry) for kind, entry in entries if entry.package != PACKAGE]
+    code += [CodeRecord(kind="benchmark file", name=path.name, sha256=file_digest(path))] if is_file else []
+    return tuple(code)
 
 
 def _component(

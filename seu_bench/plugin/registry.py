@@ -57,6 +57,10 @@ class Registry:
         """Every metric by its id: core's in their order, then those of plugins by name."""
         return {**METRICS, **{name: entry.factory for name, entry in self.metrics.items()}}
 
+    def is_installed(self, plugin: str) -> bool:
+        """Whether a plugin came by an entry point, and was not registered as an object."""
+        return plugin in self.manager.packages
+
     def package(self, plugin: str) -> str:
         """The package that a plugin came from; its own name where it was not installed."""
         return self.manager.package(plugin)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from seu_bench.errors import UnknownNameError
+from seu_bench.plugin.code import modules_of
 from seu_bench.plugin.entries import Entry
 from seu_bench.plugin.manager import faults_told
 from seu_bench.plugin.registry import Registry
-
-#: Top-level packages that are nobody's plugin.
-_NOT_OF_PLUGINS: Final = frozenset({"seu_bench", "builtins", "functools"})
 
 
 class Subject(NamedTuple):
@@ -40,7 +38,7 @@ def subjects(registry: Registry, name: str) -> list[Subject]:
         if name in (plugin, registry.package(plugin)):
             raise fault
     everything = [
-        Subject(kind.singular, entry, _modules(registry, entry))
+        Subject(kind.singular, entry, frozenset(name.partition(".")[0] for name in modules_of(registry, entry)))
         for kind in registry.kinds.values()
         for entry in kind.values()
     ]
@@ -65,13 +63,3 @@ def subjects(registry: Registry, name: str) -> list[Subject]:
         f"nothing that is installed is called {name!r}{did_you_mean(name, known)}{faults_told(registry.faults)}",
         remedy=f"name what a plugin registers (seu-bench list), or one of the plugins: {', '.join(sorted(plugins))}",
     )
-
-
-def _modules(registry: Registry, entry: Entry[Any]) -> frozenset[str]:
-    """Top-level names of the plugin's own module, and of whatever its factory is made of or refers to."""
-    plugin, factory = registry.manager.get_plugin(entry.plugin), entry.factory
-    names = [getattr(plugin, "__name__", type(plugin).__module__), type(factory).__module__]
-    for part in (factory, *(getattr(factory, name, None) for name in ("build", "cost", "compute"))):
-        reference = getattr(part, "reference", None) or getattr(part, "target", None)
-        names.append(reference if isinstance(reference, str) else getattr(part, "__module__", None) or "builtins")
-    return frozenset(name.partition(":")[0].partition(".")[0] for name in names) - _NOT_OF_PLUGINS

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic_core import to_json
 
 from seu_bench.config.options import format_option
+from seu_bench.results.code import learner_code_text
 from seu_bench.results.scenarios import other_overrides
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
         ("searcher.", record.strategy, record.searcher): record.searcher_options,
         ("creator.", record.strategy, record.creator): record.creator_options,
         ("protocol.", overrides, None): protocol_settings(record),
+        ("", " + ".join(map(str, (record.strategy, record.searcher, record.creator))), "code"): {
+            "code": learner_code_text(record)
+        },
     }
 
 

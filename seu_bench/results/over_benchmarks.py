@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from seu_bench.config.options import split_by_prefix
 from seu_bench.config.streams import SCENARIOS, Scenario
+from seu_bench.results.code import learner_code
 from seu_bench.results.labels import CanonicalTexts
 from seu_bench.results.leaderboard.boards import Leaderboard, Row
 from seu_bench.results.metric import Metric
@@ -150,7 +151,7 @@ def _by_key(board: Leaderboard, chosen: Mapping[_Part, Set[str]], metric: str) -
 
 def _key(record: Record, chosen: Mapping[_Part, Set[str]], text: CanonicalTexts) -> _Key:
     """What makes a configuration, without options that protocol or tuning chose, here or on another benchmark."""
-    own: list[Any] = [other_overrides(record), record.precision, record.threads]
+    own: list[Any] = [other_overrides(record), record.precision, record.threads, learner_code(record)]
     for part, options in _parts(record).items():
         layer = _layer(record, part)
         own.append(

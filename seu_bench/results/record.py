@@ -20,6 +20,7 @@ from seu_bench.config.run import MOST_THREADS, Evaluation, Precision
 from seu_bench.config.streams import Scenario
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.record_parts import (
+    CodeRecord,
     Count,
     DecisionRecord,
     Document,
@@ -137,6 +138,9 @@ class Record(ShownRecord, RankableRecord, Versioned):
         precision: what learning computed in; accuracies are measured in float32.
         threads: torch computed with so many. Records of versions in which the machine decided that have none, and are
             read as what their environment says (:func:`upgraded`).
+        code: the code that it used and that is not part of seu-bench, and its benchmark's file; empty where there was
+            none, and in older records.
+        earlier_code: other code that made parts of the run before it was continued with :attr:`code`.
         earlier_environments: where parts of the run were made before it was continued somewhere else.
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
         reference: what the run is a reference of, which is never ranked; ``None`` for learners and in older records,
@@ -198,6 +202,8 @@ class Record(ShownRecord, RankableRecord, Versioned):
     data_fingerprint: str | None = None
     weights_sha256: str | None = None
     record_sha256: str | None = None
+    code: tuple[CodeRecord, ...] = ()
+    earlier_code: tuple[CodeRecord, ...] = ()
     environment: Environment = Environment()
     earlier_environments: tuple[Environment, ...] = ()
     started: str = ""

@@ -74,6 +74,28 @@ class Environment(Document):
     compile: bool = False
 
 
+class CodeRecord(Document):
+    """Code that a run used and that is not part of seu-bench, or its benchmark's file.
+
+    Attributes:
+        kind: what it was used as: ``strategy``, ``searcher``, ``creator``, ``backbone``, ``data set``, ``metric``,
+            ``benchmark``; ``benchmark file`` for one that was given by its path.
+        name: registered name, or name of the file.
+        package, version: that it was installed with; ``None``: it was not installed.
+        sha256: of its source, or of the benchmark's file; ``None``: that could not be read.
+    """
+
+    kind: str
+    name: str
+    package: str | None = None
+    version: str | None = None
+    sha256: str | None = None
+
+    def __str__(self) -> str:
+        digest = "source unknown" if self.sha256 is None else self.sha256[:10]
+        return " ".join(filter(None, (self.package, self.version, f"[{digest}]")))
+
+
 class StabilityRecord(Document):
     """Stability of SGD on a quadratic penalty.
 

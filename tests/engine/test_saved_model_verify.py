@@ -79,7 +79,7 @@ def asked(command: Command, folder: Path, *more: object) -> tuple[Answer, dict[s
     assert answer.err == ""
     document: dict[str, Any] = json.loads(answer.out)
     assert document["passed"] == (answer.status == 0)
-    assert [check["name"] for check in document["checks"]] == CHECKS
+    assert [check["name"] for check in document["checks"] if check["name"] != "code"] == CHECKS
     return answer, {check["name"]: check for check in document["checks"]}
 
 
@@ -320,8 +320,9 @@ def test_synthetic_and_other_benchmarks(command: Command, tiny: Path, tmp_path: 
     more = ("--benchmark", "mixture", "--synthetic", "-o", "benchmark.stream.validation=0.2")
     assert command("run", "--strategy", "tiny", *SMALL, *more, "--results", tmp_path).status == 0
     (folder,) = (tmp_path / "runs").iterdir()
-    answer, _ = asked(command, folder)
+    answer, checks = asked(command, folder)
     assert answer.status == 0
+    assert checks["code"]["passed"] and "a-stranger 1.0" in checks["code"]["detail"][0]
 
 
 def test_benchmark_of_a_file(command: Command, tmp_path: Path) -> None:

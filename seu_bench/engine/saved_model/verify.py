@@ -22,6 +22,7 @@ from seu_bench.engine.saved_model.model import LearnedModel, build_model, learne
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.code import FILES, code_fault
 from seu_bench.results.recomputing import recomputed
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_digest
 from seu_bench.results.record_files import MODEL_NAME, find_run
@@ -111,6 +112,7 @@ def _verified(
     checks = [
         _record(folder),
         _run_id(record, spec),
+        *_code(record, resolved),
         _same("weights", "SHA-256", hashlib.sha256(content).hexdigest(), record.weights_sha256, f"{path}: "),
     ]
     file, model = None, None
@@ -193,6 +195,17 @@ def _run_id(record: Record, spec: RunSpec) -> Check:
         return Check("run id", None, (told, "here this run id means one thread (--restart makes that run)"))
     why = "the record's settings or the benchmark were changed since, or it was made with a file (--benchmark)"
     return Check("run id", False, (f"the record's settings give run {spec.run_id}, not {record.run_id}", why))
+
+
+def _code(record: Record, resolved: ResolvedRun) -> Iterator[Check]:
+    """The code that builds and measures the model, where that is not seu-bench's own. Other code may do the same."""
+    named = [code for code in record.code if code.kind not in FILES]
+    if (fault := code_fault(record.code, resolved.code)) is not None:
+        yield Check("code", None, (fault, "what follows is built and measured by the code that is here"))
+    elif named:
+        yield Check("code", True, tuple(f"{code.kind} {code.name!r} of {code}" for code in named))
+    elif any(code.kind not in ("metric", *FILES) for code in resolved.code):
+        yield Check("code", None, ("the record does not name it: its run was made by an earlier version",))
 
 
 def _record(folder: Path) -> Check:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 from seu_bench.config.streams import Scenario
+from seu_bench.results.code import metric_code
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
 from seu_bench.results.record_parts import TuningRecord
@@ -95,9 +96,12 @@ class Row:
         return {seed: float(value) for seed, value in found.items() if value is not None and math.isfinite(value)}
 
     def summary(self, metric: str) -> SampleSummary | None:
-        """The summary over seeds; ``None`` where it was not measured for every one: means would not compare."""
+        """The summary over seeds; ``None`` where it was not measured for every one, or by other code of a plugin: means
+        would not compare."""
         if metric not in self._summaries:
-            self._summaries[metric] = summarize([run.metrics.get(metric) for run in self.runs.values()])
+            runs = self.runs.values()
+            is_one = len({metric_code(run, metric) for run in runs}) == 1
+            self._summaries[metric] = summarize([run.metrics.get(metric) for run in runs]) if is_one else None
         return self._summaries[metric]
 
     def mean(self, metric: str) -> float | None:

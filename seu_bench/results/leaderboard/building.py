@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from seu_bench.config.streams import SCENARIOS
 from seu_bench.errors import NewerRecordError, ResultsError
+from seu_bench.results.code import learner_code
 from seu_bench.results.labels import CanonicalTexts, configuration_labels, protocol_settings, why_not_ranked
 from seu_bench.results.leaderboard.boards import CHOICES, Leaderboard, Row, to_csv
 from seu_bench.results.leaderboard.markdown import exclusions, to_markdown
@@ -243,4 +244,5 @@ def _choice(record: Record) -> list[Any]:
     names = [record.strategy, record.searcher, record.creator]
     options = [other_overrides(record) if part == "benchmark_overrides" else getattr(record, part) for part in CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
-    return [names, options, protocol_settings(record), record.precision, record.threads, record.stability_decay]
+    settings = [options, protocol_settings(record), record.precision, record.threads, record.stability_decay]
+    return [names, *settings, learner_code(record)]
