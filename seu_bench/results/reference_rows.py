@@ -61,7 +61,7 @@ def missing_references(records: Iterable[Record]) -> MissingReferences | None:
     missing = tuple(name for name in wanted if REFERENCE_ROWS[name] not in there)
     if not found or not missing:
         return None
-    seeds = _ranges({record.seed for record in found})
+    seeds = format_seeds({record.seed for record in found})
     record = found[0]
     place = f"--benchmark {record.benchmark} --protocol {record.protocol}"
     options = []
@@ -71,7 +71,7 @@ def missing_references(records: Iterable[Record]) -> MissingReferences | None:
     return MissingReferences(missing, " ".join(words))
 
 
-def _ranges(seeds: Iterable[int]) -> str:
+def format_seeds(seeds: Iterable[int]) -> str:
     """Write seeds as a sweep reads them: ``0-2,7``."""
     runs = [[seed for _, seed in group] for _, group in groupby(enumerate(sorted(seeds)), lambda it: it[1] - it[0])]
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
