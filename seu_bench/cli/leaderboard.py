@@ -192,7 +192,7 @@ def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:
 
 
 def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> RenderableType:
-    """Average ranks, the best first, with each benchmark's mean; below, test, seeds, settings, what is not ranked."""
+    """Average ranks, the best first, with each benchmark's mean; below, test, seeds, settings, what is not compared."""
     metric, ranks = known_metric(compared.metric, metrics), compared.ranks
     rows = [
         (
@@ -217,5 +217,5 @@ def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> 
     tested = "no test: too few benchmarks or configurations"
     if ranks.p_value is not None:
         tested = f"Friedman's test: chi-squared {ranks.statistic:.2f}, p = {ranks.p_value:.4f}"
-    lines = [tested, *compared.conditions, *[f"not ranked: {name}" for name in compared.excluded]]
+    lines = [tested, *compared.conditions, *[f"not compared: {name}" for name in compared.excluded]]
     return Group(new_table(title, headings, rows, pad=0), Text("\n").join(map(literal, lines)))

@@ -94,7 +94,7 @@ def test_only_common_seeds_are_ranked(results: Path, put: Put, command: Command)
     assert found.excluded == tuple(f"once ({benchmark}, seeds 0)" for benchmark in sorted(TABLE))
     text = command("leaderboard", "--results", results, "--ranks").out
     assert (
-        "one: means and ranks over the seeds that all have, 0-1" in text and "not ranked: once (one, seeds 0)" in text
+        "one: means and ranks over the seeds that all have, 0-1" in text and "not compared: once (one, seeds 0)" in text
     )
 
 

@@ -62,7 +62,7 @@ def notes(board: Leaderboard) -> list[str]:
         return [*first, order, *_references(board), *tuning_notes(board), *board.views]
     size, memory = SIZES[board.size], next(iter(SIZES))
     order = (
-        f"rows are in the order of accuracy; {FRONT.strip()} on the front of accuracy against {size}: no other row is "
+        f"ranks are by mean accuracy; {FRONT.strip()} on the front of accuracy against {size}: no other row is "
         "as accurate and smaller, or as small and more accurate"
     )
     if board.size != memory:
