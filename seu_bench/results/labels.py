@@ -20,8 +20,8 @@ _Group: TypeAlias = tuple[str, str, str | None]
 #: Prefixes of options by the kind of their component, and sections of a protocol that decide what nobody set.
 _PREFIXES: Final = {"strategies": "", "searchers": "searcher", "creators": "creator"}
 _SECTIONS: Final = {"strategies": ("training", "model"), "searchers": ("search",), "creators": ("creation",)}
-#: Options that say how many images are kept.
-_BUDGETS: Final = ("memory", "mem_size", "patterns_per_experience")
+#: Options that are a number of images.
+_BUDGETS: Final = ("memory", "mem_size")
 
 
 def why_not_ranked(record: Record) -> str | None:
@@ -194,15 +194,16 @@ def _label(
     changed: Set[str],
     budgets: Sequence[int],
 ) -> str:
+    budget = image_budget(record) if budgets else None
     shown = [
         f"{group[0]}{key}={format_option(value)}"
         for group, own in parts.items()
         for key, value in sorted(own.items())
         if ((group, key) in telling or f"{group[0]}{key}" in changed)
         and value is not None
-        and not (budgets and key in _BUDGETS)
+        and not (key in _BUDGETS and value == budget)
     ]
-    shown += [f"{budget} images"] if budgets and (budget := image_budget(record)) is not None else []
+    shown += [f"{budget} images"] if budget is not None else []
     shown += [f"{key}={format_option(value)}" for key, value in _other_changes(record).items()]
     if (certainty := record.options.get("infer_task")) and record.scenario != "task":
         inferred = f"infer_task={certainty}"  # it learned the same as with task labels, and answers otherwise

@@ -107,6 +107,21 @@ class TestMemories:
         said = "memories are not equal: rows keep 200 or 519 images"
         assert said in to_markdown(board) and said[1:] in to_latex(board).partition(r"\label")[0]
 
+    def test_names_stay_unique(self, tmp_path: Path, put: Put) -> None:
+        """Two ways to keep as many images, and what is no number."""
+        put(strategy="gem", options={"patterns_per_experience": 40}, task_order=(0, 1, 2, 3, 4))
+        put(strategy="gem", options={"memory": 200, "patterns_per_experience": None})
+        put(strategy="gem", options={"memory": 100})
+        put(strategy="odd", options={"memory": "few"})
+        put(strategy="odd", options={"memory": "many"})
+        assert names(board_of(tmp_path)) == {
+            "gem (patterns_per_experience=40, 200 images)",
+            "gem (200 images)",
+            "gem (100 images)",
+            "odd (memory=few)",
+            "odd (memory=many)",
+        }
+
     def test_equal_ones_are_not(self, tmp_path: Path, put: Put) -> None:
         put(strategy="icarl", options={"memory": 200})
         put(strategy="replay", options={"mem_size": 200})

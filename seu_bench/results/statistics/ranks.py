@@ -77,11 +77,11 @@ def on_common_seeds(samples: Mapping[_Key, BySeed]) -> dict[_Key, dict[int, floa
         have the fewest of :func:`usual_seeds` first.
     """
     common = usual = usual_seeds(samples.values())
-    kept = []
+    kept = set()
     for key in sorted(samples, key=lambda key: -len(usual & samples[key].keys())):
         if len(shared := common & samples[key].keys()) >= min(FEWEST_PAIRS, len(usual)):
             common = shared
-            kept.append(key)
+            kept.add(key)
     return {key: {seed: samples[key][seed] for seed in sorted(common)} for key in samples if key in kept}
 
 
