@@ -59,7 +59,7 @@ _NO_RANKS: Final = "no two configurations were run on two benchmarks of one prot
     default=None,
     metavar="METRIC",
     shell_complete=values.metrics,
-    help="Sort by a metric, the best first [default: the front of accuracy against memory, then by accuracy].",
+    help="Sort by a metric, the best first [default: acc].",
 )
 @click.option(
     "--ranks",
@@ -199,7 +199,7 @@ def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:
 
 
 def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> RenderableType:
-    """Average ranks, the best first, with each benchmark's mean; below, the test and what is not on all benchmarks."""
+    """Average ranks, the best first, with each benchmark's mean; below, test, seeds, settings, what is not compared."""
     metric, ranks = known_metric(compared.metric, metrics), compared.ranks
     rows = [
         (
@@ -208,7 +208,7 @@ def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> 
             "-" if row.interval is None else "{:.1f} to {:.1f}".format(*row.interval),
             "-" if row.corrected is None else f"{row.corrected:.4f}",
             row.verdict or "the best",
-            *[f"{metric.format_cell(it.mean(compared.metric) or 0.0)}" for it in compared.rows[row.configuration]],
+            *[metric.format_cell(means[row.configuration]) for means in compared.means.values()],
         )
         for row in ranks.rows
     ]
@@ -224,5 +224,5 @@ def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> 
     tested = "no test: too few benchmarks or configurations"
     if ranks.p_value is not None:
         tested = f"Friedman's test: chi-squared {ranks.statistic:.2f}, p = {ranks.p_value:.4f}"
-    lines = [tested, *[f"not on all benchmarks: {name}" for name in compared.excluded]]
+    lines = [tested, *compared.conditions, *[f"not compared: {name}" for name in compared.excluded]]
     return Group(new_table(title, headings, rows, pad=0), Text("\n").join(map(literal, lines)))

@@ -103,7 +103,7 @@ def metrics_table(record: Record, metrics: Mapping[str, Metric] = METRICS) -> Ta
 
 
 def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: bool = True) -> RenderableType:
-    """The first ``most`` rows, and references: number, configuration, seeds; accuracy, forgetting, memory and compute.
+    """The first ``most`` rows, and references: rank, configuration, seeds; accuracy, forgetting, memory and compute.
 
     Below are the interval of the accuracy, the mixed score and further costs, and, where they were measured, metrics of
     the scenario, the relative ones and those of plugins: beside the first table's columns those would not hold in the
@@ -121,7 +121,7 @@ def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: boo
     def table(title: str, names: Sequence[str], rows: Sequence[Sequence[str]] | None = None) -> Table:
         # Numbers are never cut: it is the configuration that is folded where the space is short.
         numbers = [f">{board.heading(name)}".replace(" (", "\n(") for name in names]
-        headings = [">#", "configuration", *([">seeds"] if rows is None else []), *numbers]
+        headings = [">rank", "configuration", *([">seeds"] if rows is None else []), *numbers]
         made = new_table(title, headings, cells(board, names, most) if rows is None else rows, pad=0)
         if 0 < len(board.references) < len(shown):
             made.rows[len(shown) - len(board.references) - 1].end_section = True

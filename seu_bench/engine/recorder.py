@@ -22,6 +22,7 @@ from seu_bench.data.avalanche import task_images
 from seu_bench.data.planning import StreamPlan, stream_warnings
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.environment import describe_environment
+from seu_bench.engine.option_sources import option_sources
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.models.multihead import MultiHeadModel
@@ -272,6 +273,7 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         benchmark_version=spec.benchmark.version,
         benchmark_overrides=dict(run.overrides),
         benchmark_file=_benchmark_file(run.request),
+        given_options=_given_options(run),
         protocol=spec.protocol_name,
         protocol_settings=spec.protocol.model_dump(mode="json", exclude={"summary", "ranked", "tuned"}),
         ranked=spec.protocol.ranked,
@@ -293,6 +295,13 @@ def _benchmark_file(request: Request) -> str | None:
     if not names_a_file(request.benchmark):
         return None
     return os.path.relpath(Path(request.benchmark).expanduser().resolve(), request.results.resolve())
+
+
+def _given_options(run: ResolvedRun) -> tuple[str, ...]:
+    """Names of the options that the request set to something else than the default."""
+    parts = {"": run.options, **{f"{it.kind}.": it.options for it in (run.searcher, run.creator) if it is not None}}
+    changed = {f"{prefix}{key}" for prefix, own in parts.items() for key in own.model_dump(exclude_defaults=True)}
+    return tuple(it.key for it in option_sources(run) if it.source == "given" and it.key in changed)
 
 
 def _tuning_record(file: TunedFile | None) -> TuningRecord | None:

@@ -115,6 +115,8 @@ class Record(ShownRecord, RankableRecord, Versioned):
             its first batches; a row is empty where that is not defined.
         evaluation: ``validation``: withheld validation images stand in the place of test images, in the matrix and in
             ``task_images``.
+        given_options: names, as ``-o`` takes them, of the options that were given for the run and are not the
+            defaults; ``None`` in older records.
         tuned: what chose some of the options; ``None``: they were given, or are defaults that nobody tuned.
         stability_decay: the rule by which options of each task were decided; ``None``: they were not.
         decisions: what it decided, per task.
@@ -173,6 +175,7 @@ class Record(ShownRecord, RankableRecord, Versioned):
     first_tasks: Integer | None = None
     learning_curve: Integer | None = None
     scenario: Scenario = "task"
+    given_options: tuple[str, ...] | None = None
     tuned: TuningRecord | None = None
     stability_decay: dict[str, Any] | None = None
     decisions: tuple[DecisionRecord, ...] = ()

@@ -65,7 +65,7 @@ def missing_references(records: Iterable[Record], results: Path | None = None) -
     missing = tuple(name for name in wanted if REFERENCE_ROWS[name] not in there)
     if not found or not missing:
         return None
-    seeds = _ranges({record.seed for record in found})
+    seeds = format_seeds({record.seed for record in found})
     # What only some have makes no difference to the data, or else they would be of other data.
     common = {
         f"benchmark.{key}": value
@@ -96,7 +96,7 @@ def _benchmark(records: Sequence[Record], results: Path | None) -> str:
     return toml_value(path) if set(path) & set(",\"'") or path != path.strip() else path
 
 
-def _ranges(seeds: Iterable[int]) -> str:
+def format_seeds(seeds: Iterable[int]) -> str:
     """Write seeds as a sweep reads them: ``0-2,7``."""
     runs = [[seed for _, seed in group] for _, group in groupby(enumerate(sorted(seeds)), lambda it: it[1] - it[0])]
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

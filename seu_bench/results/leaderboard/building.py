@@ -15,7 +15,14 @@ from typing import Any, Final, TypeAlias
 from seu_bench.config.streams import SCENARIOS
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.code import learner_code
-from seu_bench.results.labels import CanonicalTexts, configuration_labels, protocol_settings, why_not_ranked
+from seu_bench.results.labels import (
+    CanonicalTexts,
+    configuration_labels,
+    protocol_settings,
+    shared_changes,
+    unequal_budgets,
+    why_not_ranked,
+)
 from seu_bench.results.leaderboard.boards import CHOICES, Leaderboard, Row, to_csv
 from seu_bench.results.leaderboard.markdown import exclusions, to_markdown
 from seu_bench.results.leaderboard.ordering import ordered, size_axis
@@ -201,7 +208,20 @@ def board_of(runs: Sequence[Record], metrics: Mapping[str, Metric], name: str) -
     measured -= {metric for metric, scenarios in SCENARIO_METRICS.items() if first.scenario not in scenarios}
     columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
     place = first.benchmark, first.benchmark_version, first.protocol, first.data_fingerprint or "-"
-    return Leaderboard(*place, name, 1, counted, tuple(lines), rows, columns, size_axis(rows), first.scenario)
+    records = [row.record for row in rows]
+    return Leaderboard(
+        *place,
+        name,
+        1,
+        counted,
+        tuple(lines),
+        rows,
+        columns,
+        size_axis(rows),
+        first.scenario,
+        changed=shared_changes(records),
+        budgets=unequal_budgets(records),
+    )
 
 
 def free_name(record: Record, fingerprint: str, taken: set[str], protocol: str | None = None) -> str:

@@ -91,9 +91,9 @@ class Section:
         return drawn, beside
 
     @property
-    def runs(self) -> list[tuple[int, Record]]:
-        """Records behind the figures, each with the number of its configuration's row."""
-        return [(each.number, run) for each in self.drawn for run in each.runs]
+    def runs(self) -> list[tuple[int | None, Record]]:
+        """Records behind the figures, each with the rank of its configuration."""
+        return [(each.rank, run) for each in self.drawn for run in each.runs]
 
 
 def read_sections(
@@ -186,7 +186,11 @@ def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, 
         """What can be drawn of these rows, each in its style."""
         return [
             Configuration(
-                row.number, printable(row.configuration), tuple(records[it] for it in row.run_ids.values()), style
+                row.number,
+                printable(row.configuration),
+                tuple(records[it] for it in row.run_ids.values()),
+                style,
+                row.rank,
             )
             for row, style in zip(rows, styles, strict=True)
         ]
