@@ -117,4 +117,5 @@ def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: S
     shown += [f"threads={record.threads}"] if record.threads != 1 else []
     shown += [f"{record.stability_decay.get('option')} decided per task"] if record.stability_decay else []
     name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
-    return f"{name} ({', '.join(shown)})" if shown else name
+    name = f"{name} ({', '.join(shown)})" if shown else name
+    return name if record.submitter is None else f"{name} by {record.submitter}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from seu_bench.config.streams import SCENARIOS
-from seu_bench.errors import NewerRecordError, ResultsError
+from seu_bench.errors import NewerRecordError, ResultsError, SeuBenchError
 from seu_bench.results.labels import CanonicalTexts, configuration_labels, protocol_settings, why_not_ranked
 from seu_bench.results.leaderboard.boards import CHOICES, Leaderboard, Row, to_csv
 from seu_bench.results.leaderboard.markdown import exclusions, to_markdown
@@ -26,6 +26,7 @@ from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS
 from seu_bench.results.reference import compare_with_reference
 from seu_bench.results.reference_rows import missing_references
 from seu_bench.results.scenarios import benchmark_title, other_overrides
+from seu_bench.results.submissions.manifest import is_shared, submitted_records
 from seu_bench.utils.files import refuse_link, write_atomic
 
 #: Metrics that most records have no value of, or 0: a column of them is shown where one has another.
@@ -119,6 +120,8 @@ def collect(
 ) -> tuple[list[Record], dict[str, list[str]]]:
     """Read a results folder: records by run id, with relative metrics; and runs that are unreadable, by the reason.
 
+    Of a shared leaderboard's folder only runs that manifests name are read.
+
     Args:
         details: whether to read stages, genotypes and all else that tables do not need.
     """
@@ -135,7 +138,12 @@ def collect(
     collects = gc.isenabled()
     gc.disable()
     try:
-        for item in read_records(results) if details else (found.record for found in read_summaries(results)):
+        items: Iterable[Record | SeuBenchError]
+        if is_shared(results):
+            items = submitted_records(results)
+        else:
+            items = read_records(results) if details else (found.record for found in read_summaries(results))
+        for item in items:
             if isinstance(item, Record):
                 records.append(item)
             else:
@@ -241,4 +249,5 @@ def _choice(record: Record) -> list[Any]:
     names = [record.strategy, record.searcher, record.creator]
     options = [other_overrides(record) if part == "benchmark_overrides" else getattr(record, part) for part in CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
-    return [names, options, protocol_settings(record), record.precision, record.threads, record.stability_decay]
+    settings = [protocol_settings(record), record.precision, record.threads, record.stability_decay]
+    return [names, options, *settings, record.submitter]
