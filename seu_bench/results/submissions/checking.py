@@ -120,7 +120,7 @@ def check_submissions(folder: Path, metrics: Mapping[str, Metric] = METRICS, *, 
         findings.append(Finding("", PACKED_NAME, "holds records of no submission: remove it"))
     findings += [Finding(owners[run_id][0], run_id, what) for run_id, what in _copies(records, models)]
     if not findings:  # numbers of seeds mean something once each record does
-        findings += [Finding(owners[run_id][0], run_id, what) for run_id, what in _few_seeds(folder, metrics, seeds)]
+        findings += _few_seeds(folder, metrics, seeds)
     return Checked(manifests, records, tuple(models), tuple(findings))
 
 
@@ -290,10 +290,10 @@ def _may_be_equal(one: Record, other: Record) -> bool:
     return (one.submitter, one.seed) == (other.submitter, other.seed) and one.options != other.options
 
 
-def _few_seeds(folder: Path, metrics: Mapping[str, Metric], seeds: int) -> Iterator[tuple[str, str]]:
-    """The first run of each configuration that has too few seeds."""
+def _few_seeds(folder: Path, metrics: Mapping[str, Metric], seeds: int) -> Iterator[Finding]:
+    """The configurations that have too few seeds."""
     for board in read_leaderboards(folder, metrics).boards:
         for row in board.rows:
             if row.seeds < seeds:
                 told = f"{row.configuration} on {board.name} has {row.seeds} of {seeds} seeds"
-                yield row.record.run_id, told
+                yield Finding(row.record.submitter or "", "", told)

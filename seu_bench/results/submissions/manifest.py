@@ -91,9 +91,9 @@ def is_shared(folder: Path) -> bool:
     return os.path.lexists(folder / FOLDER)
 
 
-def refuse_links(folder: Path) -> None:
-    """Refuse a shared folder that is a link, or whose parts are."""
-    for path in (folder, folder / FOLDER, runs_folder(folder)):
+def refuse_links(folder: Path, *others: Path) -> None:
+    """Refuse a shared folder that is a link, or whose parts or ``others`` are."""
+    for path in (folder, folder / FOLDER, runs_folder(folder), *others):
         refuse_link(path, "name the folder that it leads to, or remove the link")
 
 

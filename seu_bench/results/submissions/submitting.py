@@ -88,7 +88,7 @@ def submit(
         )
         for run_id, record in records.items()
     }
-    refuse_links(folder)
+    refuse_links(folder, *(record_path(folder, run_id).parent for run_id in documents))
     with alone_in(folder / FOLDER):
         others = _submissions_before(folder, name, runs)
         known = others[name].runs if name in others else {}
