@@ -288,6 +288,10 @@ def lookalike(lie: Lie) -> None:
     text(lie.folder / "submissions" / "c.toml", lambda it: it.replace('"c"', '"\\uff2aANE"'))
 
 
+def hostile_manifest(lie: Lie) -> None:
+    text(lie.manifest, lambda it: it.replace("devices = [", 'devices = ["<script>", '))
+
+
 def name_of_other_case(lie: Lie) -> None:
     lie.manifest.rename(lie.manifest.with_name("Jane.toml"))
 
@@ -342,6 +346,7 @@ LIES: dict[str, tuple[Callable[[Lie], object], str]] = {
     "a key twice": (keys_twice, "a key stands twice"),
     "deep nesting": (deep, "its record cannot be read"),
     "a submitter that looks like another": (lookalike, "its submitter is that of"),
+    "markup in a manifest": (hostile_manifest, "devices[0]: '<script>' holds markup"),
     "a manifest's name of other case": (name_of_other_case, "its name must be of a-z"),
     "a manifest that is a pipe": (pipe("manifest"), "a pipe, not a regular file"),
     "a record that is a pipe": (pipe("record.json"), "a pipe, not a regular file"),

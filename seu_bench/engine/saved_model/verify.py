@@ -30,6 +30,7 @@ from seu_bench.results.record_metrics import measured_rows
 from seu_bench.utils.hardware import computing_with
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import read_file
+from seu_bench.utils.text import printable
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def resolve_record(
             remedy = "write it into a benchmark's file: seu-bench verify --benchmark FILE.toml"
             raise RequestError(what, where=record.run_id, remedy=remedy)
         if named := next(filter(_names_a_file, _texts(value)), None):
-            what = f"the record names a file: {key}={_short(named)}"
+            what = f"the record names a file: {key}={printable(named)[:120]}"
             remedy = "records have the digests of files, and no paths: this one was changed, or is a plugin's fault"
             raise RequestError(what, where=record.run_id, remedy=remedy)
     return resolve(registry, request)

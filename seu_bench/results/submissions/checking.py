@@ -88,6 +88,7 @@ def check_submissions(folder: Path, metrics: Mapping[str, Metric] = METRICS, *, 
     for name, item in read_manifests(folder):
         if isinstance(item, Manifest):
             manifests[name] = item
+            findings += [Finding(name, "", what) for what in faults_in(item.model_dump(mode="json"))]
         else:
             findings.append(Finding(name, "", "; ".join([item.what, *item.faults])))
     names_of: dict[str, list[str]] = defaultdict(list)
@@ -151,7 +152,9 @@ def record_faults(document: Mapping[str, Any], record: Record, metrics: Mapping[
     if record.tuned is not None and record.seed in record.tuned.seeds:
         yield f"its options were tuned on its own seed, {record.seed}"
     yield from _matrix_faults(record)
-    yield from (f"the metric {fault}" for fault in recomputed(record, metrics, with_absent=False)[0])
+    faults, not_computed = recomputed(record, metrics, with_absent=False)
+    known = [it for it in not_computed if it.partition(" ")[0] in metrics]  # others are in no table
+    yield from (f"the metric {fault}" for fault in [*faults, *known])
 
 
 def _checked_run(

@@ -31,8 +31,8 @@ GUIDE: Final = "docs/guides/sharing.md"
 LARGEST: Final = 2**23
 #: What nobody can compute again: it stands in tables as those who submit it say.
 STATED: Final = (
-    "stated by those who submit, and never measured again: times, peak memory, the environment, tuning, image passes "
-    "below what was forecast, accuracies before the last row of the matrix, and answers between tasks"
+    "stated by those who submit, and never measured again: times, peak memory, the environment, tuning and "
+    "matching, image passes below the forecast, accuracies before the last row of the matrix, and answers between tasks"
 )
 #: Names of submissions: letters that look like others, or differ in case alone, would be two names that read as one.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
