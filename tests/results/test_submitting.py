@@ -104,7 +104,8 @@ def test_eight_at_once_lose_nothing(results: Path, tmp_path: Path) -> None:
     """Two processes of each of four submitters, which begin together."""
     folder, go = tmp_path / "shared", results / "go"
     runs = names(results)
-    asked = [[sys.executable, "-c", SUBMIT, folder, results, run, "abcd"[place % 4]] for place, run in enumerate(runs)]
+    common = [sys.executable, "-c", SUBMIT, str(folder), str(results)]
+    asked = [[*common, run, "abcd"[place % 4]] for place, run in enumerate(runs)]
     processes = [subprocess.Popen(each, stderr=subprocess.PIPE, text=True) for each in asked]
     go.touch()
     said = [process.communicate(timeout=300)[1] for process in processes]
@@ -116,7 +117,7 @@ def test_eight_at_once_lose_nothing(results: Path, tmp_path: Path) -> None:
 
 
 def test_submit_that_was_killed_at_any_step_can_be_repeated(results: Path, tmp_path: Path) -> None:
-    asked = [sys.executable, "-c", KILLED, results, tmp_path, *names(results)[:2]]
+    asked = [sys.executable, "-c", KILLED, str(results), str(tmp_path), *names(results)[:2]]
     answer = subprocess.run(asked, capture_output=True, text=True, timeout=500, check=False)
     assert answer.returncode == 0, answer.stderr
     assert int(answer.stdout) > 15  # kills

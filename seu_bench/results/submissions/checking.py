@@ -274,13 +274,12 @@ def _copies(records: Mapping[str, Record], models: Mapping[str, str]) -> Iterato
 
     Two runs of one submitter and seed may have learned the same, and answer otherwise (``infer_task``).
     """
-    seen: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    seen: dict[tuple[str, object], list[str]] = defaultdict(list)
     for run_id, record in records.items():
         place = record.benchmark, record.benchmark_version, record.protocol, record.accuracy_matrix
         curves = tuple(stage.losses for stage in record.stages)
-        keys = {"accuracies and losses": (*place, curves if any(curves) else record.started)}
-        if run_id in models:
-            keys["weights"] = (models[run_id],)
+        learned = (*place, curves if any(curves) else record.started)
+        keys: dict[str, object] = {"weights": models.get(run_id, run_id), "accuracies and losses": learned}
         for what, key in keys.items():
             others = [other for other in seen[what, key] if not _may_be_equal(record, records[other])]
             seen[what, key].append(run_id)
