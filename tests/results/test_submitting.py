@@ -147,6 +147,12 @@ def test_link_in_place_of_a_file_is_replaced(results: Path, tmp_path: Path, name
     assert check_submissions(folder, seeds=1).findings == ()
 
 
+def test_own_results_do_not_become_a_shared_folder(results: Path) -> None:
+    with pytest.raises(ResultsError, match="one's own results"):
+        put(results, results, names(results)[0])
+    assert not (results / "submissions").exists()
+
+
 def test_second_submission_of_a_submitter_is_refused(results: Path, tmp_path: Path) -> None:
     first, second, *_ = names(results)
     put(results, tmp_path / "shared", first)

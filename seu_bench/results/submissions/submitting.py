@@ -71,6 +71,9 @@ def submit(
             submission is somebody else's. Nothing was written.
         SpecError: what is said about the submission is refused.
     """
+    if folder.resolve() == results.resolve():  # whose other runs would be in no table any more
+        what = "this is the folder of one's own results, not a shared one"
+        raise ResultsError(what, where=str(folder), remedy="give another folder with --to")
     texts = [record_document(results, each) for each in names]
     records = {(record := parse_record(text, each)).run_id: record for each, text in zip(names, texts, strict=True)}
     documents = dict(zip(records, texts, strict=True)) if len(records) == len(texts) else {}
