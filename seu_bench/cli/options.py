@@ -19,6 +19,7 @@ from seu_bench.config.options import parse_assignments
 from seu_bench.config.run import Request
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.metric import Metric
+from seu_bench.results.submissions.manifest import require_shared
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,6 +72,8 @@ def may_read_shared(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(function)
     def reading(*, shared: Path | None, results: Path, **given: Any) -> Any:
+        if shared is not None:
+            require_shared(shared)
         return function(results=results if shared is None else shared, **given)
 
     return reading

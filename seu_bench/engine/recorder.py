@@ -263,30 +263,17 @@ def _curve(values: Iterable[float | None]) -> tuple[float | None, ...]:
 
 def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
     """The record of ``run`` on ``stream``, of which nothing is learned yet."""
-    spec = run.spec
-    parts = (part for part in (run.searcher, run.creator) if part is not None)
     return Record(
-        run_id=spec.run_id,
         status="running",
-        options=run.options.model_dump(mode="json"),
-        benchmark=spec.benchmark.name,
-        benchmark_version=spec.benchmark.version,
-        benchmark_overrides=dict(run.overrides),
         benchmark_file=_benchmark_file(run.request),
         given_options=_given_options(run),
-        protocol=spec.protocol_name,
-        protocol_settings=spec.protocol.model_dump(mode="json", exclude={"summary", "ranked", "tuned"}),
-        ranked=spec.protocol.ranked,
-        reference=run.reference,
         tuned=_tuning_record(run.tuned),
         matched=run.request.matched,
         data_fingerprint=stream.fingerprint,
         code=tuple(code for code in run.code if code.kind != "metric"),
         environment=describe_environment(device, compile=run.request.compile),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        **{f"{part.kind}_options": part.options.model_dump(mode="json") for part in parts},
-        **stream_fields(stream.plan),
-        **spec.model_dump(include={"strategy", "searcher", "creator", "seed", *ResultFields.model_fields}),
+        **requested_fields(run, stream.plan),
     )
 
 
@@ -302,6 +289,26 @@ def _given_options(run: ResolvedRun) -> tuple[str, ...]:
     parts = {"": run.options, **{f"{it.kind}.": it.options for it in (run.searcher, run.creator) if it is not None}}
     changed = {f"{prefix}{key}" for prefix, own in parts.items() for key in own.model_dump(exclude_defaults=True)}
     return tuple(it.key for it in option_sources(run) if it.source == "given" and it.key in changed)
+
+
+def requested_fields(run: ResolvedRun, plan: StreamPlan) -> dict[str, Any]:
+    """Fields of a record that follow from its request and the shape of its stream."""
+    spec = run.spec
+    parts = (part for part in (run.searcher, run.creator) if part is not None)
+    return {
+        "run_id": spec.run_id,
+        "options": run.options.model_dump(mode="json"),
+        "benchmark": spec.benchmark.name,
+        "benchmark_version": spec.benchmark.version,
+        "benchmark_overrides": dict(run.overrides),
+        "protocol": spec.protocol_name,
+        "protocol_settings": spec.protocol.model_dump(mode="json", exclude={"summary", "ranked", "tuned"}),
+        "ranked": spec.protocol.ranked,
+        "reference": run.reference,
+        **{f"{part.kind}_options": part.options.model_dump(mode="json") for part in parts},
+        **stream_fields(plan),
+        **spec.model_dump(include={"strategy", "searcher", "creator", "seed", *ResultFields.model_fields}),
+    }
 
 
 def _tuning_record(file: TunedFile | None) -> TuningRecord | None:

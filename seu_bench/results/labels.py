@@ -207,4 +207,5 @@ def _label(
         shown += [] if inferred in shown else [inferred]
     shown += [f"{record.stability_decay.get('option')} decided per task"] if record.stability_decay else []
     name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
-    return f"{name} ({', '.join(shown)})" if shown else name
+    name = f"{name} ({', '.join(shown)})" if shown else name
+    return name if record.submitter is None else f"{name} by {record.submitter}"

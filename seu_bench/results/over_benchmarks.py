@@ -24,8 +24,8 @@ from seu_bench.results.statistics.ranks import RankComparison, compare_ranks, on
 _MOST_BENCHMARKS: Final = 10
 #: Kind and name of a part.
 _Part: TypeAlias = tuple[str, str | None]
-#: Strategy, searcher and creator; and the options in which it is not as its protocol, or its tuning, has it.
-_Key: TypeAlias = tuple[tuple[str, str | None, str | None], str]
+#: Strategy, searcher, creator and submitter; and the options in which it is not as its protocol, or its tuning, has it.
+_Key: TypeAlias = tuple[tuple[str, str | None, str | None, str | None], str]
 
 
 @dataclass(frozen=True)
@@ -181,10 +181,15 @@ def _key(record: Record, chosen: Mapping[_Part, Set[str]], text: CanonicalTexts)
                 if value is not None and (value != layer[key] if key in layer else key not in chosen[part])
             }
         )
-    return (record.strategy, record.searcher, record.creator), text(own)
+    return (record.strategy, record.searcher, record.creator, record.submitter), text(own)
 
 
 def _names(keys: Sequence[_Key], rows: Mapping[_Key, Row]) -> dict[_Key, str]:
     """A name for each: strategy, searcher and creator; with the options of its label where that is no name for one."""
     count = Counter(name for name, _ in keys)
-    return {key: " + ".join(filter(None, key[0])) if count[key[0]] == 1 else rows[key].configuration for key in keys}
+    found = {}
+    for key in keys:
+        *parts, submitter = key[0]
+        name = " + ".join(filter(None, parts)) + (f" by {submitter}" if submitter else "")
+        found[key] = name if count[key[0]] == 1 else rows[key].configuration
+    return found

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Field, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from seu_bench.config.faults import fault_lines
 from seu_bench.config.matched import Matched
@@ -75,11 +75,11 @@ class StageRecord(Document):
 
     name: str
     task: Integer
-    epochs: Integer
+    epochs: Count
     seconds: Seconds
-    image_passes: Integer
+    image_passes: Count
     cpu_seconds: Seconds | None = None
-    flops: Integer | None = None
+    flops: Count | None = None
     clipped_share: Annotated[float, Field(ge=0, le=1)] | None = None
     stability: StabilityRecord | None = None
     chance_share: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -182,21 +182,21 @@ class Record(ShownRecord, RankableRecord, Versioned):
     matched: Matched | None = None
     task_order: tuple[Integer, ...] = ()
     task_names: tuple[str, ...] = ()
-    task_classes: tuple[Integer, ...] = ()
+    task_classes: tuple[Count, ...] = ()
     task_class_names: tuple[tuple[str, ...], ...] = ()
     one_class_tasks: tuple[Integer, ...] = ()
-    task_images: tuple[tuple[Integer, Integer, Integer], ...] = ()
+    task_images: tuple[tuple[Count, Count, Count], ...] = ()
     input_shape: tuple[Integer, Integer, Integer] | None = None
     accuracy_matrix: Matrix = ()
     task_confusion: tuple[tuple[Count, ...], ...] = ()
     learning_curves: tuple[tuple[Measurement, ...], ...] = ()
     metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
-    params_total: tuple[Integer, ...] = ()
-    mask_bits: tuple[Integer | None, ...] = ()
-    params_active: tuple[Integer, ...] = ()
-    macs: tuple[Integer, ...] = ()
-    memory_bytes: tuple[Integer | None, ...] = ()
-    memory_by_kind: dict[str, Integer] = Field(default_factory=dict)
+    params_total: tuple[Count, ...] = ()
+    mask_bits: tuple[Count | None, ...] = ()
+    params_active: tuple[Count, ...] = ()
+    macs: tuple[Count, ...] = ()
+    memory_bytes: tuple[Count | None, ...] = ()
+    memory_by_kind: dict[str, Count] = Field(default_factory=dict)
     stages: tuple[StageRecord, ...] = ()
     genotypes: tuple[dict[str, Any] | None, ...] | None = None
     paths: tuple[tuple[Integer, ...], ...] | None = None
@@ -211,6 +211,18 @@ class Record(ShownRecord, RankableRecord, Versioned):
     earlier_environments: tuple[Environment, ...] = ()
     started: str = ""
     seconds: Seconds | None = None
+    _submitter: str | None = PrivateAttr(None)
+
+    @property
+    def submitter(self) -> str | None:
+        """The submission of a shared leaderboard that the run belongs to; no part of its file."""
+        return self._submitter
+
+    def submitted_by(self, name: str, **changed: Any) -> Record:
+        """Return a copy that belongs to a submission, with ``changed`` fields."""
+        record = self.model_copy(update=changed)
+        record._submitter = name
+        return record
 
 
 def runs_folder(results: Path) -> Path:

@@ -17,7 +17,7 @@ Integer: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 #: A measured number.
 Measurement: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
-Seconds: TypeAlias = Measurement
+Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Document(BaseModel):
@@ -124,10 +124,10 @@ class TuningRecord(Document):
     method: str
     seeds: tuple[Integer, ...] = ()
     options: dict[str, Any] = Field(default_factory=dict)
-    runs: Integer
-    image_passes: Integer
+    runs: Count
+    image_passes: Count
     cpu_seconds: Seconds | None = None
-    flops: Integer | None = None
+    flops: Count | None = None
 
     def __hash__(self) -> int:
         """By the file, which says all else: options may be lists."""

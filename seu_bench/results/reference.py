@@ -121,7 +121,7 @@ def _circumstances(record: Record) -> list[Any]:
     if width is None:
         width = _mapping(record.protocol_settings.get("model")).get("width")
     backbone = record.options.get("backbone", BackboneOptions.model_fields["backbone"].default)
-    return [place, other_overrides(record), protocol_settings(record), backbone, width]
+    return [place, other_overrides(record), protocol_settings(record), backbone, width, record.submitter]
 
 
 def _mapping(value: Any) -> dict[str, Any]:

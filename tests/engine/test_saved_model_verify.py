@@ -297,6 +297,25 @@ def test_cannot_be_done(command: Command, copy: Path) -> None:
     assert "to do: " in answer.err
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"options": {"weights": "/dev/zero"}}, "the record names a file: weights=/dev/zero"),
+        ({"searcher_options": {"table": ["~/table"]}}, "the record names a file: searcher.table=~/table"),
+        ({"benchmark_overrides": {"datasets.x.path": "x"}}, "defines data of its own: benchmark.datasets.x.path"),
+        ({"benchmark": "own.toml"}, "is not registered here"),
+    ],
+)
+def test_files_that_a_record_names_are_not_opened(
+    command: Command, copy: Path, fields: dict[str, Any], told: str
+) -> None:
+    """A stranger's record could name a device without an end."""
+    changed(copy, **fields)
+    answer = command("verify", copy)
+    assert (answer.status, answer.out) == (2, "")
+    assert told in answer.err
+
+
 def test_data_absent(command: Command, folders: RunFolders, copy: Path) -> None:
     """A run on images that are not on this machine: where they were looked for, and status 2."""
     record = read_record(copy).model_copy(update={"benchmark": "split_cifar10"})

@@ -46,7 +46,7 @@ def submit(
     RUN is a run id, a unique prefix of one, or a run's folder. Runs that would not be accepted are refused, and then
     nothing is written.
     """
-    chosen = re.sub(r"[^a-z0-9]+", "-", (name or submitter).lower()).strip("-") or "submission"
+    chosen = re.sub(r"[^a-z0-9]+", "-", (name or submitter).lower())[:100].strip("-") or "submission"
     about = {"submitter": submitter, "licence": licence, "contact": contact, "note": note}
     made = submitted(runs, folder, chosen, about=about, results=results, weights=models, metrics=known_metrics())
     if not is_quiet():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from seu_bench.results.record_metrics import measured_rows
 from seu_bench.utils.hardware import computing_with
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import read_file
+from seu_bench.utils.text import printable
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,7 @@ def verify(
     folder = find_run(results, run)
     record = read_record(folder)
     content = saved.read_weights(folder, record)
-    if benchmark is None and record.benchmark not in registry.benchmarks:
-        raise RequestError(
-            f"benchmark {record.benchmark!r} is not registered here",
-            where=str(folder),
-            remedy="give the file that the run was made with: --benchmark FILE.toml",
-        )
-    resolved = resolve(registry, request_of(record, benchmark, data_root))
+    resolved = resolve_record(registry, record, benchmark, data_root)
     with computing_with(record.threads):
         return _verified(registry, folder, record, content, resolved, torch.device(choose_device(device)))
 
@@ -139,6 +135,59 @@ def _verified(
         checks.append(_accuracy(record, model, stream, resolved.spec.protocol.eval_batch_size))
         checks += _sizes(record, model, chosen, sizes)
     return Verification(record, folder, (*checks, _metrics(record, registry)))
+
+
+def resolve_record(
+    registry: Registry, record: Record, benchmark: Path | None = None, data_root: Path | None = None
+) -> ResolvedRun:
+    """Resolve the request of a record that may be a stranger's: it may name no file, and define no data.
+
+    Args:
+        registry: what is installed.
+        record: of any origin.
+        benchmark: the user's own TOML file, for a run of a benchmark that is not registered.
+        data_root: folder of data sets.
+
+    Returns:
+        The run.
+
+    Raises:
+        RequestError: the record names a file, or what it asks for is not installed, or is no valid request.
+    """
+    request = request_of(record, benchmark, data_root)
+    if benchmark is None and record.benchmark not in registry.benchmarks:
+        raise RequestError(
+            f"benchmark {record.benchmark!r} is not registered here",
+            where=record.run_id,
+            remedy="give the file that the run was made with: seu-bench verify --benchmark FILE.toml",
+        )
+    for key, value in request.options.items():
+        if benchmark is not None and key.startswith("benchmark."):
+            continue
+        if key.startswith("benchmark.datasets"):
+            what = f"the record defines data of its own: {key}"
+            remedy = "write it into a benchmark's file: seu-bench verify --benchmark FILE.toml"
+            raise RequestError(what, where=record.run_id, remedy=remedy)
+        if named := next(filter(_names_a_file, _texts(value)), None):
+            what = f"the record names a file: {key}={printable(named)[:120]}"
+            remedy = "records have the digests of files, and no paths: this one was changed, or is a plugin's fault"
+            raise RequestError(what, where=record.run_id, remedy=remedy)
+    return resolve(registry, request)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text of plain values; keys are names of fields, which are validated."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(part)
+
+
+def _names_a_file(text: str) -> bool:
+    """Whether an option of this text might be opened as a file."""
+    is_path = text.startswith("~") or any(letter in text for letter in "/\\\0")
+    return is_path or (os.path.lexists(text) and not Path(text).is_dir())
 
 
 def request_of(record: Record, benchmark: Path | None = None, data_root: Path | None = None) -> Request:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from seu_bench.config.streams import SCENARIOS
-from seu_bench.errors import NewerRecordError, ResultsError
+from seu_bench.errors import NewerRecordError, ResultsError, SeuBenchError
 from seu_bench.results.code import learner_code
 from seu_bench.results.labels import (
     CanonicalTexts,
@@ -34,7 +34,7 @@ from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS
 from seu_bench.results.reference import compare_with_reference
 from seu_bench.results.reference_rows import missing_references
 from seu_bench.results.scenarios import benchmark_title, other_overrides
-from seu_bench.results.submissions.manifest import FOLDER
+from seu_bench.results.submissions.manifest import is_shared, submitted_records
 from seu_bench.utils.files import refuse_link, write_atomic
 
 #: Metrics that most records have no value of, or 0: a column of them is shown where one has another.
@@ -87,7 +87,7 @@ def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
         ``pandas.DataFrame(read_leaderboards(Path("results")).boards[0].table())``
     """
     records, unread = collect(results, metrics)
-    own = None if (results / FOLDER).is_dir() else results  # nobody runs something in a shared folder
+    own = None if is_shared(results) else results  # nobody runs something in a shared folder
     return LeaderboardBuild(records, unread, tuple(_boards(records, unread, metrics, own)))
 
 
@@ -129,6 +129,8 @@ def collect(
 ) -> tuple[list[Record], dict[str, list[str]]]:
     """Read a results folder: records by run id, with relative metrics; and runs that are unreadable, by the reason.
 
+    Of a shared leaderboard's folder only runs that manifests name are read.
+
     Args:
         details: whether to read stages, genotypes and all else that tables do not need.
     """
@@ -145,7 +147,12 @@ def collect(
     collects = gc.isenabled()
     gc.disable()
     try:
-        for item in read_records(results) if details else (found.record for found in read_summaries(results)):
+        items: Iterable[Record | SeuBenchError]
+        if is_shared(results):
+            items = submitted_records(results)
+        else:
+            items = read_records(results) if details else (found.record for found in read_summaries(results))
+        for item in items:
             if isinstance(item, Record):
                 records.append(item)
             else:
@@ -265,4 +272,4 @@ def _choice(record: Record) -> list[Any]:
     options = [other_overrides(record) if part == "benchmark_overrides" else getattr(record, part) for part in CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
     settings = [options, protocol_settings(record), record.precision, record.threads, record.stability_decay]
-    return [names, *settings, learner_code(record)]
+    return [names, *settings, learner_code(record), record.submitter]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Row, Standing
+from seu_bench.results.leaderboard.markdown import stated
 from seu_bench.results.leaderboard.ordering import SIZES
 from seu_bench.results.metric import Metric
 from seu_bench.results.scenarios import definition
@@ -184,4 +185,5 @@ def _sentences(board: Leaderboard, names: Collection[str]) -> Iterator[str]:
         yield f"{_TUNED} hyper-parameters tuned on other seeds."
     if any(row.mean(name) is None for row in board.rows for name in names):
         yield "--: not measured for every seed."
+    yield from (f"{escape_latex(text)}." for text in stated(board))
     yield from (f"{escape_latex(view)}." for view in board.views)

@@ -14,6 +14,7 @@ from seu_bench.results.scenarios import definition
 from seu_bench.results.statistics.differences import FEWEST_PAIRS
 from seu_bench.results.statistics.power import LEVEL
 from seu_bench.results.statistics.samples import SampleSummary
+from seu_bench.results.submissions.manifest import STATED
 from seu_bench.utils.text import escape_markdown, printable
 
 #: Before the rank of a row on the front.
@@ -59,7 +60,7 @@ def notes(board: Leaderboard) -> list[str]:
     first = [*board.conditions, *([] if board.scenario == "task" else [definition(board.scenario)])]
     if board.unranked is not None:
         order = f"not ranked: {board.unranked}. Rows are in the order of accuracy, and none is compared with another"
-        return [*first, order, *_references(board), *tuning_notes(board), *board.views]
+        return [*first, order, *_references(board), *tuning_notes(board), *stated(board), *board.views]
     size, memory = SIZES[board.size], next(iter(SIZES))
     order = (
         f"ranks are by mean accuracy; {FRONT.strip()} on the front of accuracy against {size}: no other row is "
@@ -68,7 +69,17 @@ def notes(board: Leaderboard) -> list[str]:
     if board.size != memory:
         unknown = sum(row.mean(memory) is None for row in board.rows)
         order += f". Memory was not measured for {count(unknown, 'row')}: {size} stand for it"
-    return [*first, order, *_references(board), *tuning_notes(board), *_favours(board), LEGEND, *board.views]
+    marks = [*_favours(board), LEGEND, *stated(board), *board.views]
+    return [*first, order, *_references(board), *tuning_notes(board), *marks]
+
+
+def stated(board: Leaderboard) -> Iterator[str]:
+    """What nobody can measure again of a shared leaderboard's rows."""
+    rows = [row for row in board.rows if row.record.submitter is not None]
+    if rows:
+        yield STATED
+    if without := [row.configuration for row in rows if any(run.weights_sha256 is None for run in row.runs.values())]:
+        yield f"without models, so that all accuracies are stated: {named(without)}"
 
 
 def exclusions(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
