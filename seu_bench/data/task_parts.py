@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from seu_bench.config.streams import ClassSplit, DatasetSequence, DrawnTasks, In
 from seu_bench.data.classes import class_groups, numbered, place_of, shuffled, task_title
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.errors import RequestError
+
+#: Classes that a message lists.
+_MOST_NAMES: Final = 20
 
 
 @dataclass(frozen=True)
@@ -139,34 +143,35 @@ def _with_common_classes(
     places: dict[Hashable, int] = {}
     found: list[TaskPart] = []
     for part in parts:
-        keys, labels = part.class_keys(infos[part.dataset]), list(part.labels)
+        keys = part.class_keys(infos[part.dataset])
         if places.keys() >= set(keys) and (by_place := sorted(keys, key=places.__getitem__)) != keys:
-            labels = [labels[keys.index(key)] for key in by_place]
+            classes = tuple(part.labels[keys.index(key)] for key in by_place)
+            found.append(replace(part, classes=classes, label_offset=0))
             keys = by_place
-            found.append(replace(part, classes=tuple(labels), label_offset=0))
         else:
             found.append(part)
-        names, known = ({key for key in group if isinstance(key, str)} for group in (keys, places))
-        is_new = not isinstance(spec.stream, ClassSplit) and known and names - known
-        if is_new or any(places.get(key, place) != place for place, key in enumerate(keys)):
-            before, here = list(map(_shown, places)), list(map(_shown, keys))
+        names, known = ([key for key in group if isinstance(key, str)] for group in (keys, places))
+        by_name = bool(known) and not isinstance(spec.stream, ClassSplit)
+        added = [name for name in names if by_name and name not in known]
+        moved = [key for place, key in enumerate(keys) if places.get(key, place) != place]
+        if added or moved:
+            what = f"{_listed(moved)} at another place than earlier ones"
+            if added:
+                what = f"{_listed(added)}, where earlier ones have {_listed(set(known) - set(names))}"
             raise RequestError(
-                f"the tasks of benchmark {spec.name!r} share their classes, but task {part.name!r} has "
-                f"{', '.join(here)}, and those before it {', '.join(before)}",
+                f"the tasks of benchmark {spec.name!r} share their classes, but task {part.name!r} has {what}",
                 where=place_of(spec, part.dataset, "stream.scenario"),
-                remedy="give each class the same name in all tasks, and a task all of them; or the scenario 'class', "
-                "e.g. -o benchmark.stream.scenario=class"
-                if known
-                else "give a class the same place in each of its groups; or the scenario 'class', "
-                "e.g. -o benchmark.stream.scenario=class",
+                remedy=("give the classes the same names in all tasks" if added else "give a class one place")
+                + "; or choose the scenario 'class', e.g. -o benchmark.stream.scenario=class",
             )
         places.update(zip(keys, range(len(keys)), strict=True))
     return found
 
 
-def _shown(key: Hashable) -> str:
-    """A class as messages have it: its name, or its label where it has none."""
-    return repr(key if isinstance(key, str) else key[1] if isinstance(key, tuple) else key)
+def _listed(keys: Iterable[Hashable]) -> str:
+    """Classes as messages have them: by name, or by label where they have none."""
+    shown = sorted(str(key[1]) if isinstance(key, tuple) else repr(key) for key in keys)
+    return ", ".join(shown[:_MOST_NAMES]) + (f", ... ({len(shown)} in all)" if len(shown) > _MOST_NAMES else "")
 
 
 def _split_by_class(parts: Sequence[TaskPart], infos: Mapping[str, DatasetInfo], validation: float) -> list[TaskPart]:

@@ -106,9 +106,9 @@ def test_domains_share_classes_by_name() -> None:
 
 @pytest.mark.parametrize("labels", [None, [0, 1]])
 def test_domains_of_other_names_are_refused(labels: list[int] | None) -> None:
-    with pytest.raises(RequestError, match="task 'b' has 'ant', 'cat', and those before it 'cat', 'dog'") as error:
+    with pytest.raises(RequestError, match="task 'b' has 'ant', where earlier ones have 'dog'") as error:
         built(sequence("domain", None, {"labels": labels}), named("cat dog"), named("ant cat"))
-    assert "same name in all tasks" in str(error.value.remedy)
+    assert "same names in all tasks" in str(error.value.remedy)
 
 
 def test_domains_without_names_share_classes_by_number() -> None:
@@ -121,9 +121,8 @@ def test_domains_of_groups_share_classes_by_place() -> None:
     data = named(classes=4)
     parts = ordered_tasks(classes_spec(groups=[[0, 1], [2, 3], [1, 0]], scenario="domain"), {"tiny": data.info}, 0)
     assert {part.index: part.classes for part in parts} == {0: (0, 1), 1: (2, 3), 2: (0, 1)}
-    with pytest.raises(RequestError, match="task 'classes 1-2' has 1, 2") as error:
+    with pytest.raises(RequestError, match="task 'classes 1-2' has 1 at another place than earlier ones"):
         built(classes_spec(groups=[[0, 1], [1, 2]], scenario="domain"), data)
-    assert "same place" in str(error.value.remedy)
 
 
 def test_names_are_part_of_the_fingerprint_where_they_decide() -> None:
