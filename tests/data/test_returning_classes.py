@@ -69,6 +69,8 @@ def test_without_names_a_number_is_a_class_of_its_data_set() -> None:
     assert [task.labels for task in stream.plan.tasks] == [(0, 1), (2, 1)]
     overlapping = {"dataset": "one", "labels": [1, 0]}
     assert built(sequence("class", None, overlapping), named()).plan.classes_per_task == (2, 0)
+    wider = built(sequence("class", {"classes": 4}, overlapping), named())  # outputs that no image is of
+    assert [(task.labels, task.num_train) for task in wider.plan.tasks] == [((0, 1, 2, 3), 18), ((1, 0), 18)]
 
 
 def test_permutations_have_classes_of_their_own() -> None:
