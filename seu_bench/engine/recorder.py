@@ -67,7 +67,7 @@ class RunRecorder:
         self.matrix = AccuracyMatrix(len(self.record.task_names))
         self.sizes = ModelSizes()
         is_class = self.record.scenario == "class"
-        self.confusion = TaskConfusion(self.record.task_classes) if is_class else None
+        self.confusion = TaskConfusion(self.record.task_classes, self.record.task_labels) if is_class else None
         batches = self.record.learning_curve
         self.curves = None if batches is None else LearningCurves(len(self.record.task_names), batches)
         self._before = self.record
@@ -326,6 +326,7 @@ def stream_fields(plan: StreamPlan) -> dict[str, Any]:
         "task_order": plan.order,
         "task_names": tuple(task.name for task in plan.tasks),
         "task_classes": plan.classes_per_task,
+        "task_labels": tuple(task.labels for task in plan.tasks) if plan.repeats_classes else (),
         "task_class_names": names if any(names := tuple(task.class_names for task in plan.tasks)) else (),
         "one_class_tasks": plan.one_class_tasks,
         "task_images": tuple((task.num_train, task.num_valid, task.num_test) for task in plan.tasks),

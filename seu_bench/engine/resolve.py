@@ -110,8 +110,9 @@ class ResolvedRun:
         """The cost that the strategy's factory estimates; where tasks are inferred, all paths of each image count."""
         from seu_bench.training.task_inference import all_paths_cost, task_inference
 
+        inference = task_inference(context)
         cost = self.strategy.cost(context)
-        return cost if task_inference(context) is None else all_paths_cost(cost)
+        return cost if inference is None else all_paths_cost(cost)
 
     def context(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> StrategyContext:
         """Return the context that the strategy's factory is given; ``more`` are further fields of it."""

@@ -99,8 +99,11 @@ class Record(ShownRecord, RankableRecord, Versioned):
     Attributes:
         benchmark_file: path of the benchmark's file from the results folder; ``None``: the benchmark is known by name,
             or the record is an older one.
-        task_class_names: names of the classes of each task, in the order of its head's outputs; empty where the data
-            set has none, and in older records.
+        task_classes: outputs of each task's head; in the class-incremental scenario classes that no earlier task has.
+        task_labels: outputs of the classes of each task; empty where no class comes back in the class-incremental
+            scenario: there classes are numbered through, in others from 0 in each task.
+        task_class_names: names of these outputs, in their order; empty where the data set has none, and in older
+            records.
         one_class_tasks: places of the tasks whose images are of one class, so that every answer is right; empty in
             older records, whose ``task_classes`` show them.
         task_images: training, validation and test images of each task.
@@ -183,6 +186,7 @@ class Record(ShownRecord, RankableRecord, Versioned):
     task_order: tuple[Integer, ...] = ()
     task_names: tuple[str, ...] = ()
     task_classes: tuple[Count, ...] = ()
+    task_labels: tuple[tuple[Count, ...], ...] = ()
     task_class_names: tuple[tuple[str, ...], ...] = ()
     one_class_tasks: tuple[Integer, ...] = ()
     task_images: tuple[tuple[Count, Count, Count], ...] = ()

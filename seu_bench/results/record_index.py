@@ -49,6 +49,7 @@ _SHARED: Final = (
     "reference",
     "task_class_names",
     "task_classes",
+    "task_labels",
     "task_names",
     "task_order",
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -190,9 +188,6 @@ def _context(registry: Registry, record: Record) -> StrategyContext:
         raise ResultsError("the record's lists of tasks differ in length", remedy=MAKE_AGAIN)
     described = zip(record.task_names, record.task_classes, record.task_images, strict=True)
     tasks = tuple(TaskPlan(name, classes, *images) for name, classes, images in described)
-    if record.scenario == "class":
-        firsts = accumulate(record.task_classes, initial=0)
-        tasks = tuple(replace(task, first_class=first) for task, first in zip(tasks, firsts, strict=False))
     factory = registry.strategies.find(record.strategy).factory
     options = build_options(factory.options, f"strategy {record.strategy!r}", record.options)
     return StrategyContext(
