@@ -7,6 +7,7 @@ training images, and is judged after its one training.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import random
@@ -283,7 +284,7 @@ def _states(trial: Trial, *, stopping: bool) -> dict[str, tuple[Any, bool]]:
 
     def new() -> Learner:
         learner = trial.learner("tiny_three", brief=False)
-        if last is not None:
+        if found:
             learner.strategy.load_state_dict(last)
         if learner.strategy.resumes_within_tasks:
             learner.strategy.pause = pause
@@ -291,9 +292,10 @@ def _states(trial: Trial, *, stopping: bool) -> dict[str, tuple[Any, bool]]:
 
     def reach(place: str, stops: bool, **more: Any) -> None:
         nonlocal last
-        last, again = (from_file(learner.strategy.state_dict()) for _ in range(2))
+        state = learner.strategy.state_dict()
+        last = from_file(state) if stopping and stops else None
         # Times differ, and a stage's own state may have some.
-        found[place] = {**again, "stage": again["stage"] and again["stage"]["randomness"], **more}, stops
+        found[place] = copy.deepcopy({**state, "stage": state["stage"] and state["stage"]["randomness"], **more}), stops
 
     def pause(stage: Stage[Any]) -> None:
         stops = stage.epoch == 1 or (stage.task == 1 and stage.epoch < SLOW["epochs"])

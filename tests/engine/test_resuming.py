@@ -271,7 +271,7 @@ class Replay(Stopper):
 
 @pytest.mark.long
 def test_a_reservoir_over_many_stops(tmp_path: Path) -> None:
-    """Stopped twelve times and more, within each task and between some, a run on real images ends with the same bits."""
+    """Stopped twelve times and more, within tasks and between them, a run on real images ends with the same bits."""
     more = {
         "options": {"backbone": "mlp", "batch_size": 8, "epochs": 8},
         "strategy": "rehearsing",
