@@ -260,8 +260,8 @@ class Replay(Stopper):
     @hookimpl
     def register_strategies(self, register: Register[StrategyFactory]) -> None:
         """Offer ``rehearsing``."""
-        options = {"options": BackboneOptions, "cost": "seu_bench.training:fixed_size_cost"}
-        register("rehearsing", LazyFactory("replays images of a reservoir", build=self.build, **options))
+        cost = "seu_bench.training:fixed_size_cost"
+        register("rehearsing", LazyFactory("replays", options=BackboneOptions, build=self.build, cost=cost))
 
     @staticmethod
     def build(context: StrategyContext) -> StagedStrategy:
