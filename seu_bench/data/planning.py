@@ -26,8 +26,8 @@ class TaskPlan:
         first_class: number of its first class among the classes of all tasks, where one head answers with any of them;
             otherwise 0, since labels are numbered within the task.
         stored_channels: of an image as its data set has it; ``None``: those of the network's input.
-        class_names: of the outputs of its head, in their order; outputs without a class are at the end, and empty
-            where the data set names none.
+        class_names: of the outputs of its head, in their order; outputs without a class are at the end. Numbers where
+            the data set names none.
         is_one_class: whether all of its images are of one class, and no other can be answered: every answer is right.
     """
 
@@ -40,6 +40,11 @@ class TaskPlan:
     class_names: tuple[str, ...] = ()
     is_one_class: bool = False
     first_class: int = 0
+
+    @property
+    def labels(self) -> range:
+        """Labels of its images, in the order of its head's outputs."""
+        return range(self.first_class, self.first_class + self.num_classes)
 
 
 @dataclass(frozen=True)
@@ -151,7 +156,7 @@ def plan_stream(
         labels = part.labels
         each = info.train_per_class
         present = [label for label in labels if each is None or (label < len(each) and each[label])]
-        names = class_names(info, labels)
+        names = class_names(info, labels) or tuple(map(str, labels))
         is_trivial = len(present) < 2 and scenario != "class"
         own = part.head, train, held, tested, _stored_channels(info, part.input), names, is_trivial
         tasks.append(TaskPlan(part.name, *own, first_class=first))

@@ -86,9 +86,7 @@ class TaskStream:
         for stream in scenario.streams.values():
             for experience, task in zip(stream, self.plan.tasks, strict=True):
                 # Avalanche leaves this unset or makes it a set; its own MultiHeadClassifier wants a list.
-                experience.classes_in_this_experience = list(
-                    range(task.first_class, task.first_class + task.num_classes)
-                )
+                experience.classes_in_this_experience = list(task.labels)
         return scenario
 
 

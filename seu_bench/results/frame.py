@@ -39,7 +39,7 @@ def load_records(folder: Path | str = "results", *, details: bool = False) -> pa
 
     Args:
         folder: the results folder.
-        details: whether to load stages, genotypes, paths, choices, units, numbers of images and earlier environments
+        details: whether to load stages, genotypes, paths, choices, units, numbers of images, counts by class and earlier environments
             as well, which is most of what records hold.
 
     Returns:

@@ -19,6 +19,7 @@ from seu_bench.config.matched import Matched
 from seu_bench.config.run import MOST_THREADS, Evaluation, Precision
 from seu_bench.config.streams import Scenario
 from seu_bench.errors import NewerRecordError, ResultsError
+from seu_bench.metrics import image_acc
 from seu_bench.results.record_parts import (
     Count,
     DecisionRecord,
@@ -92,8 +93,8 @@ class Record(ShownRecord, RankableRecord, Versioned):
     """Record of a run.
 
     Attributes:
-        task_class_names: names of the classes of each task, in the order of its head's outputs; empty where the data
-            set has none, and in older records.
+        task_class_names: names of the classes of each task, in the order of its head's outputs: numbers where the
+            data set names none; empty in older records.
         one_class_tasks: places of the tasks whose images are of one class, so that every answer is right; empty in
             older records, whose ``task_classes`` show them.
         task_images: training, validation and test images of each task.
@@ -103,6 +104,9 @@ class Record(ShownRecord, RankableRecord, Versioned):
         task_confusion: in the class-incremental scenario, how many of task i's test images were answered with a class
             of task j when the model was evaluated last; a row is empty where it was not, and all are in other scenarios
             and in older records.
+        task_class_counts: for each class of each task, in the order of its head's outputs, how many of its test images
+            were answered right when the model was evaluated last, and how many there are; a task is empty where it was
+            not evaluated then, and all are in older records.
         learning_curve: batches whose accuracies :attr:`learning_curves` has; ``None``: they were not asked for.
         learning_curves: for each task the accuracy on its test images in [0, 1] before its training and after each of
             its first batches; a row is empty where that is not defined.
@@ -175,6 +179,7 @@ class Record(ShownRecord, RankableRecord, Versioned):
     input_shape: tuple[Integer, Integer, Integer] | None = None
     accuracy_matrix: Matrix = ()
     task_confusion: tuple[tuple[Count, ...], ...] = ()
+    task_class_counts: tuple[tuple[tuple[Count, Count], ...], ...] = ()
     learning_curves: tuple[tuple[Measurement, ...], ...] = ()
     metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
     params_total: tuple[Integer, ...] = ()
@@ -282,10 +287,15 @@ def parse_record(text: str, where: str) -> Record:
 
 
 def upgraded(record: Record) -> Record:
-    """Bring a record that was read up to date: one of a version in which the machine decided the number of threads.
+    """Bring a record that was read up to date: one of a version without the metric over images, which follows from its
+    matrix, and one of a version in which the machine decided the number of threads.
 
-    On an accelerator threads decide nothing of a result; there the record stays as it is.
+    On an accelerator threads decide nothing of a result; there they stay as they are.
     """
+    if record.metrics and "image_acc" not in record.metrics:
+        over_images = image_acc(record.accuracy_matrix, [images for *_, images in record.task_images])
+        if over_images is not None:
+            record = record.model_copy(update={"metrics": record.metrics | {"image_acc": over_images}})
     environment = record.environment
     if "threads" in record.model_fields_set or not environment.device.startswith("cpu"):
         return record

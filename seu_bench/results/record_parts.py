@@ -35,6 +35,11 @@ class ShownRecord:
         if (accuracy := self.metrics.get("acc")) is not None:
             yield ("acc", round(accuracy, 4))
 
+    def class_name(self: Any, task: int, place: int) -> str:
+        """Return the name of a class by its place among a task's; the place where the record has no name."""
+        names = dict(enumerate(dict(enumerate(self.task_class_names)).get(task, ())))
+        return str(names.get(place, place))
+
     def _repr_html_(self: Any) -> str:
         """Accuracy matrix and metrics."""
         what = f"{self.benchmark} {self.protocol}: {self.strategy}, seed {self.seed}, {self.status}"
