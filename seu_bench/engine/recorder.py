@@ -16,7 +16,7 @@ from avalanche.evaluation import PluginMetric
 from seu_bench.config.run import ResultFields
 from seu_bench.config.tuned import TunedFile
 from seu_bench.data.avalanche import task_images
-from seu_bench.data.planning import StreamPlan, stream_warnings
+from seu_bench.data.planning import stream_warnings
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.environment import describe_environment
 from seu_bench.engine.resolve import ResolvedRun
@@ -253,7 +253,7 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         environment=describe_environment(device, compile=run.request.compile),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         **{f"{part.kind}_options": part.options.model_dump(mode="json") for part in parts},
-        **stream_fields(stream.plan),
+        **stream_fields(stream),
         **spec.model_dump(include={"strategy", "searcher", "creator", "seed", *ResultFields.model_fields}),
     )
 
@@ -266,8 +266,9 @@ def _tuning_record(file: TunedFile | None) -> TuningRecord | None:
     return TuningRecord(**own, **file.cost.model_dump())
 
 
-def stream_fields(plan: StreamPlan) -> dict[str, Any]:
+def stream_fields(stream: TaskStream) -> dict[str, Any]:
     """Fields of a record that describe the stream."""
+    plan = stream.plan
     return {
         "scenario": plan.scenario,
         "task_order": plan.order,
@@ -277,4 +278,5 @@ def stream_fields(plan: StreamPlan) -> dict[str, Any]:
         "one_class_tasks": plan.one_class_tasks,
         "task_images": tuple((task.num_train, task.num_valid, task.num_test) for task in plan.tasks),
         "input_shape": (plan.channels, plan.height, plan.width),
+        "task_inputs": stream.inputs,
     }

@@ -32,6 +32,7 @@ from seu_bench.results.record_parts import (
     Seconds,
     ShownRecord,
     StabilityRecord,
+    TaskInput,
     TuningRecord,
 )
 from seu_bench.utils.files import write_atomic
@@ -99,6 +100,7 @@ class Record(ShownRecord, RankableRecord, Versioned):
             older records, whose ``task_classes`` show them.
         task_images: training, validation and test images of each task.
         input_shape: channels, height and width of the network's input.
+        task_inputs: what makes it of each task's images; empty in older records.
         accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
             it was not measured. Tasks are in the order in which they were learned.
         task_confusion: in the class-incremental scenario, how many of task i's test images were answered with a class
@@ -177,6 +179,7 @@ class Record(ShownRecord, RankableRecord, Versioned):
     one_class_tasks: tuple[Integer, ...] = ()
     task_images: tuple[tuple[Integer, Integer, Integer], ...] = ()
     input_shape: tuple[Integer, Integer, Integer] | None = None
+    task_inputs: tuple[TaskInput, ...] = ()
     accuracy_matrix: Matrix = ()
     task_confusion: tuple[tuple[Count, ...], ...] = ()
     task_class_counts: tuple[tuple[tuple[Count, Count], ...], ...] = ()

@@ -39,6 +39,7 @@ DETAILS: Final[dict[str, Any]] = {
     "unit_tasks": None,
     "task_images": (),
     "task_class_counts": (),
+    "task_inputs": (),
     "earlier_environments": (),
 }
 #: Fields that are the same in many records, and are held once.

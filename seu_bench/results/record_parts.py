@@ -79,6 +79,25 @@ class Environment(Document):
     compile: bool = False
 
 
+class TaskInput(Document):
+    """What makes the network's input of a task's images: padding, background, normalisation, order of the pixels.
+
+    Attributes:
+        shape: channels, height and width of an image of the data set, which has 8 bits.
+        pad: zero pixels that are added on each side.
+        background: colour in [0, 1] that zero stands for; ``None``: grey images stay grey.
+        mean, std: of each channel, of pixels in [0, 1], or one for all.
+        permutation_seed: of the order of the pixels of an input; ``None``: as they are.
+    """
+
+    shape: tuple[Integer, Integer, Integer]
+    pad: Count
+    background: tuple[Measurement, ...] | None
+    mean: tuple[Measurement, ...]
+    std: tuple[Measurement, ...]
+    permutation_seed: Integer | None
+
+
 class StabilityRecord(Document):
     """Stability of SGD on a quadratic penalty.
 

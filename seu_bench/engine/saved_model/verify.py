@@ -108,9 +108,10 @@ def _verified(
 ) -> Verification:
     spec = resolved.spec
     stream = build_stream(spec.benchmark, resolved.load, resolved.limits, spec.seed, chosen, **resolved.part)
-    path, made = folder / MODEL_NAME, stream_fields(stream.plan)
-    if not record.task_class_names:  # earlier versions left them out where the data set names no class
-        del made["task_class_names"]
+    path, made = folder / MODEL_NAME, stream_fields(stream)
+    for name in ("task_class_names", "task_inputs"):  # of which earlier versions say nothing, or not of every data set
+        if not getattr(record, name):
+            del made[name]
     checks = [
         _record(folder),
         _run_id(record, spec),
