@@ -37,6 +37,8 @@ def make_strategy(
     """Build a strategy for an Avalanche benchmark, with a head for each of its experiences, or one for all.
 
     It is an Avalanche strategy: ``train`` and ``eval`` take experiences and streams, its ``plugins`` may be added to.
+    A stream may be evaluated whole: images of classes that were not seen yet are answered wrongly, those of a task that
+    the model has no path for by its first class. That changes nothing of what is learned.
 
     Args:
         strategy: name of an installed strategy (``seu-bench list strategies``).
@@ -120,7 +122,7 @@ def plan_of(benchmark: Any) -> StreamPlan:
         _labels(experience.dataset) | (_labels(test[place].dataset) if place < len(test) else set())
         for place, experience in enumerate(train)
     ]
-    scenario = _scenario([tuple(experience.task_labels) for experience in train], classes)
+    scenario = _scenario([tuple(getattr(experience, "task_labels", ())) or (0,) for experience in train], classes)
     shapes = [_shape(experience.dataset, place) for place, experience in enumerate(train)]
     if len(set(shapes)) > 1:
         raise RequestError(

@@ -3,7 +3,7 @@
 The accuracy matrix ``R`` is a sequence of T rows, one per task learned, in the order in which they were learned:
 ``R[i][j]`` in [0, 1] is the accuracy on task j's test images after learning task i (0-based). ``None`` (or NaN), and
 whatever lies beyond the end of a row, was not measured. A value that would need an entry that was not measured is
-``None``, never 0. Means are over tasks, whatever their number of images.
+``None``, never 0. Means are over tasks, whatever their number of images, unless a function says otherwise.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import TypeAlias
 AccuracyMatrix: TypeAlias = Sequence[Sequence[float | None]]
 #: How many of task i's images were answered with a class of task j, a row for each i, of which none is empty.
 TaskConfusion: TypeAlias = Sequence[Sequence[int]]
+#: For each class of each task the number of right answers, and of images.
+ClassCounts: TypeAlias = Sequence[Sequence[tuple[int, int]]]
 
 
 def acc(matrix: AccuracyMatrix) -> float | None:
@@ -26,6 +28,46 @@ def acc(matrix: AccuracyMatrix) -> float | None:
     """
     last = len(matrix) - 1
     return _mean([entry(matrix, last, task) for task in range(len(matrix))])
+
+
+def image_acc(matrix: AccuracyMatrix, images: Sequence[int]) -> float | None:
+    """Accuracy over the test images of all T tasks after the last one, in [0, 1]: the share that is answered right.
+
+    It differs from :func:`acc` where tasks have different numbers of test images.
+
+    Args:
+        matrix: ``R``, T rows.
+        images: number of test images of each task.
+
+    Returns:
+        ``sum_j n_j R[T-1][j] / sum_j n_j``; ``None`` if the last row is not complete, a number is missing, or there is
+        no image.
+
+    Example:
+        >>> image_acc([[1.0], [0.25, 1.0]], [4, 1])
+        0.4
+    """
+    last = [entry(matrix, len(matrix) - 1, task) for task in range(len(matrix))]
+    right = [share * count for share, count in zip(last, images, strict=False) if share is not None]
+    return sum(right) / sum(images) if len(right) == len(last) == len(images) and sum(images) else None
+
+
+def balanced_acc(counts: ClassCounts) -> float | None:
+    """Mean over the classes of all tasks of the accuracy on each class's test images, in [0, 1].
+
+    Args:
+        counts: for each class of each task the number of right answers, and of images; classes without an image do not
+            count.
+
+    Returns:
+        The mean; ``None`` if a task was not evaluated or there are none.
+
+    Example:
+        >>> balanced_acc([[(8, 8), (0, 1)], [(3, 4), (0, 0)]])
+        0.5833333333333334
+    """
+    shares = [right / images for task in counts for right, images in task if images]
+    return _mean(shares) if all(any(images for _, images in task) for task in counts) else None
 
 
 def avg_acc_curve(matrix: AccuracyMatrix) -> list[float | None]:

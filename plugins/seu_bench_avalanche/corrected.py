@@ -79,8 +79,8 @@ class EvaluatingMas(stock.MASPlugin):
         batches = DataLoader(dataset, strategy.train_mb_size, collate_fn=dataset.collate_fn)
         with modes_kept(model):
             model.eval()
-            for x, _, tasks in batches:
-                loss = torch.norm(model(x.to(strategy.device), tasks), p="fro", dim=1).pow(2).mean()
+            for x, _, *tasks in batches:  # a benchmark may have no task labels
+                loss = torch.norm(model(x.to(strategy.device), tasks[0] if tasks else 0), p="fro", dim=1).pow(2).mean()
                 # Other tasks' heads have no part in it.
                 gradients = torch.autograd.grad(loss, list(moving.values()), materialize_grads=True)
                 for name, gradient in zip(moving, gradients, strict=True):

@@ -133,7 +133,8 @@ class AvalancheStrategy(StagedStrategy):
     def make_train_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
         """Whole batches, also of data sets that a strategy put together from several tasks."""
         dataset: Any = self.adapted_dataset
-        if not getattr(dataset, "is_one_task", True) or len(dataset.targets_task_labels.uniques) > 1:
+        labels = getattr(getattr(dataset, "targets_task_labels", None), "uniques", ())
+        if not getattr(dataset, "is_one_task", True) or len(labels) > 1:
             self.dataloader = MixedLoader(dataset, self.train_mb_size)
         else:
             super().make_train_dataloader(*arguments, **kwargs)

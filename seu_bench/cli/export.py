@@ -33,7 +33,7 @@ def export(run: str, results: Path, task: int, form: str, output: Path | None) -
     """Export the network of one task to ONNX.
 
     RUN is a run id, a unique prefix of one, or the run's folder. The file holds the path of the task alone: input
-    `images`, output `logits`, any batch size.
+    `images`, 8-bit pixels as the data set has them, output `logits`, any batch size. Its metadata names their classes.
     """
     from seu_bench.engine.saved_model.export import export_onnx
 

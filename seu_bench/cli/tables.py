@@ -64,6 +64,23 @@ def confusion_table(record: Record) -> RenderableType | None:
     return _shares_by_task("answered (%) as task ...", "images of", shares, record.task_names, tasks)
 
 
+def class_table(record: Record) -> Table | None:
+    """Accuracy in percent on each class of each task after the last one, with right answers and images; ``None`` where
+    it was not measured."""
+    rows = [
+        (
+            " ".join((str(task), *record.task_names[task : task + 1])),
+            ", ".join(
+                f"{record.class_name(task, place)} {100 * right / images:.1f} ({right:,}/{images:,})"
+                for place, (right, images) in enumerate(counts)
+                if images
+            ),
+        )
+        for task, counts in enumerate(record.task_class_counts)
+    ]
+    return new_table("accuracy (%) by class", ("task", "class, accuracy, right of images"), rows) if rows else None
+
+
 def _shares_by_task(
     title: str, what: str, rows: Mapping[int, Sequence[float | None]], names: Sequence[str], tasks: int
 ) -> Group:
@@ -133,7 +150,9 @@ def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: boo
         return only
     first = [name for name in ("acc", "forgetting", board.size, "train_flops") if name in board.columns]
     size = "macs" if board.size == "params_total" else "params_total"
-    further = [name for name in ("mixed_score", size, "train_seconds", "tuning_passes") if name in board.columns]
+    further = [
+        name for name in ("image_acc", "mixed_score", size, "train_seconds", "tuning_passes") if name in board.columns
+    ]
     accuracy = [name for name in ("acc",) if name in board.columns]
     both = zip(intervals(board, accuracy, most), cells(board, further, most), strict=True)
     measured = {name for name in board.columns if any(row.mean(name) is not None for row in board.rows)}
@@ -161,6 +180,7 @@ def record_summary(record: Record, metrics: Mapping[str, Metric] = METRICS) -> R
     """All that a reader of one run wants: what it was, its matrix, metrics, stages, genotypes, paths and choices."""
     parts: list[RenderableType] = [_header(record), "", matrix_table(record), ""]
     parts += [] if (confusion := confusion_table(record)) is None else [confusion, ""]
+    parts += [] if (by_class := class_table(record)) is None else [by_class, ""]
     parts.append(metrics_table(record, metrics))
     if record.stages:
         parts += ["", _stages_table(record)]

@@ -122,7 +122,7 @@ def task_images(dataset: Any, task: int, device: torch.device) -> TaskImages:
     items = [dataset[index] for index in range(len(dataset))]
     store = torch.stack([torch.as_tensor(item[0], dtype=torch.float32) for item in items])
     labels = torch.tensor([int(item[1]) for item in items])
-    hides_task = task not in {int(label) for label in tasks or (task,)}
+    hides_task = task not in {int(label) for label in tasks or (0,)}
     return TaskImages(store, torch.arange(len(items)), labels, task, store.shape[1], hides_task=hides_task).to(device)
 
 

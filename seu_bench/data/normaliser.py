@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -72,6 +72,17 @@ class Normaliser:
             return None
         black = torch.zeros(1) if self.background is None else self.background.flatten()
         return Augmenter(asked, self.mean, self.std, ((black - self.mean) / self.std).expand(channels))
+
+    def document(self, shape: tuple[int, int, int], permutation_seed: int | None) -> dict[str, Any]:
+        """Plain values that say all of it, for images of a shape whose pixels a task may permute."""
+        return {
+            "shape": shape,
+            "pad": self.pad,
+            "background": None if self.background is None else tuple(self.background.flatten().tolist()),
+            "mean": tuple(self.mean.tolist()),
+            "std": tuple(self.std.tolist()),
+            "permutation_seed": permutation_seed,
+        }
 
     def to(self, device: torch.device) -> Normaliser:
         """Copy to another device."""

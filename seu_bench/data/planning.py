@@ -24,7 +24,7 @@ class TaskPlan:
         num_classes: outputs of its head; those that it adds, where one head answers with the classes of all tasks.
         num_train, num_valid, num_test: images per split.
         stored_channels: of an image as its data set has it; ``None``: those of the network's input.
-        class_names: of these outputs, in their order; outputs without a class are at the end, and empty where the data
+        class_names: of these outputs, in their order; outputs without a class are at the end. Numbers where the data
             set names none.
         labels: of its images, which are the outputs that answer for its classes. Where one head answers with the
             classes of all tasks, they are numbered in the order in which they are first learned, and a class that comes
@@ -162,7 +162,7 @@ def plan_stream(
             numbers = [outputs.setdefault(key, len(outputs)) for key in keys]
         each = info.train_per_class
         present = [label for label in labels if each is None or (label < len(each) and each[label])]
-        names = class_names(info, added)
+        names = class_names(info, added) or tuple(map(str, added))
         is_trivial = len(present) < 2 and scenario != "class"
         own = train, held, tested, _stored_channels(info, part.input), names, is_trivial
         tasks.append(TaskPlan(part.name, len(added), *own, labels=tuple(numbers)))

@@ -23,13 +23,13 @@ from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import DatasetSequence, DrawnTasks, InputSpec, stream_identity
-from seu_bench.data.augmentation import Augmenter
 from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.class_pools import class_rows
 from seu_bench.data.classes import numbered, place_of, shuffled
 from seu_bench.data.dataset import RawDataset
 from seu_bench.data.image_store import Store
 from seu_bench.data.images import TaskImages
+from seu_bench.data.normaliser import Normaliser
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.task_images import Rows, relabelled, split_rows, stored
 from seu_bench.data.task_parts import dataset_names, ordered_tasks
@@ -57,11 +57,14 @@ class TaskStream:
         plan: with the sizes as they are, not as planned.
         tasks: in the order in which they are learned.
         fingerprint: SHA-256 of the data and of how it is cut, without the seed.
+        inputs: what makes the network's input of the 8-bit images of each task, as plain values
+            (:class:`~seu_bench.results.record_parts.TaskInput`).
     """
 
     plan: StreamPlan
     tasks: tuple[TaskSplits, ...]
     fingerprint: str
+    inputs: tuple[dict[str, Any], ...]
 
     def avalanche(self, *, deciding: bool = False) -> CLScenario[Any]:
         """The Avalanche benchmark with streams ``train``, ``valid`` and ``test``, task labels and classes.
@@ -137,7 +140,7 @@ def build_stream(
     ]
 
     @cache
-    def store(name: str, source: InputSpec) -> tuple[Store, Augmenter | None, Rows]:
+    def store(name: str, source: InputSpec) -> tuple[Store, Normaliser, Rows]:
         """Inputs of a data set for all tasks of this normalisation."""
         own = [
             splits for part, splits in zip(parts, drawn, strict=True) if (part.dataset, part.input) == (name, source)
@@ -149,9 +152,12 @@ def build_stream(
         return torch.from_numpy(array).to(device)
 
     tasks: list[TaskSplits] = []
+    inputs: list[dict[str, Any]] = []
     for index, (part, splits) in enumerate(tracked(list(zip(parts, drawn, strict=True)), "preparing tasks")):
-        images, augmenter, used = store(part.dataset, part.input)
+        images, normaliser, used = store(part.dataset, part.input)
         data = raw[part.dataset]
+        info = data.info
+        inputs.append(normaliser.document((info.channels, info.height, info.width), part.permutation_seed))
         labels = relabelled(np.concatenate([data.train.labels, data.test.labels]), part)
         chosen = labels[np.concatenate(splits)]
         if chosen.min() < 0 or chosen.max() >= part.head:
@@ -173,12 +179,15 @@ def build_stream(
             TaskImages(images, rows, own, index, plan.channels, permutation, hides_task=hides_task)
             for rows, own in places
         )
+        augmenter = normaliser.augmenter(part.input.augment, images.shape[1])
+        augmenter = None if augmenter is None else augmenter.to(device)
         tasks.append(TaskSplits(replace(train, augmenter=augmenter), valid, test))
     sizes = [
         replace(task, num_train=len(train), num_valid=len(valid), num_test=len(test))
         for task, (train, valid, test) in zip(plan.tasks, drawn, strict=True)
     ]
-    return TaskStream(replace(plan, tasks=tuple(sizes)), tuple(tasks), fingerprint(spec, raw, **excerpt))
+    plan = replace(plan, tasks=tuple(sizes))
+    return TaskStream(plan, tuple(tasks), fingerprint(spec, raw, **excerpt), tuple(inputs))
 
 
 def fingerprint(

@@ -10,7 +10,6 @@ from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import InputSpec
-from seu_bench.data.augmentation import Augmenter
 from seu_bench.data.classes import place_of, shuffled
 from seu_bench.data.dataset import Labels, RawDataset
 from seu_bench.data.image_store import FileStore, Store
@@ -91,8 +90,8 @@ def _subset(images: Rows, count: int | None) -> Rows:
     return images[shuffled(len(images), TEST_SUBSET_SEED)[:count]]
 
 
-def stored(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device) -> tuple[Store, Augmenter | None, Rows]:
-    """Inputs of a data set, what augments them, and the numbers of the images that the store has, ascending.
+def stored(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device) -> tuple[Store, Normaliser, Rows]:
+    """Inputs of a data set, what made them, and the numbers of the images that the store has, ascending.
 
     Of a data set in memory the store is a tensor of the images ``used``; of one in a file it has all images, of which
     batches are read.
@@ -107,8 +106,7 @@ def stored(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device) 
         store = normalise(torch.from_numpy(raw)).to(device)
     else:
         used = np.arange(len(data.train) + len(data.test))
-    augmenter = normalise.augmenter(spec.augment, store.shape[1])
-    return store, None if augmenter is None else augmenter.to(device), used
+    return store, normalise, used
 
 
 def relabelled(labels: Labels, part: TaskPart) -> Labels:

@@ -208,6 +208,8 @@ class RunRecorder:
         if before.environment != now.environment and before.environment not in earlier:
             earlier.append(before.environment)
         self.matrix.matrix = [list(row) for row in before.accuracy_matrix]
+        if len(before.task_class_counts) == self.matrix.tasks:
+            self.matrix.class_counts = [list(counts) for counts in before.task_class_counts]
         if self.confusion is not None and len(before.task_confusion) == self.confusion.tasks:
             self.confusion.counts = [list(row) for row in before.task_confusion]
         if self.curves is not None and len(before.learning_curves) == self.curves.tasks:
@@ -233,6 +235,7 @@ class RunRecorder:
         measured = {
             "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),
             "task_confusion": tuple(map(tuple, self.confusion.result())) if self.confusion is not None else (),
+            "task_class_counts": tuple(map(tuple, self.matrix.class_counts)) if any(self.matrix.class_counts) else (),
             "learning_curves": tuple(map(tuple, self.curves.result())) if self.curves is not None else (),
             **{name: tuple(values) for name, values in self.sizes.result().items()},
             "memory_by_kind": dict(self.sizes.memory_by_kind),
@@ -273,6 +276,7 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         code=tuple(code for code in run.code if code.kind != "metric"),
         environment=describe_environment(device, compile=run.request.compile),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
+        task_inputs=stream.inputs,
         **requested_fields(run, stream.plan),
     )
 

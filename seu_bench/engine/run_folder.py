@@ -6,11 +6,12 @@ import contextlib
 import os
 import shutil
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from seu_bench.config.options import format_option
 from seu_bench.engine.checkpoint import CheckpointFolder, Position
 from seu_bench.engine.run_progress import PROGRESS_NAME
 from seu_bench.errors import NewerRecordError, ResultsError, RunError, SeuBenchError
@@ -22,7 +23,7 @@ from seu_bench.results.record_index import Summary, count_evaluated, read_summar
 from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import HeldFolder, cannot_write, make_folder, refuse_link, remove_parts, write_atomic
-from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
+from seu_bench.utils.hardware import SHORTAGE_REMEDIES, impossible_value, shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
 from seu_bench.utils.packages import remedy_for
 from seu_bench.utils.progress import tracked
@@ -131,8 +132,9 @@ class RunFolder:
                 f"the finished run cannot be put aside: {error.strerror or error}", where=str(self.previous)
             ) from error
 
-    def keep_failure(self, error: Exception, strategy: Entry[StrategyFactory]) -> RunError:
-        """Write the traceback beside the record, and return an error that names the failure and the log."""
+    def keep_failure(self, error: Exception, strategy: Entry[StrategyFactory], options: Mapping[str, Any]) -> RunError:
+        """Write the traceback beside the record, and return an error that names the failure, the log and the
+        ``options`` that were given, one of which may be its cause."""
         self.write(self.log, "".join(traceback.format_exception(error)))
         if isinstance(error, SeuBenchError):
             return RunError(error.what, where=error.where or str(self.log), remedy=error.remedy)
@@ -142,10 +144,14 @@ class RunFolder:
                 where=str(self.log),
                 remedy=f"{SHORTAGE_REMEDIES[lacking]}; the same command resumes the run",
             )
+        if (told := impossible_value(error)) is not None:
+            return RunError(f"{told[0]}: {error}", where=str(self.log), remedy=told[1])
+        given = ", ".join(f"{key}={format_option(value)}" for key, value in options.items())
         return RunError(
             f"strategy {strategy.name!r} of package {strategy.package} failed: {type(error).__name__}: {error}",
             where=str(self.log),
-            remedy=f"{remedy_for(strategy.package)}; that file has the traceback",
+            remedy=f"{f'try other options than {given}, or ' if given else ''}{remedy_for(strategy.package)}; "
+            "that file has the traceback",
         )
 
     def clean(self) -> None:

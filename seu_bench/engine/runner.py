@@ -271,7 +271,8 @@ class _Run:
 
     def _failed(self, error: Exception) -> SeuBenchError:
         """Write down why the strategy failed, and return the error that says so."""
-        failure = self.folder.keep_failure(error, self.registry.strategies[self.run.spec.strategy])
+        strategy = self.registry.strategies[self.run.spec.strategy]
+        failure = self.folder.keep_failure(error, strategy, self.run.request.options)
         self._update(status="failed", error=failure.what)
         return failure
 

@@ -205,9 +205,13 @@ def by_task(
     return logits
 
 
-def not_learned(task: int, part: str = "path") -> RunError:
+class NotLearnedError(RunError):
+    """A task was asked for that was not learned."""
+
+
+def not_learned(task: int, part: str = "path") -> NotLearnedError:
     """The error of a model that is asked for a task it did not learn."""
-    return RunError(
+    return NotLearnedError(
         f"task {task} has no {part} yet: it was not learned",
         remedy="evaluate learned tasks only, e.g. strategy.eval(benchmark.test_stream[: task + 1])",
     )

@@ -39,8 +39,8 @@ def load_records(folder: Path | str = "results", *, details: bool = False) -> pa
 
     Args:
         folder: the results folder.
-        details: whether to load stages, genotypes, paths, choices, units, numbers of images and earlier environments
-            as well, which is most of what records hold.
+        details: whether to load stages, genotypes, paths, choices, units, numbers of images, counts by class, inputs
+            and earlier environments as well, which is most of what records hold.
 
     Returns:
         A row per record, in the order of run ids. Columns are the record's keys; metrics are columns by id

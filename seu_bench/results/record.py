@@ -19,6 +19,7 @@ from seu_bench.config.matched import Matched
 from seu_bench.config.run import MOST_THREADS, Evaluation, Precision
 from seu_bench.config.streams import Scenario
 from seu_bench.errors import NewerRecordError, ResultsError
+from seu_bench.metrics import image_acc
 from seu_bench.results.record_parts import (
     CodeRecord,
     Count,
@@ -32,6 +33,7 @@ from seu_bench.results.record_parts import (
     Seconds,
     ShownRecord,
     StabilityRecord,
+    TaskInput,
     TuningRecord,
 )
 from seu_bench.utils.files import write_atomic
@@ -102,17 +104,21 @@ class Record(ShownRecord, RankableRecord, Versioned):
         task_classes: outputs of each task's head; in the class-incremental scenario classes that no earlier task has.
         task_labels: outputs of the classes of each task; empty where no class comes back in the class-incremental
             scenario: there classes are numbered through, in others from 0 in each task.
-        task_class_names: names of these outputs, in their order; empty where the data set has none, and in older
+        task_class_names: names of these outputs, in their order: numbers where the data set names none; empty in older
             records.
         one_class_tasks: places of the tasks whose images are of one class, so that every answer is right; empty in
             older records, whose ``task_classes`` show them.
         task_images: training, validation and test images of each task.
         input_shape: channels, height and width of the network's input.
+        task_inputs: what makes it of each task's images; empty in older records.
         accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
             it was not measured. Tasks are in the order in which they were learned.
         task_confusion: in the class-incremental scenario, how many of task i's test images were answered with a class
             of task j when the model was evaluated last; a row is empty where it was not, and all are in other scenarios
             and in older records.
+        task_class_counts: for each class of each task, in the order of its head's outputs, how many of its test images
+            were answered right when the model was evaluated last, and how many there are; a task is empty where it was
+            not evaluated then, and all are in older records.
         learning_curve: batches whose accuracies :attr:`learning_curves` has; ``None``: they were not asked for.
         learning_curves: for each task the accuracy on its test images in [0, 1] before its training and after each of
             its first batches; a row is empty where that is not defined.
@@ -191,8 +197,10 @@ class Record(ShownRecord, RankableRecord, Versioned):
     one_class_tasks: tuple[Integer, ...] = ()
     task_images: tuple[tuple[Count, Count, Count], ...] = ()
     input_shape: tuple[Integer, Integer, Integer] | None = None
+    task_inputs: tuple[TaskInput, ...] = ()
     accuracy_matrix: Matrix = ()
     task_confusion: tuple[tuple[Count, ...], ...] = ()
+    task_class_counts: tuple[tuple[tuple[Count, Count], ...], ...] = ()
     learning_curves: tuple[tuple[Measurement, ...], ...] = ()
     metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
     params_total: tuple[Count, ...] = ()
@@ -316,8 +324,8 @@ def parse_record(text: str, where: str) -> Record:
 def upgraded(record: Record) -> Record:
     """Bring a record that was read up to date.
 
-    Its budget of images gets the name ``memory``. Of a version in which the machine decided the number of threads it
-    gets that; on an accelerator threads decide nothing of a result.
+    Its budget of images gets the name ``memory``, and the metric over images is computed from its matrix. Of a version
+    in which the machine decided the number of threads it gets that; on an accelerator threads decide nothing.
     """
     updates: dict[str, Any] = {}
     if record.strategy in _MEM_SIZE:
@@ -329,6 +337,9 @@ def upgraded(record: Record) -> Record:
     elif record.strategy in _PER_TASK and "memory" not in record.options:
         total = 200 if record.options.get("patterns_per_experience") is None else None
         updates["options"] = {"memory": total, **record.options}
+    if record.metrics and "image_acc" not in record.metrics:
+        over_images = image_acc(record.accuracy_matrix, [images for *_, images in record.task_images])
+        updates |= {} if over_images is None else {"metrics": record.metrics | {"image_acc": over_images}}
     environment = record.environment
     if "threads" not in record.model_fields_set and environment.device.startswith("cpu"):
         threads = environment.threads or 1

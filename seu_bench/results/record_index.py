@@ -38,6 +38,8 @@ DETAILS: Final[dict[str, Any]] = {
     "choices": None,
     "unit_tasks": None,
     "task_images": (),
+    "task_class_counts": (),
+    "task_inputs": (),
     "earlier_environments": (),
 }
 #: Fields that are the same in many records, and are held once.

@@ -114,6 +114,15 @@ METRICS: Final[Mapping[str, Metric]] = {
         "mean over tasks of the accuracy after the last task: mean_j R[T-1,j] (Lopez-Paz & Ranzato 2017)",
         column="acc (%)",
     ),
+    "image_acc": _score(
+        lambda record: formulas.image_acc(complete_matrix(record), [images for *_, images in record.task_images]),
+        "accuracy over the test images of all tasks after the last one, whichever task they are of",
+        column="image acc (%)",
+    ),
+    "balanced_acc": _score(
+        lambda record: formulas.balanced_acc(record.task_class_counts),
+        "balanced accuracy: mean over the classes of all tasks of the accuracy on each, after the last task",
+    ),
     "forgetting": _loss(
         _matrix(formulas.forgetting),
         "mean_{j<T-1} (max_{l<T-1} R[l,j] - R[T-1,j]) (Chaudhry et al. 2018)",
@@ -251,6 +260,12 @@ _UNKNOWN: Final = Metric(_undefined)
 def known_metric(name: str, metrics: Mapping[str, Metric] = METRICS) -> Metric:
     """Return the metric of this id, or one with defaults where it is unknown, e.g. of a plugin that is gone."""
     return metrics.get(name, _UNKNOWN)
+
+
+def has_unequal_tasks(record: Record) -> bool:
+    """Return whether the accuracy over images is another one than that over tasks, as these differ in test images."""
+    over_tasks, over_images = record.metrics.get("acc"), record.metrics.get("image_acc")
+    return over_tasks is not None and over_images is not None and not math.isclose(over_tasks, over_images)
 
 
 def in_order(names: Sequence[str], metrics: Mapping[str, Metric] = METRICS) -> list[str]:

@@ -35,6 +35,11 @@ class ShownRecord:
         if (accuracy := self.metrics.get("acc")) is not None:
             yield ("acc", round(accuracy, 4))
 
+    def class_name(self: Any, task: int, place: int) -> str:
+        """Return the name of a class by its place among a task's; the place where the record has no name."""
+        names = dict(enumerate(dict(enumerate(self.task_class_names)).get(task, ())))
+        return str(names.get(place, place))
+
     def _repr_html_(self: Any) -> str:
         """Accuracy matrix and metrics."""
         what = f"{self.benchmark} {self.protocol}: {self.strategy}, seed {self.seed}, {self.status}"
@@ -94,6 +99,25 @@ class CodeRecord(Document):
     def __str__(self) -> str:
         digest = "source unknown" if self.sha256 is None else self.sha256[:10]
         return " ".join(filter(None, (self.package, self.version, f"[{digest}]")))
+
+
+class TaskInput(Document):
+    """What makes the network's input of a task's images: padding, background, normalisation, order of the pixels.
+
+    Attributes:
+        shape: channels, height and width of an image of the data set, which has 8 bits.
+        pad: zero pixels that are added on each side.
+        background: colour in [0, 1] that zero stands for; ``None``: grey images stay grey.
+        mean, std: of each channel, of pixels in [0, 1], or one for all.
+        permutation_seed: of the order of the pixels of an input; ``None``: as they are.
+    """
+
+    shape: tuple[Integer, Integer, Integer]
+    pad: Count
+    background: tuple[Measurement, ...] | None
+    mean: tuple[Measurement, ...]
+    std: tuple[Measurement, ...]
+    permutation_seed: Integer | None
 
 
 class StabilityRecord(Document):

@@ -17,6 +17,7 @@ from seu_bench.errors import RunError, SeuBenchError
 from seu_bench.training.components import Component, CreationTask, SearchTask
 from seu_bench.training.costing import component_passes
 from seu_bench.training.stage import EpochReport, Result, Stage, StageProgress
+from seu_bench.utils.hardware import impossible_value
 from seu_bench.utils.packages import remedy_for
 
 
@@ -120,7 +121,12 @@ class GuardedStage(Stage[Result]):
         except (Exception, SystemExit) as error:
             if error is self._callback_error:
                 raise
-            known = error if isinstance(error, SeuBenchError) else RunError(f"{type(error).__name__}: {error}")
+            if isinstance(error, SeuBenchError):
+                known = error
+            elif (told := impossible_value(error)) is not None:
+                known = RunError(told[0], remedy=told[1])
+            else:
+                known = RunError(f"{type(error).__name__}: {error}")
             raise RunError(
                 f"{self._owner} failed {self._place}: {known.what}",
                 where=known.where,

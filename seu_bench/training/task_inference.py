@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,10 +18,8 @@ from seu_bench.config.common_options import Certainty, TaskInferenceOptions
 from seu_bench.config.streams import Scenario
 from seu_bench.data.images import TaskImages
 from seu_bench.errors import RequestError
+from seu_bench.models.multihead import MultiHeadModel, not_learned
 from seu_bench.training.interfaces import Cost, StrategyContext
-
-if TYPE_CHECKING:
-    from seu_bench.models.multihead import MultiHeadModel
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,12 @@ class TaskInference:
         Returns:
             ``[N, outputs]``: the logits of the task chosen for each image, those of other tasks' classes the lowest
             finite number.
+
+        Raises:
+            NotLearnedError: no task was learned yet.
         """
+        if not tasks:
+            raise not_learned(0)
         logits = [model.forward_single_task(images, task) for task in range(tasks)]
         chosen = torch.stack([self.score(part) for part in logits]).argmax(dim=0)
         if self.scenario == "domain":

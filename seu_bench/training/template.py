@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import torch
 from avalanche.core import BasePlugin, BaseSGDPlugin, SupervisedPlugin
 from avalanche.evaluation import PluginMetric
 from avalanche.logging import BaseLogger
 from avalanche.training.plugins import EvaluationPlugin
-from torch import Tensor
+from torch import Tensor, nn
 
 from seu_bench.data.avalanche import BatchLoader, task_images
 from seu_bench.data.images import TaskImages
+from seu_bench.models.multihead import NotLearnedError
 from seu_bench.training.task_inference import TaskInference
 
 #: Classes whose callbacks do nothing.
@@ -98,11 +100,27 @@ class LeanTemplate(_Template):  # type: ignore[type-arg]
         """Return the model unchanged: evaluation must not adapt it."""
         return self.model if model is None else model
 
+    @property
+    def mb_task_id(self) -> Tensor:
+        """Task labels of the present batch; 0 where the benchmark has none."""
+        batch = self.mbatch
+        return batch[-1] if len(batch) > 2 else torch.zeros(len(batch[1]), dtype=torch.int64)
+
     def forward(self) -> Tensor:
-        """Logits of the present batch on its task's path, or on the path that is inferred."""
-        if self.task_inference is not None and not self.is_training:
-            return self.task_inference(self.model, self.mb_x, int(self.clock.train_exp_counter))
-        logits: Tensor = self.model(self.mb_x, self.mb_task_id)
+        """Logits of the present batch on its task's path, or on the path that is inferred; of a task that was not
+        learned, where a model has no path for it, all the lowest number."""
+        learned = int(self.clock.train_exp_counter)
+        try:
+            if self.task_inference is not None and not self.is_training:
+                logits = self.task_inference(self.model, self.mb_x, learned)
+            else:
+                logits = self.model(self.mb_x, self.mb_task_id)
+        except NotLearnedError:
+            logits = self.mb_x.new_zeros((len(self.mb_x), 0))
+        if not self.is_training and self._task_of(self.experience) >= learned:
+            # A stream may be evaluated whole: outputs of classes that were not seen yet are never the answer.
+            missing = int(self.mb_y.max()) + 1 - logits.shape[1]
+            logits = nn.functional.pad(logits, (0, max(missing, 0)), value=torch.finfo(logits.dtype).min)
         return logits
 
     def train_one_epoch(self) -> None:

@@ -86,6 +86,32 @@ def shortage(error: BaseException) -> str | None:
     return next((what for said, what in _SHORTAGES.items() if said in str(error)), None)
 
 
+#: What libraries say of an option's value that no network can be made of or trained with: what it means, what to do.
+_IMPOSSIBLE: Final = {
+    "Expected more than 1 value per channel": (
+        "a batch of one image cannot train a network with BatchNorm",
+        "raise batch_size (searcher.batch_size or creator.batch_size where its stage failed) to 2 or more, or choose a "
+        "network without BatchNorm, e.g. -o backbone=mlp",
+    ),
+    "Overflow when unpacking long": (
+        "a network's layer would be larger than a tensor can be",
+        "lower the option that sets its size, such as width, channels or cells",
+    ),
+}
+
+
+def impossible_value(error: BaseException) -> tuple[str, str] | None:
+    """Recognise an error that an impossible value of an option causes.
+
+    Args:
+        error: of any kind.
+
+    Returns:
+        What happened, and what to do, which names the option; ``None``: it says something else.
+    """
+    return next((told for said, told in _IMPOSSIBLE.items() if said in str(error)), None)
+
+
 def free_host_memory() -> int:
     """Bytes of memory that are available, within the container's limit if there is one.
 

@@ -55,7 +55,10 @@ def test_tasks_show_names() -> None:
         ("rose, sunflower", ("rose", "sunflower")),
     ]
     unnamed = plan(flowers(classes_per_task=2), NUMBERS)
-    assert [(task.name, task.class_names) for task in unnamed.tasks] == [("classes 0-1", ()), ("classes 2-3", ())]
+    assert [(task.name, task.class_names) for task in unnamed.tasks] == [
+        ("classes 0-1", ("0", "1")),
+        ("classes 2-3", ("2", "3")),
+    ]
 
 
 def test_titles() -> None:

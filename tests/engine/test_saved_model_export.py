@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 import shutil
 import warnings
@@ -17,11 +18,13 @@ import torch
 from support.commands import SMALL_SEU, Command, RunFolders
 from torch import Tensor, nn
 
+import seu_bench
 from seu_bench.engine.saved_model.export import TaskNetwork, export_onnx, onnx_bytes
 from seu_bench.engine.saved_model.model import LearnedModel, load_model
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.sizes import count_parameters
+from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, write_record
 
 # Two tasks: each file takes seconds to make.
@@ -35,6 +38,14 @@ OPTIONS = {
     "independent": ("-o", "width=0.03"),
     "hat": ("-o", "width=0.03"),
 }
+PERMUTED = """
+name = "permuted"
+default_protocol = "quick"
+[stream]
+kind = "permutation"
+dataset = "digits"
+tasks = 2
+"""
 STRATEGIES = (
     "naive",
     "ewc",
@@ -65,10 +76,11 @@ def folders(command: Command, results: Path) -> RunFolders:
 
 
 def computed(content: bytes, images: Tensor) -> Any:
-    """Logits by onnxruntime."""
+    """Logits by onnxruntime, of 8-bit pixels or of images that are normalised."""
+    kind = "tensor(uint8)" if images.dtype == torch.uint8 else "tensor(float)"
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     (given,), (out,) = session.get_inputs(), session.get_outputs()
-    assert (given.name, given.type, given.shape[1:]) == ("images", "tensor(float)", list(images.shape[1:]))
+    assert (given.name, given.type, given.shape[1:]) == ("images", kind, list(images.shape[1:]))
     assert isinstance(given.shape[0], str)
     assert out.name == "logits"
     return session.run(["logits"], {"images": images.numpy()})[0]
@@ -92,20 +104,23 @@ def test_same_logits(command: Command, folders: RunFolders, tmp_path: Path, stra
     content = path.read_bytes()
     model = load_model(folders[strategy])
     for count in (1, 7):
-        images = torch.randn((count, *(model.input_shape or ())), generator=torch.Generator().manual_seed(count))
-        found = computed(content, images)
+        draws = torch.Generator().manual_seed(count)
+        pixels = torch.randint(256, (count, 1, 8, 8), generator=draws, dtype=torch.uint8)
+        found = computed(content, pixels)
         assert found.shape == (count, 5)
-        assert np.abs(found - model(images, task).numpy()).max() < 1e-4
+        assert np.abs(found - model(model.preprocess(pixels, task), task).numpy()).max() < 1e-4
     document = onnx.load_from_string(content)
     onnx.checker.check_model(document, full_check=True)
     told = {entry.key: entry.value for entry in document.metadata_props}
-    name = read_record(folders[strategy]).task_names[task]
-    assert told == {"run_id": folders[strategy].name, "task": str(task), "task_name": name, "classes": "5"}
+    record = read_record(folders[strategy])
+    assert told.pop("images").startswith("uint8, pixels from 0 to 255, [N, 1, 8, 8]")
+    assert json.loads(told.pop("classes")) == list(record.task_class_names[task])
+    assert told == {"run_id": record.run_id, "task": str(task), "task_name": record.task_names[task]}
     # The other head's weights are nowhere in the file, and there is no room for more than the path's own.
     path_of_task = model.network.task_module(task)
     buffers = sum(buffer.numel() for buffer in path_of_task.buffers())
     held = sum(int(np.prod(tensor.dims)) for tensor in document.graph.initializer)
-    assert held <= count_parameters(path_of_task) + buffers + 16
+    assert held <= count_parameters(path_of_task) + buffers + 32
     own = {id(parameter) for parameter in path_of_task.parameters()}
     for weight in model.network.parameters():
         if id(weight) not in own and weight.numel() > 3:
@@ -113,6 +128,63 @@ def test_same_logits(command: Command, folders: RunFolders, tmp_path: Path, stra
             assert weight.t().contiguous().numpy().tobytes() not in content if weight.dim() == 2 else True
     assert b"site-packages" not in content
     assert b"seu_bench/" not in content
+
+
+@pytest.mark.parametrize(
+    ("strategy", "stream"),
+    [
+        ("naive", {"groups": [[7, 2], [9, 0]]}),
+        ("icarl", {"scenario": "class", "groups": [[7, 2], [9, 0]]}),
+        pytest.param("icarl", {"scenario": "class", "input.pad": 2, "input.channels": 3}, marks=pytest.mark.long),
+        pytest.param("naive", {"input.mean": [0.3], "input.std": [0.5]}, marks=pytest.mark.long),
+    ],
+)
+def test_pixels_in_and_class_names_out(tmp_path: Path, strategy: str, stream: dict[str, Any]) -> None:
+    """From the file alone: digits as they are stored, named by the metadata, as well as the record says."""
+    options = {"epochs": 2, "backbone": "mlp"} | {f"benchmark.stream.{key}": it for key, it in stream.items()}
+    record = seu_bench.run(strategy, "split_digits", protocol="quick", results=tmp_path, device="cpu", options=options)
+    right_of_class = {}
+    for task in range(2):
+        content = export_onnx(record.run_id, task, results=tmp_path).read_bytes()
+        (named,) = (it.value for it in onnx.load_from_string(content).metadata_props if it.key == "classes")
+        names = np.array(json.loads(named))
+        test = Registry().datasets["digits"].factory.load(None).test
+        for label in map(int, record.task_class_names[task]):
+            answers = names[computed(content, torch.from_numpy(test.images[test.labels == label])).argmax(axis=1)]
+            right_of_class[task, str(label)] = int((answers == str(label)).sum()), len(answers)
+    if record.scenario == "class":  # of a file of the last task, all answers are those of the end
+        assert len(names) == sum(record.task_classes)
+    recorded = zip(record.task_class_names, record.task_class_counts, strict=True)
+    expected = [dict(zip(names, counts, strict=True)) for names, counts in recorded]
+    assert {(task, name): expected[task][name] for task, name in right_of_class} == right_of_class
+
+
+def test_permuted_pixels(tmp_path: Path) -> None:
+    """Each task's file permutes the pixels as its task does: the images are given as they are."""
+    benchmark = tmp_path / "permuted.toml"
+    benchmark.write_text(PERMUTED)
+    options = {"epochs": 3, "backbone": "mlp"}
+    record = seu_bench.run("independent", str(benchmark), results=tmp_path, device="cpu", options=options)
+    test = Registry().datasets["digits"].factory.load(None).test
+    for task, accuracy in enumerate(record.accuracy_matrix[-1]):
+        content = export_onnx(record.run_id, task, results=tmp_path).read_bytes()
+        answers = computed(content, torch.from_numpy(test.images)).argmax(axis=1)
+        assert (answers == test.labels).mean() == accuracy > 0.5
+
+
+def test_older_record(folders: RunFolders, tmp_path: Path) -> None:
+    """It does not say what its images and classes are: the file takes what the network takes, and says so."""
+    folder = tmp_path / "runs" / folders["naive"].name
+    shutil.copytree(folders["naive"], folder, ignore=shutil.ignore_patterns("*.onnx"))
+    older = {"task_inputs": (), "task_class_names": ()}
+    write_record(tmp_path, read_record(folder).model_copy(update=older))
+    model = load_model(folder)
+    images, content = torch.randn(3, *(model.input_shape or ())), onnx_bytes(model, 1)
+    assert np.allclose(computed(content, images), model(images, 1).numpy(), atol=1e-4)
+    told = {entry.key: entry.value for entry in onnx.load_from_string(content).metadata_props}
+    assert (told["classes"], told["images"].split(",")[:2]) == ("5", ["float32", " normalised as the benchmark does"])
+    with pytest.raises(ResultsError, match="does not say how images were normalised"):
+        model.preprocess(images, 1)
 
 
 def test_a_model_says_what_a_task_is_exported_from() -> None:

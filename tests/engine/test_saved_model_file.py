@@ -20,7 +20,7 @@ from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.saved_model.file import FORMAT, KEY, parse_weights, save_model
 from seu_bench.engine.saved_model.model import LearnedModel, learned_tasks, load_model
-from seu_bench.engine.saved_model.verify import count_correct, request_of
+from seu_bench.engine.saved_model.verify import count_by_class, request_of
 from seu_bench.errors import PluginError, RequestError, ResultsError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.multihead import MultiHeadModel
@@ -155,8 +155,8 @@ def test_loaded_model_answers(seu: Path, results: Path) -> None:
     made = build_stream(run.spec.benchmark, run.load, run.limits, run.spec.seed)
     for task in model.learned:
         images = made.tasks[task].test
-        correct = count_correct(model, images, task, run.spec.protocol.eval_batch_size)
-        assert correct / len(images) == record.accuracy_matrix[-1][task]
+        counts = count_by_class(model, images, task, run.spec.protocol.eval_batch_size, made.plan.tasks[task].labels)
+        assert sum(right for right, _ in counts) / len(images) == record.accuracy_matrix[-1][task]
         assert model(images.gather(torch.arange(3))[0], task).shape == (3, record.task_classes[task])
 
 

@@ -238,7 +238,8 @@ def test_changed_size(command: Command, copy: Path, name: str, place: int) -> No
         ({"params_active": ()}, "params_active", "nothing was recorded"),
         ({"macs": (1, 2)}, "macs", "macs[0]: recorded 1, found "),
         ({"input_shape": (1, 9, 9)}, "tasks", "input_shape[1]: recorded 9, made 8"),
-        ({"input_shape": (1, 9, 9)}, "macs", "macs[0]: recorded "),
+        ({"input_shape": (1, 9, 9)}, "model", "become (1, 8, 8), and the network takes (1, 9, 9)"),
+        ({"input_shape": (1, 9, 9), "task_inputs": ()}, "macs", "macs[0]: recorded "),
     ],
 )
 def test_changed_field(command: Command, copy: Path, fields: dict[str, Any], check: str, told: str) -> None:

@@ -16,9 +16,11 @@ from seu_bench.metrics import (
     acc,
     avg_acc_curve,
     avg_incremental_acc,
+    balanced_acc,
     bwt,
     cross_task_errors,
     forgetting,
+    image_acc,
     intransigence,
     learning_acc,
     mixed_score,
@@ -260,6 +262,27 @@ class TestConfusion:
         assert values["task_accuracy"] is not None and values["avg_incremental_acc"] is None
 
 
+class TestOverImagesAndClasses:
+    """Tasks with different numbers of images, classes with different numbers of them."""
+
+    def test_over_images(self) -> None:
+        """The share of all test images that is answered right; with as many images for each task, ``acc``."""
+        assert image_acc([[1.0], [0.25, 1.0]], [48, 6]) == (12 + 6) / 54
+        assert image_acc(MATRIX, [7, 7, 7]) == pytest.approx(acc(MATRIX))
+
+    @pytest.mark.parametrize("images", [[], [4], [4, 1, 1], [0, 0]])
+    def test_images_unknown(self, images: list[int]) -> None:
+        assert image_acc([[1.0], [0.25, 1.0]], images) is None
+
+    def test_task_unmeasured(self) -> None:
+        assert image_acc([[1.0], [0.25]], [4, 4]) is image_acc([], []) is None
+
+    def test_over_classes(self) -> None:
+        """A class with one image counts as much as one with 87; one without images does not count."""
+        assert balanced_acc([[(85, 87), (0, 1)], [(1, 2), (0, 0)]]) == pytest.approx((85 / 87 + 0 + 0.5) / 3)
+        assert balanced_acc([[(1, 1)], []]) is balanced_acc([]) is None
+
+
 class TestComputeMetrics:
     STAGES = (
         StageRecord(name="search", task=0, epochs=1, seconds=2.0, image_passes=20, cpu_seconds=3.0),
@@ -277,11 +300,15 @@ class TestComputeMetrics:
             memory_bytes=(40, None, 20_000_000),
             stages=self.STAGES,
             task_classes=(2, 2, 2),
+            task_images=((9, 9, 60), (9, 9, 20), (9, 9, 20)),
+            task_class_counts=(((54, 57), (0, 3)), ((10, 20), (0, 0)), ((10, 20),)),
         )
         metrics = compute_metrics(record)
         final = (0.6 + 0.75 + 0.5) / 3
         assert metrics == {
             "acc": pytest.approx(final),
+            "image_acc": pytest.approx((60 * 0.6 + 20 * 0.75 + 20 * 0.5) / 100),
+            "balanced_acc": pytest.approx((54 / 57 + 0 / 3 + 0.5 + 0.5) / 4),
             "avg_incremental_acc": pytest.approx((0.9 + 0.75 + final) / 3),
             "task_accuracy": None,
             "cross_task_errors": None,

@@ -16,7 +16,9 @@ from avalanche.benchmarks.utils import (
     as_taskaware_classification_dataset,
 )
 from avalanche.evaluation.metrics import accuracy_metrics
+from avalanche.models import MTSimpleMLP, SimpleMLP
 from avalanche.training.plugins import EvaluationPlugin
+from avalanche.training.supervised import Naive
 from avalanche.training.templates import SupervisedTemplate
 from torch.utils.data import TensorDataset
 
@@ -159,6 +161,94 @@ def test_a_class_comes_back() -> None:
         strategy.train(experience)
     strategy.eval(benchmark.test_stream)
     assert strategy.model(torch.rand(2, *SHAPE), 0).shape == (2, 3)
+
+
+def apart(kind: str) -> Any:
+    """Three tasks of different numbers of images whose classes are easy to tell apart: a bright row for each."""
+
+    def split(task: int, images: int, noise: float) -> Any:
+        first = 2 * task if kind in ("class", "unlabelled") else 0
+        labels = torch.arange(images * (task + 1)) % 2 + first
+        pixels = noise * torch.rand(len(labels), *SHAPE)
+        pixels[torch.arange(len(labels)), 0, labels + task * (kind == "task")] += 2
+        data: Any = TensorDataset(pixels, labels)
+        data.targets = labels.tolist()
+        known = as_classification_dataset(data)
+        told = TaskLabels([task if kind == "task" else 0] * len(labels))
+        return known if kind == "unlabelled" else known.update_data_attribute("targets_task_labels", told)
+
+    made = benchmark_from_datasets(
+        **{name: [split(task, images, 0.1) for task in range(3)] for name, images in (("train", 40), ("test", 10))}
+    )
+    return made if kind == "unlabelled" else with_task_labels(made)
+
+
+def measured(strategy: Any, benchmark: Any, *, whole: bool = True) -> list[dict[str, float]]:
+    """What Avalanche's accuracies of the test stream are before the first task and after each one."""
+    found = [strategy.eval(benchmark.test_stream)] if whole else []
+    for task, experience in enumerate(benchmark.train_stream):
+        strategy.train(experience)
+        found.append(strategy.eval(benchmark.test_stream if whole else benchmark.test_stream[: task + 1]))
+    return [{key: value for key, value in row.items() if "Acc" in key} for row in found]
+
+
+def accuracies() -> Any:
+    return EvaluationPlugin(accuracy_metrics(experience=True, stream=True), loggers=[SilentLogger()])  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("kind", ["class", "unlabelled", "domain", "task"])
+def test_whole_stream(kind: str) -> None:
+    """Evaluated as Avalanche's own strategy is: the same values under the same names, of classes not seen yet 0; the
+    weights are those of a script that evaluates learned tasks only."""
+    benchmark, options = apart(kind), {"epochs": 8, "batch_size": 8, "backbone": "mlp"}
+    strategy, other = (
+        seu_bench.make_strategy("naive", benchmark, options=options, evaluator=accuracies()) for _ in range(2)
+    )
+    found, learned = measured(strategy, benchmark), measured(other, benchmark, whole=False)
+    assert all(map(torch.equal, strategy.model.parameters(), other.model.parameters()))
+    torch.manual_seed(0)
+    net = MTSimpleMLP(input_size=64) if kind == "task" else SimpleMLP(num_classes=6, input_size=64)
+    if kind == "task":
+        for experience in (*benchmark.train_stream, *benchmark.test_stream):
+            experience.classes_in_this_experience = [0, 1]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    stock = Naive(
+        model=net, optimizer=optimizer, train_mb_size=8, train_epochs=8, eval_mb_size=64, evaluator=accuracies()
+    )
+    expected = measured(stock, benchmark)
+    for task, (row, known, theirs) in enumerate(zip(found[1:], learned, expected[1:], strict=True)):
+        assert row.keys() == theirs.keys()
+        mine, ours, stocks = (
+            [value for key, value in sorted(it.items()) if "Acc_Exp" in key] for it in (known, row, theirs)
+        )
+        assert ours[: task + 1] == mine[: task + 1] and ours[task] > 0.9
+        if kind != "task":
+            (stream,) = (value for key, value in row.items() if "Acc_Stream" in key)
+            assert stream == pytest.approx(sum(value * (place + 1) for place, value in enumerate(ours)) / 6)
+        if kind in ("class", "unlabelled"):
+            assert ours[task + 1 :] == stocks[task + 1 :] == [0.0] * (2 - task)
+    assert len(found) == 4 and found[0].keys() == expected[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "options"),
+    [
+        ("pnn", "task", {"width": 0.1}),
+        ("pnn", "class", {"width": 0.1, "infer_task": "entropy"}),
+        ("replay", "class", {"backbone": "mlp"}),
+        ("replay", "unlabelled", {"backbone": "mlp"}),
+        ("mas", "unlabelled", {"backbone": "mlp"}),
+        ("icarl", "class", {"backbone": "mlp"}),
+        ("seu", "task", SMALL),
+    ],
+)
+def test_whole_stream_of_other_strategies(name: str, kind: str, options: dict[str, Any]) -> None:
+    """Those that have no path for a task yet answer its images by guessing; no class not seen yet is answered."""
+    benchmark = apart(kind)
+    strategy = seu_bench.make_strategy(name, benchmark, options={"epochs": 1} | options, evaluator=accuracies())
+    for row in measured(strategy, benchmark)[1:2]:
+        unseen = [value for key, value in row.items() if "Exp001" in key or "Exp002" in key]
+        assert unseen == ([0.5, 0.5] if kind == "task" else [0.0, 0.0])
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from seu_bench.utils.hardware import shortage, usable_cores
+from seu_bench.utils.hardware import impossible_value, shortage, usable_cores
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,16 @@ def test_shortages_as_torch_reports_them() -> None:
         with pytest.raises(RuntimeError) as caught:
             torch.empty(size, 4)
         assert shortage(caught.value) == "memory"
+
+
+def test_impossible_values_as_torch_reports_them() -> None:
+    """A batch of one with BatchNorm, and a layer of more weights than can be counted; other errors say nothing."""
+    with pytest.raises(ValueError) as caught:
+        torch.nn.BatchNorm2d(3)(torch.zeros(1, 3, 1, 1))
+    told = impossible_value(caught.value)
+    assert told is not None and "batch_size" in told[1]
+    with pytest.raises(TypeError) as overflow:
+        torch.nn.Linear(4, 10**30)
+    told = impossible_value(overflow.value)
+    assert told is not None and "width" in told[1]
+    assert impossible_value(ValueError("something else")) is None

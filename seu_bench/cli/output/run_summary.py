@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from seu_bench.config.commands import command
 from seu_bench.config.options import format_option
 from seu_bench.results.metric import Metric
-from seu_bench.results.record_metrics import METRICS, measured_rows
+from seu_bench.results.record_metrics import METRICS, has_unequal_tasks, measured_rows
 from seu_bench.results.reference_rows import reference_of
 from seu_bench.results.scenarios import benchmark_title
 from seu_bench.utils.text import format_seconds, printable_lines
@@ -44,6 +44,10 @@ def summary_lines(record: Record, results: Path, metrics: Mapping[str, Metric] =
     yield literal(f"{what}: {record.status}, {format_seconds(record.seconds)}")
     rows = {
         "accuracy": _values(record, metrics, {"acc": "", "learning_acc": "right after each task"}),
+        "all images": _values(record, metrics, {"image_acc": ""}) if has_unequal_tasks(record) else "",
+        "by class": ", ".join(
+            filter(None, (_values(record, metrics, {"balanced_acc": "on average"}), _lowest(record)))
+        ),
         "incremental": _values(record, metrics, {"avg_incremental_acc": "on average over the steps"}),
         "right task": _values(record, metrics, {"task_accuracy": ""}),
         "forgetting": _values(record, metrics, {"forgetting": ""}),
@@ -74,6 +78,20 @@ def _values(record: Record, metrics: Mapping[str, Metric], names: Mapping[str, s
     return ", ".join(
         f"{metrics[name].format(value)} {names[name]}".strip() for name, value in found.items() if value is not None
     )
+
+
+def _lowest(record: Record) -> str:
+    """The class with the lowest accuracy after the last task."""
+    counted = [
+        (right / images, images, f"class {record.class_name(task, place)!r} of task {task}")
+        for task, counts in enumerate(record.task_class_counts)
+        for place, (right, images) in enumerate(counts)
+        if images
+    ]
+    if not counted:
+        return ""
+    share, images, name = min(counted, key=lambda it: it[0])
+    return f"lowest {100 * share:.1f} % on {name} ({images:,} images)"
 
 
 def _final_row(record: Record) -> str:

@@ -39,8 +39,10 @@ def claim_faults(registry: Registry, record: Record, data_root: Path | None = No
         return [f"it cannot be checked here: {type(error).__name__}: {error}"]
     faults = []
     for name, value in requested_fields(run, plan).items():
-        if name in ("task_names", "task_class_names") and "task_class_names" not in record.model_fields_set:
+        if name == "task_names" and "task_class_names" not in record.model_fields_set:
             continue  # an older record named its tasks otherwise
+        if name == "task_class_names" and not record.task_class_names:
+            continue  # nor did it name classes that have numbers only
         recorded, made = getattr(record, name), value
         if name == "reference":  # which older records do not say of those that are known by name
             recorded, made = reference_of(record), reference_of(record.model_copy(update={name: value}))

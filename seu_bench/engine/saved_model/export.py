@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import json
 import logging
 import re
 import warnings
@@ -30,23 +31,29 @@ _CHATTY: Final = (
 
 
 class TaskNetwork(nn.Module):
-    """One task of a model: images ``[N, C, H, W]`` to logits ``[N, num_classes]``."""
+    """One task of a model: images ``[N, C, H, W]`` to logits ``[N, num_classes]``.
+
+    Images are 8-bit pixels as the data set has them; of a record that does not say how they are normalised, the
+    network's own input.
+    """
 
     def __init__(self, model: LearnedModel, task: int) -> None:
         super().__init__()
         self.network = model.network.alone(task)
         self.task = task
+        self.preprocess = nn.Identity() if model.inputs is None else model.inputs[task]
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of the task."""
-        logits: Tensor = self.network.forward_single_task(images, self.task)
+        logits: Tensor = self.network.forward_single_task(self.preprocess(images), self.task)
         return logits
 
 
 def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), output: Path | None = None) -> Path:
     """Write the network of one learned task of a run.
 
-    The batch is of any size. The file needs no other; its metadata names the run, the task and its classes.
+    The batch is of any size. The file needs no other: it takes 8-bit pixels, and its metadata names the run, the task
+    and the class of each logit.
 
     Args:
         run: a run id, a unique beginning of one, or a run's folder.
@@ -79,6 +86,11 @@ def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), 
 def onnx_bytes(model: LearnedModel, task: int) -> bytes:
     """The network of one learned task as ONNX."""
     example = torch.zeros((2, *(model.input_shape or ())))
+    told = "float32, normalised as the benchmark does, of which the run's record says no more"
+    if model.inputs is not None:
+        shape = model.inputs[task].shape
+        example = torch.zeros((2, *shape), dtype=torch.uint8)
+        told = f"uint8, pixels from 0 to 255, [N, {', '.join(map(str, shape))}]; the graph normalises them"
     try:
         with _silence():
             program: Any = torch.onnx.export(
@@ -101,8 +113,9 @@ def onnx_bytes(model: LearnedModel, task: int) -> bytes:
     graph = document.graph
     for part in (document, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
         part.ClearField("metadata_props")
-    name, classes = model.task_names[task], str(model.outputs(task))
-    for key, value in {"run_id": model.run_id, "task": str(task), "task_name": name, "classes": classes}.items():
+    classes = json.dumps(model.class_names(task) or model.outputs(task), ensure_ascii=False)
+    about = {"run_id": model.run_id, "task": str(task), "task_name": model.task_names[task], "images": told}
+    for key, value in {**about, "classes": classes}.items():
         document.metadata_props.add(key=key, value=value)
     content: bytes = document.SerializeToString(deterministic=True)
     return content

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from seu_bench.config.commands import command
 from seu_bench.config.options import build_options
 from seu_bench.config.protocol import ProtocolSpec
+from seu_bench.data.classes import shuffled
+from seu_bench.data.normaliser import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.engine.backbones import find_backbone
 from seu_bench.engine.resolve import find_component
@@ -22,8 +26,38 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import MODEL_NAME, find_run
 from seu_bench.results.record_metrics import measured_rows
+from seu_bench.results.record_parts import TaskInput
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.task_inference import TaskInference, task_inference
+
+
+class PixelInput(nn.Module):
+    """What makes a network's input of 8-bit images: ``[N, C, H, W]`` as the data set has them.
+
+    Args:
+        given: of the record.
+        input_shape: channels, height and width of the network's input.
+    """
+
+    def __init__(self, given: TaskInput, input_shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        background = None if given.background is None else torch.tensor(given.background).view(1, -1, 1, 1)
+        self.normalise = Normaliser(given.pad, background, torch.tensor(given.mean), torch.tensor(given.std))
+        self.shape, self.channels = given.shape, input_shape[0]
+        made = self.normalise.shape(*given.shape)
+        if made[1:] != input_shape[1:]:
+            what = f"the record's images of shape {given.shape} become {made}, and the network takes {input_shape}"
+            raise ResultsError(what, remedy=MAKE_AGAIN)
+        self.order: Tensor | None = None
+        if given.permutation_seed is not None:
+            self.order = torch.from_numpy(shuffled(math.prod(made), given.permutation_seed))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Images for the network."""
+        images = self.normalise(pixels)
+        if self.order is not None:
+            images = images.flatten(1).index_select(1, self.order).view_as(images)
+        return images.expand(-1, self.channels, -1, -1)
 
 
 class LearnedModel(nn.Module):
@@ -35,7 +69,8 @@ class LearnedModel(nn.Module):
         run_id: whose model it is.
         task_names, classes_per_task: name and number of outputs of each task, in the order in which they were learned.
         learned: the tasks that can be asked for, by index.
-        input_shape: channels, height and width of the images, which are normalised as the benchmark says.
+        input_shape: channels, height and width of the images, of which :meth:`preprocess` makes what the model takes.
+        inputs: how it does, of each task; ``None``: an earlier version wrote the record, which does not say.
         scenario: of the run.
         genotypes, paths: of each task, as in the record; ``None`` for strategies that have none.
         network: the strategy's own model.
@@ -51,6 +86,11 @@ class LearnedModel(nn.Module):
         self.classes_per_task = network.classes_per_task
         self.learned = learned_tasks(record)
         self.input_shape = record.input_shape
+        self.inputs = nn.ModuleList(PixelInput(it, record.input_shape or it.shape) for it in record.task_inputs) or None
+        self._class_names = [
+            [record.class_name(task, place) for place in range(classes)]
+            for task, classes in enumerate(self.classes_per_task if record.task_class_names else ())
+        ]
         self.genotypes = record.genotypes
         self.paths = record.paths
         self.eval()
@@ -66,6 +106,38 @@ class LearnedModel(nn.Module):
         if self.scenario == "class" and self.inference is None:
             return sum(self.classes_per_task[: len(self.learned)])
         return self.classes_per_task[task]
+
+    def class_names(self, task: int) -> list[str] | None:
+        """Name of the class of each logit of ``model(images, task)``; its number where the data set names none.
+
+        Returns:
+            The names; ``None`` where an earlier version wrote the record, which has none.
+        """
+        names = self._class_names
+        if names and self.scenario == "class" and self.inference is None:
+            return [name for learned in self.learned for name in names[learned]]
+        return names[task] if names else None
+
+    def preprocess(self, pixels: Tensor, task: int) -> Tensor:
+        """Make what the model takes of images as the data set has them.
+
+        Args:
+            pixels: ``[N, C, H, W]``, uint8, 0 to 255.
+            task: of the images. In most benchmarks all tasks are normalised alike.
+
+        Returns:
+            Images for :meth:`forward`.
+
+        Raises:
+            ResultsError: an earlier version wrote the record, which does not say how.
+        """
+        if self.inputs is None:
+            raise ResultsError(
+                f"the record of run {self.run_id} does not say how images were normalised: an earlier version wrote it",
+                remedy="normalise them as the benchmark does, or run it again with --restart",
+            )
+        images: Tensor = self.inputs[task](pixels)
+        return images
 
     def forward(self, images: Tensor, task: int | None = None) -> Tensor:
         """Logits of normalised images.
@@ -166,6 +238,7 @@ def build_model(registry: Registry, file: ModelFile, record: Record) -> LearnedM
             raise TypeError(f"strategy {record.strategy!r} has a {kind} for a model, no MultiHeadModel")
         network.load_architecture(file.seal.architecture)
         _fill(network, file.tensors)
+        return LearnedModel(network, record, inference)
     except Exception as error:
         # Whatever is wrong here lies in the two files, or in a plugin that is not the one that made them.
         what, remedy = f"{type(error).__name__}: {error}", None
@@ -176,14 +249,14 @@ def build_model(registry: Registry, file: ModelFile, record: Record) -> LearnedM
             f"the model of run {record.run_id} cannot be built: {what}",
             remedy or f"install what made it (see {command('show', str(file.path.parent))}), or {MAKE_AGAIN}",
         ) from error
-    return LearnedModel(network, record, inference)
 
 
 def _context(registry: Registry, record: Record) -> StrategyContext:
     """The context of a run on the CPU, from its record alone."""
     if record.input_shape is None or not record.task_images:
         raise ResultsError("the record does not say what images the run was made on", remedy="run it again")
-    lists = (record.task_names, record.task_classes, record.task_images, record.task_order)
+    lists = [record.task_names, record.task_classes, record.task_images, record.task_order]
+    lists += [record.task_inputs] if record.task_inputs else []
     if len({len(values) for values in lists}) > 1:
         raise ResultsError("the record's lists of tasks differ in length", remedy=MAKE_AGAIN)
     described = zip(record.task_names, record.task_classes, record.task_images, strict=True)

@@ -28,6 +28,7 @@ from seu_bench.results.recomputing import recomputed
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_digest
 from seu_bench.results.record_files import MODEL_NAME, find_run
 from seu_bench.results.record_metrics import measured_rows
+from seu_bench.training.monitoring.evaluators import class_counts
 from seu_bench.utils.hardware import computing_with
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import read_file
@@ -104,7 +105,10 @@ def _verified(
 ) -> Verification:
     spec = resolved.spec
     stream = build_stream(spec.benchmark, resolved.load, resolved.limits, spec.seed, chosen, **resolved.part)
-    path, made = folder / MODEL_NAME, stream_fields(stream.plan)
+    path, made = folder / MODEL_NAME, stream_fields(stream.plan) | {"task_inputs": stream.inputs}
+    for name in ("task_class_names", "task_inputs"):  # of which earlier versions say nothing, or not of every data set
+        if not getattr(record, name):
+            del made[name]
     checks = [
         _record(folder),
         _run_id(record, spec),
@@ -275,28 +279,35 @@ def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_siz
         return Check("accuracy", None, ("the record has no measurement",))
     row = measured_rows(record)[-1]
     faults, images_in_all = [], 0
+    by_class: list[list[tuple[int, int]]] = [[] for _ in stream.tasks]
     for task in tracked(tasks, "evaluating tasks"):
         place, recorded = f"accuracy_matrix[{row}][{task}]", record.accuracy_matrix[row][task] or 0.0
         try:
             images = stream.tasks[task].test
-            correct = count_correct(model, images, task, batch_size)
+            by_class[task] = count_by_class(model, images, task, batch_size, stream.plan.tasks[task].labels)
         except Exception as error:  # a record that was changed may have made a model that these images do not fit
             faults.append(f"{place}: it cannot be evaluated: {type(error).__name__}: {error}")
             continue
         images_in_all += len(images)
+        correct = sum(right for right, _ in by_class[task])
         if (found := correct / len(images)) != recorded:
             differ = abs(correct - recorded * len(images))
             faults.append(f"{place}: recorded {recorded}, found {found} ({differ:.4g} of {len(images)} images)")
+    if record.task_class_counts:  # earlier versions did not count by class
+        faults += differences(record.task_class_counts, by_class, "task_class_counts", "found")
     if faults:
         faults.append(f"the run was made on {record.environment.device}; another one may round differently")
     return _check("accuracy", faults, f"the last row on {images_in_all:,} test images of {len(tasks)} tasks")
 
 
-def count_correct(model: LearnedModel, images: TaskImages, task: int, batch_size: int) -> int:
-    """Count the images of a task that the model classifies correctly."""
+def count_by_class(
+    model: LearnedModel, images: TaskImages, task: int, batch_size: int, classes: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Count the images of each class of a task that the model classifies correctly, and all of them."""
     with torch.no_grad():
         batches = images.batches(batch_size, shuffle=False)
-        return sum(int((model.tested(x, task).argmax(dim=1) == y).sum()) for x, y in batches)
+        right = torch.cat([y[model.tested(x, task).argmax(dim=1) == y] for x, y in batches])
+    return class_counts(images.labels, right, classes)
 
 
 def _sizes(record: Record, model: LearnedModel, device: torch.device, names: Sequence[str]) -> Iterator[Check]:

@@ -30,7 +30,7 @@ from seu_bench.results.metric import Metric
 from seu_bench.results.record import RECORD_NAME, Record
 from seu_bench.results.record_files import read_records
 from seu_bench.results.record_index import read_summaries
-from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS
+from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS, has_unequal_tasks
 from seu_bench.results.reference import compare_with_reference
 from seu_bench.results.reference_rows import missing_references
 from seu_bench.results.scenarios import benchmark_title, other_overrides
@@ -212,6 +212,8 @@ def board_of(runs: Sequence[Record], metrics: Mapping[str, Metric], name: str) -
     values = (item for row in rows for run in row.runs.values() for item in run.metrics.items())
     measured = {metric for metric, value in values if value or metric not in _RARE}
     counted, first = sum(row.seeds for row in rows), runs[0]
+    if not any(has_unequal_tasks(run) for row in rows for run in row.runs.values()):
+        measured.discard("image_acc")
     measured -= {metric for metric, scenarios in SCENARIO_METRICS.items() if first.scenario not in scenarios}
     columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
     place = first.benchmark, first.benchmark_version, first.protocol, first.data_fingerprint or "-"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -19,14 +19,29 @@ from seu_bench.training.monitoring.memory import memory_of
 SIZES: Final = ("params_total", "mask_bits", "params_active", "macs", "memory_bytes")
 
 
+def class_counts(labels: torch.Tensor, right: torch.Tensor, classes: Iterable[int]) -> list[tuple[int, int]]:
+    """Count right answers and images of each class.
+
+    Args:
+        labels: ``[N]``, of all images.
+        right: ``[n]``, of those answered right.
+        classes: which to count, in this order.
+    """
+    return [(int((right == label).sum()), int((labels == label).sum())) for label in classes]
+
+
 class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
     """``R[i][j]``: accuracy on task j's test images after learning task i; ``None`` where it was not measured.
 
-    Correct answers are counted on the device; there is one synchronisation per evaluated task.
+    Answers stay on the device; there is one synchronisation per evaluated task.
 
     Args:
         tasks: length of the stream.
         stream: name of the stream that is evaluated; evaluations of other streams do not enter.
+
+    Attributes:
+        class_counts: for each class of each task, in the order of the experience's ``classes_in_this_experience``, the
+            number of right answers and of images in the last evaluation; tasks that were not evaluated then are empty.
     """
 
     def __init__(self, tasks: int, stream: str = "test") -> None:
@@ -38,6 +53,8 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
     def reset(self) -> None:
         """Forget everything."""
         self.matrix: list[list[float | None]] = [[None] * self.tasks for _ in range(self.tasks)]
+        self.class_counts: list[list[tuple[int, int]]] = [[] for _ in range(self.tasks)]
+        self._learned: int | None = None
         self.before_eval_exp(None)
 
     def result(self) -> list[list[float | None]]:
@@ -46,23 +63,28 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
 
     def before_eval_exp(self, strategy: Any) -> None:
         """Start counting a task."""
-        self._correct: torch.Tensor | int = 0
-        self._images = 0
+        self._answers: list[torch.Tensor] = []
 
     def after_eval_iteration(self, strategy: Any) -> None:
         """Count a batch."""
         super().after_eval_iteration(strategy)
-        self._correct = self._correct + (strategy.mb_output.argmax(dim=1) == strategy.mb_y).sum()
-        self._images += len(strategy.mb_y)
+        self._answers.append(torch.stack([strategy.mb_y, strategy.mb_output.argmax(dim=1)]))
 
     def after_eval_exp(self, strategy: Any) -> list[MetricValue] | None:
-        """Enter the task's accuracy."""
-        learned = strategy.clock.train_exp_counter - 1
-        if strategy.experience.origin_stream.name != self.stream or not self._images or learned < 0:
+        """Enter the task's accuracy, and that on each of its classes; counts of an earlier evaluation go."""
+        learned, experience = strategy.clock.train_exp_counter - 1, strategy.experience
+        if experience.origin_stream.name != self.stream or not self._answers or learned < 0:
             return None
-        task = int(strategy.experience.current_experience)
-        accuracy = int(self._correct) / self._images
+        task = int(experience.current_experience)
+        labels, answers = torch.cat(self._answers, dim=1).cpu()
+        right = labels[labels == answers]
+        accuracy = len(right) / len(labels)
         self.matrix[learned][task] = accuracy
+        if learned != self._learned:
+            self.class_counts = [[] for _ in range(self.tasks)]
+            self._learned = learned
+        classes = getattr(experience, "classes_in_this_experience", None) or labels.unique().tolist()
+        self.class_counts[task] = class_counts(labels, right, classes)
         name = f"AccuracyMatrix/{self.stream}/Task{task:03d}"
         return [MetricValue(self, name, accuracy, strategy.clock.train_iterations)]
 
