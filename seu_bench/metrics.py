@@ -49,7 +49,8 @@ def image_acc(matrix: AccuracyMatrix, images: Sequence[int]) -> float | None:
     """
     last = [entry(matrix, len(matrix) - 1, task) for task in range(len(matrix))]
     right = [share * count for share, count in zip(last, images, strict=False) if share is not None]
-    return sum(right) / sum(images) if len(right) == len(last) == len(images) and sum(images) else None
+    total = sum(images)
+    return sum(right) / total if len(right) == len(last) == len(images) and total else None
 
 
 def balanced_acc(counts: ClassCounts) -> float | None:

@@ -101,7 +101,7 @@ class LeanTemplate(_Template):  # type: ignore[type-arg]
         return self.model if model is None else model
 
     @property
-    def mb_task_id(self) -> Tensor:
+    def mb_task_id(self) -> Tensor:  # type: ignore[override]
         """Task labels of the present batch; 0 where the benchmark has none."""
         batch = self.mbatch
         return batch[-1] if len(batch) > 2 else torch.zeros(len(batch[1]), dtype=torch.int64)

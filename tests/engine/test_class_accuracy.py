@@ -48,7 +48,7 @@ Learn: TypeAlias = Callable[..., Record]
 def benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A benchmark of images that are noise and a bright row for their class."""
     folder, draws = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for split, counts in (("train", TRAIN), ("test", TEST)):
         labels = np.repeat(np.arange(5), counts)
         images = draws.integers(0, 150, (len(labels), 8, 8), dtype=np.uint8)
