@@ -36,6 +36,7 @@ def run(
     limit: int | None = None,
     synthetic: bool = False,
     restart: bool = False,
+    accept_code: bool = False,
     checkpoint_every: float | None = None,
     max_seconds: float | None = None,
     keep_weights: bool = True,
@@ -72,6 +73,8 @@ def run(
         limit: maximum number of images per task and split.
         synthetic: whether to replace each data set by made-up images of its shape.
         restart: whether to start over, even if the run is finished or could be resumed.
+        accept_code: whether to accept a run that other code of a plugin made: to return it if it is finished, and
+            else to resume it, which the record says.
         checkpoint_every: minimum seconds between checkpoints; 0: after every epoch; ``None``: as often as takes no
             more than 2 % of the time.
         max_seconds: time limit, after which the run stops at a checkpoint.

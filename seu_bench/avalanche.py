@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from seu_bench.config.protocol import ProtocolSpec
@@ -44,8 +44,8 @@ def make_strategy(
         strategy: name of an installed strategy (``seu-bench list strategies``).
         benchmark: with a train stream and a test stream, whose experiences are the tasks in their order; images are
             tensors ``[C, H, W]`` of one shape. With a task label for each experience labels of each task begin at 0.
-            Without task labels it is class-incremental, where each experience has classes of its own, numbered through
-            in their order; or domain-incremental, where all have the same classes.
+            Without task labels it is domain-incremental, where all have the same classes; otherwise class-incremental,
+            with classes numbered through in the order in which experiences first have them.
         searcher: extension-unit searcher, for strategies that take one; ``None``: the strategy's.
         creator: task-model creator; ``None``: the strategy's.
         options: options by key, e.g. ``{"epochs": 10, "channels": 8, "searcher.epochs": 4}``. What is not given is as
@@ -129,14 +129,15 @@ def plan_of(benchmark: Any) -> StreamPlan:
             f"the tasks of the benchmark differ in the shape of their images: {shapes}",
             remedy="bring them to one shape by a transform",
         )
+    known = [0, *accumulate((1 + max(found) for found in classes), max)]
     tasks = [
         TaskPlan(
             name=f"experience {place}",
-            num_classes=max(classes[place]) + 1 - (first := min(classes[place]) if scenario == "class" else 0),
+            num_classes=known[place + 1] - known[place] if scenario == "class" else 1 + max(classes[place]),
             num_train=len(train[place].dataset),
             num_valid=len(valid[place].dataset) if place < len(valid) else 0,
             num_test=len(test[place].dataset) if place < len(test) else 0,
-            first_class=first,
+            labels=tuple(sorted(classes[place]) if scenario == "class" else range(1 + max(classes[place]))),
         )
         for place in range(len(train))
     ]
@@ -151,16 +152,16 @@ def _scenario(tasks: Sequence[tuple[int, ...]], classes: Sequence[set[int]]) -> 
     if len(set(tasks)) == 1:
         if all(found == classes[0] for found in classes):
             return "domain"
-        if sorted(label for found in classes for label in found) == list(range(sum(map(len, classes)))) and all(
-            max(earlier) < min(later) for earlier, later in pairwise(classes)
-        ):
+        seen = [set().union(*classes[: place + 1]) for place in range(len(classes))]
+        if all(found == set(range(len(found))) for found in seen):
             return "class"
     raise RequestError(
         f"the benchmark has {len(tasks)} experiences with {len(set(tasks))} different task labels, and classes "
         f"{', '.join(str(sorted(found)) for found in classes[:4])}{', ...' if len(classes) > 4 else ''}",
         remedy="task-incremental: give each experience a task label of its own (return_task_id=True, or "
-        "avalanche.benchmarks.with_task_labels); class-incremental: number the classes from 0 in the order of the "
-        "experiences (class_ids_from_zero_from_first_exp=True); domain-incremental: give all the same classes",
+        "avalanche.benchmarks.with_task_labels); class-incremental: number the classes from 0 in the order in which "
+        "experiences first have them (class_ids_from_zero_from_first_exp=True); domain-incremental: give all the same "
+        "classes",
     )
 
 

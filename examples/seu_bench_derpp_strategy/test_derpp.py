@@ -12,7 +12,7 @@ class TestDarkReplay(StrategyContract):
     """Every test is inherited."""
 
     strategy = "derpp"
-    options = {"backbone": "mlp", "mem_size": 20, "batch_size_mem": 8}
+    options = {"backbone": "mlp", "memory": 20, "batch_size_mem": 8}
 
 
 def test_reservoir_is_a_uniform_sample() -> None:

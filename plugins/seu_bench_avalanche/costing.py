@@ -107,14 +107,14 @@ def _agem(context: StrategyContext) -> list[StageCost]:
 
 def _replay(context: StrategyContext) -> list[StageCost]:
     options = checked_options(context, ReplayOptions)
-    batch = min(memory_batch(context, options), options.mem_size)
+    batch = min(memory_batch(context, options), options.memory)
     return _training(context, _images(context), per_batch=_later(context, batch))
 
 
 def _mir(context: StrategyContext) -> list[StageCost]:
     options = checked_options(context, MirOptions)
     batch = memory_batch(context, options)
-    sample = min(max(options.subsample, batch), options.mem_size)
+    sample = min(max(options.subsample, batch), options.memory)
     # The model and its look-ahead see the sample; then the chosen images are trained on.
     return _training(context, _images(context), per_batch=_later(context, 2 * sample + batch))
 
@@ -125,7 +125,7 @@ def _er_ace(context: StrategyContext) -> list[StageCost]:
 
 
 def _gdumb(context: StrategyContext) -> list[StageCost]:
-    size = checked_options(context, MemoryOptions).mem_size
+    size = checked_options(context, MemoryOptions).memory
     return _training(context, [min(size, seen) for seen in accumulate(_images(context))])
 
 

@@ -71,13 +71,23 @@ def build(name: str, context: StrategyContext) -> AvalancheStrategy:
     arguments: dict[str, Any] = {"criterion": nn.CrossEntropyLoss()}
     if name == "er_ace":
         options = checked_options(context, ErAceOptions)
-        arguments |= {"mem_size": options.mem_size, "batch_size_mem": options.batch_size_mem}
+        arguments |= {"mem_size": options.memory, "batch_size_mem": options.batch_size_mem}
     return TEMPLATES[name].of(context, model=model, memory=memory, avalanche=arguments)
 
 
 def patterns_per_task(options: EpisodicOptions, tasks: int) -> int:
-    """Images kept per task."""
-    return options.patterns_per_experience or max(1, MEMORY // tasks)
+    """Images kept of each task.
+
+    Raises:
+        RequestError: the memory has no room for one of each.
+    """
+    if each := options.patterns_per_experience or (options.memory or MEMORY) // tasks:
+        return each
+    raise RequestError(
+        f"{tasks} tasks have no image each in a memory of {options.memory}",
+        where=f"-o memory={options.memory}",
+        remedy=f"give {tasks} at least",
+    )
 
 
 def memory_batch(context: StrategyContext, options: ReplayOptions) -> int:
@@ -129,13 +139,13 @@ def _agem(context: StrategyContext, _: BackboneModel) -> Methods:
 
 def _replay(context: StrategyContext, _: BackboneModel) -> Methods:
     options = checked_options(context, ReplayOptions)
-    return [stock.ReplayPlugin(options.mem_size, batch_size_mem=options.batch_size_mem)]
+    return [stock.ReplayPlugin(options.memory, batch_size_mem=options.batch_size_mem)]
 
 
 def _mir(context: StrategyContext, _: BackboneModel) -> Methods:
     options = checked_options(context, MirOptions)
     batch = memory_batch(context, options)
-    return [EvaluatingMir(batch, options.mem_size, max(options.subsample, batch))]
+    return [EvaluatingMir(batch, options.memory, max(options.subsample, batch))]
 
 
 def _cwr(_: StrategyContext, model: BackboneModel) -> Methods:
@@ -153,7 +163,7 @@ PLUGINS: Final[dict[str, Callable[[StrategyContext, BackboneModel], Methods]]] =
     "agem": _agem,
     "replay": _replay,
     "mir": _mir,
-    "gdumb": lambda context, _: [stock.GDumbPlugin(checked_options(context, MemoryOptions).mem_size)],
+    "gdumb": lambda context, _: [stock.GDumbPlugin(checked_options(context, MemoryOptions).memory)],
     "cwr": _cwr,
     "from_scratch": lambda *_: [WholeReset()],
 }

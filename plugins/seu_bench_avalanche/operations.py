@@ -81,7 +81,7 @@ def _mir(context: StrategyContext, stage: StageCost, parts: _Parts) -> int:
     path, task = parts.paths[stage.task], context.plan.tasks[stage.task]
     new = _epochs(context) * task.num_train
     batch = memory_batch(context, options)
-    sample = min(max(options.subsample, batch), options.mem_size)
+    sample = min(max(options.subsample, batch), options.memory)
     replayed = (stage.train - new) // (2 * sample + batch)
     again = new * (path.train - path.evaluate) if stage.task else 0
     return new * path.train + again + replayed * (2 * sample * path.evaluate + batch * path.train)

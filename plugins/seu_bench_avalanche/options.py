@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from seu_bench.config import LEARNING_RATES, BackboneOptions, TuningGrid
+from seu_bench.errors import OptionError
 
-#: Images kept of all earlier tasks together, unless an option says otherwise: Avalanche's default.
+#: Images kept of all tasks together, unless an option says otherwise: Avalanche's default.
 MEMORY = 200
 
 
@@ -59,9 +61,25 @@ class RwalkOptions(PlainOptions):
 class EpisodicOptions(PlainOptions):
     """A memory with a fixed share for each task."""
 
-    patterns_per_experience: PositiveInt | None = Field(
-        None, description=f"images kept per task; {MEMORY} divided by the number of tasks if absent"
+    memory: PositiveInt | None = Field(
+        MEMORY, description="images kept of all tasks together, as many of each, rounded down"
     )
+    patterns_per_experience: PositiveInt | None = Field(None, description="images kept of each task, replaces memory")
+
+    @classmethod
+    def renamed(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Also let each of the two ways to give the size replace the other of an earlier layer."""
+        found = super().renamed(values)
+        total, each = found.get("memory"), found.get("patterns_per_experience")
+        if total is not None and each is not None:
+            raise OptionError("'memory' and 'patterns_per_experience' are both given", remedy="give 'memory' alone")
+        if total is not None:
+            return {**found, "patterns_per_experience": None}
+        return {**found, "memory": None} if each is not None else found
+
+    def identity(self) -> dict[str, Any]:
+        """Leave out the memory that another option replaces: run ids are older than it."""
+        return {key: value for key, value in super().identity().items() if value is not None}
 
 
 class GemOptions(EpisodicOptions):
@@ -81,7 +99,9 @@ class AgemOptions(EpisodicOptions):
 class MemoryOptions(PlainOptions):
     """A memory that all tasks share."""
 
-    mem_size: PositiveInt = Field(MEMORY, description="images kept of all tasks together")
+    older_names: ClassVar[Mapping[str, str]] = {"mem_size": "memory"}
+
+    memory: PositiveInt = Field(MEMORY, description="images kept of all tasks together")
 
 
 class ReplayOptions(MemoryOptions):

@@ -61,7 +61,7 @@ def _share(context: StrategyContext, _: BackboneModel) -> Kept:
 
 def _by_task(context: StrategyContext, _: BackboneModel) -> Kept:
     """A reservoir for each task, all of one size together."""
-    size, tasks, images = checked_options(context, MemoryOptions).mem_size, context.plan.tasks, _images(context)
+    size, tasks, images = checked_options(context, MemoryOptions).memory, context.plan.tasks, _images(context)
     taken = []
     for seen in range(1, len(tasks) + 1):
         rooms = [size // seen + (task < size % seen) for task in range(seen)]
@@ -72,7 +72,7 @@ def _by_task(context: StrategyContext, _: BackboneModel) -> Kept:
 
 def _by_class(context: StrategyContext, _: BackboneModel) -> Kept:
     """A reservoir for each class, all of one size together: at most full, at least the room of a single class."""
-    size, tasks, images = checked_options(context, MemoryOptions).mem_size, context.plan.tasks, _images(context)
+    size, tasks, images = checked_options(context, MemoryOptions).memory, context.plan.tasks, _images(context)
     together = sum if context.plan.scenario == "class" else max  # elsewhere tasks number the same classes
     least, most = [], []
     for task, seen in enumerate(accumulate(task.num_train for task in tasks)):

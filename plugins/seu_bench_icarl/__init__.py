@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field, PositiveInt, StrictBool
 
@@ -16,7 +16,7 @@ class IcarlOptions(BackboneOptions):
 
     tuning_grid: ClassVar[TuningGrid] = {"learning_rate": LEARNING_RATES}
 
-    memory: PositiveInt = Field(2000, description="exemplars of all classes together, at most")
+    memory: PositiveInt = Field(200, description="images kept of all classes together, at most")
     mirror: StrictBool = Field(
         True, description="means of exemplars are those of their features and of their mirror images' features"
     )
@@ -25,6 +25,11 @@ class IcarlOptions(BackboneOptions):
         description="divide the learning rate by 5 after 70 and after 90 % of a task's epochs (published), whatever "
         "lr_schedule says",
     )
+
+    def identity(self) -> dict[str, Any]:
+        """Leave out the memory where it is 2000, the default until it was the same for all methods."""
+        own = {"memory": self.memory} if self.memory != 2000 else {}
+        return {key: value for key, value in super().identity().items() if key != "memory"} | own
 
 
 @hookimpl

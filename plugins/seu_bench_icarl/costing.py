@@ -48,26 +48,31 @@ def icarl_cost(context: StrategyContext) -> Cost:
 
 def kept_exemplars(context: StrategyContext, *, at_least: bool) -> list[list[int]]:
     """Exemplars of each task so far after each task: where its images are spread over its classes, or at least."""
-    memory, tasks = checked_options(context, IcarlOptions).memory, context.plan.tasks
+    memory, plan = checked_options(context, IcarlOptions).memory, context.plan
+    tasks, seen = plan.tasks, list(accumulate(task.num_train for task in plan.tasks))
     found = []
     for last, classes in enumerate(accumulate(task.num_classes for task in tasks)):
         each = memory // classes
-        limits = [each if at_least else each * task.num_classes for task in tasks[: last + 1]]
-        found.append([min(limit, task.num_train) for limit, task in zip(limits, tasks, strict=False)])
+        limits = [each * min(task.num_classes, 1 if at_least else classes) for task in tasks[: last + 1]]
+        # Images of a later task may be those of an earlier class that comes back.
+        images = [seen[last] if plan.repeats_classes and not at_least else task.num_train for task in tasks]
+        found.append([min(pair) for pair in zip(limits, images, strict=False)])
     return found
 
 
 def _passes(context: StrategyContext, kept: list[list[int]]) -> list[StageCost]:
     """Passes of learning, with so many exemplars after each task."""
-    options = checked_options(context, IcarlOptions)
+    options, plan = checked_options(context, IcarlOptions), context.plan
     epochs, versions = options.applied_to(context.protocol.training).epochs, 2 if options.mirror else 1
     stages = []
-    for task, planned in enumerate(context.plan.tasks):
+    for task, planned in enumerate(plan.tasks):
         together = planned.num_train + (sum(kept[task - 1]) if task else 0)
         if task:
             stages.append(StageCost("teaching", task, 0, together))
         stages.append(StageCost("training", task, epochs * together, 0))
-        stages.append(StageCost("exemplars", task, 0, planned.num_train + versions * sum(kept[task])))
+        returning = len(planned.labels) - planned.num_classes  # classes, of which the exemplars are candidates, too
+        earlier = returning * (options.memory // sum(plan.classes_per_task[: task + 1]))
+        stages.append(StageCost("exemplars", task, 0, planned.num_train + earlier + versions * sum(kept[task])))
     return stages
 
 

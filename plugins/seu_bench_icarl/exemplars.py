@@ -81,6 +81,8 @@ def nearest_means(parts: Sequence[Tensor]) -> Tensor:
 class ExemplarStage(EpochlessStage[tuple[list[Tensor], Tensor]]):
     """Chooses the exemplars of a task's classes, drops the last ones of earlier classes, and computes all means.
 
+    Those of an earlier class that comes back are chosen anew, among its images and those that were kept.
+
     The result are the images of each class ``[m, C, H, W]`` in the order of their importance, and the means
     ``[classes, F]``. Before new exemplars join, those of earlier classes are fewer already: there are never more than
     ``memory``.
@@ -124,7 +126,12 @@ class ExemplarStage(EpochlessStage[tuple[list[Tensor], Tensor]]):
         with modes_kept(self.model), torch.no_grad():
             self.model.eval()
             exemplars = [images[: self.each] for images in self.known]
-            exemplars += self._chosen(range(len(self.known), self.classes))
+            for label in range(self.classes):
+                images = self.images.gather((self.images.labels == label).nonzero().flatten())[0]
+                if label >= len(exemplars):
+                    exemplars.append(self._chosen(images))
+                elif len(images):
+                    exemplars[label] = self._chosen(torch.cat([exemplars[label], images]))
             versions = [torch.cat(exemplars)]
             if self.mirror:
                 versions.append(versions[0].flip(dims=(3,)))
@@ -132,14 +139,9 @@ class ExemplarStage(EpochlessStage[tuple[list[Tensor], Tensor]]):
             features = [self._features(images).split(sizes) for images in versions]
             return exemplars, nearest_means([torch.cat(parts) for parts in zip(*features, strict=True)])
 
-    def _chosen(self, labels: range) -> list[Tensor]:
-        """Exemplars of the task's classes: images as the network gets them."""
-        positions = [(self.images.labels == label).nonzero().flatten() for label in labels]
-        found = []
-        for of_class in positions:
-            images = self.images.gather(of_class)[0]
-            found.append(images[herded(self._features(images), self.each).to(images.device)])
-        return found
+    def _chosen(self, images: Tensor) -> Tensor:
+        """Exemplars among the images ``[n, C, H, W]`` of a class, as the network gets them."""
+        return images[herded(self._features(images), self.each).to(images.device)]
 
     def _features(self, images: Tensor) -> Tensor:
         """Features ``[N, F]`` of length 1."""

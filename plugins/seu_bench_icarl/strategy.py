@@ -98,6 +98,7 @@ class Icarl(StagedStrategy):
             self.model,
             with_exemplars(task.train, self.exemplars),
             classes=len(self.exemplars),
+            task_classes=task.train.labels.unique(),
             batch_size=self.eval_mb_size,
             seed=self.seed_for("teaching", task.index),
             device=self.device,

@@ -51,12 +51,14 @@ def with_exemplars(images: TaskImages, exemplars: Sequence[Tensor]) -> TaskImage
 class TeachingStage(EpochlessStage[Tensor]):
     """Passes all images of a task and all exemplars once through the network, before any of them changes it.
 
-    The result are the targets of the earlier classes, ``[N, classes before]``.
+    The result are the targets of the earlier classes, ``[N, classes before]``: of those that come back with the task
+    the labels themselves, since they are learned again.
 
     Args:
         model: in evaluation mode here; its head answers.
         images: of the task and exemplars.
         classes: number of classes before the task.
+        task_classes: ``[n]``, the classes of the task's own images.
         batch_size: of the passes.
         seed: of the stage, which draws nothing.
         device: to compute on.
@@ -68,6 +70,7 @@ class TeachingStage(EpochlessStage[Tensor]):
         images: TaskImages,
         *,
         classes: int,
+        task_classes: Tensor,
         batch_size: int,
         seed: int,
         device: torch.device,
@@ -76,6 +79,7 @@ class TeachingStage(EpochlessStage[Tensor]):
         self.model = model
         self.images = images
         self.classes = classes
+        self.task_classes = task_classes
         self.batch_size = batch_size
 
     def result(self) -> Tensor:
@@ -84,7 +88,10 @@ class TeachingStage(EpochlessStage[Tensor]):
             self.model.eval()
             batches = (x for x, _ in self.images.batches(self.batch_size, shuffle=False))
             logits = torch.cat(computed(self.model.network_logits, batches, self.passed))
-        return logits[:, : self.classes].float().sigmoid()
+        targets = logits[:, : self.classes].float().sigmoid()
+        again = self.task_classes[self.task_classes < self.classes]
+        targets[:, again] = one_hot(self.images.labels, logits.shape[1])[:, again].to(targets)
+        return targets
 
 
 class TaughtLoader(BatchLoader):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import time
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ def own_jobs_folder(results: Path) -> Path:
         raise ResultsError(
             "others may write here, and Slurm's jobs run what lies here",
             where=str(folder),
-            remedy=f"make it yours alone (chmod 700 {folder}), or give another folder with --results",
+            remedy=f"make it yours alone (chmod 700 {shlex.quote(str(folder))}), or give another folder with --results",
         )
     return folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from statistics import fmean
 from typing import Final
 
 from scripts.evidence.comparing import Compared
@@ -10,9 +11,9 @@ from scripts.evidence.evidence import PARAMETERS, PROTOCOLS, Evidence
 from scripts.evidence.formatting import NOTHING, change, heading, mean, table
 from scripts.evidence.runs import SEU, Group
 from seu_bench.results.leaderboard.boards import Row
-from seu_bench.results.leaderboard.ordering import SIZES, not_dominated, size_axis
+from seu_bench.results.leaderboard.ordering import SIZES, not_dominated, rank_rows, size_axis
 from seu_bench.results.record_metrics import known_metric
-from seu_bench.results.statistics.ranks import RankComparison, compare_ranks
+from seu_bench.results.statistics.ranks import RankComparison, compare_ranks, on_common_seeds
 
 #: Columns of the contest; those that no row has are left out.
 COLUMNS: Final = (
@@ -37,7 +38,7 @@ def size_in_words(group: Group) -> str:
 
 
 def contest(group: Group) -> str:
-    """The front, in bold, then the other learners, both by mean accuracy; then the references, which are not ranked."""
+    """The learners by mean accuracy, those on the front in bold; then the references, which are not ranked."""
     columns = [name for name in COLUMNS if any(row.mean(name) is not None for row in group.rows.values())]
     best = front(group.learners)
     any_tuned = any(row.record.tuned for row in group.rows.values())
@@ -46,9 +47,11 @@ def contest(group: Group) -> str:
         shown = f"**`{name}`**" if name in best else f"`{name}`"
         return (shown, str(row.seeds), *[mean(row, column) for column in columns], *(_tuning(row) if any_tuned else ()))
 
-    ranked = sorted(group.learners.items(), key=lambda item: (item[0] not in best, -(item[1].mean("acc") or 0)))
+    ranked = sorted(group.learners.items(), key=lambda item: -(item[1].mean("acc") or 0))
+    ranks = rank_rows(group.learners.values())
     headings = ["strategy", "seeds", *map(heading, columns), *(TUNING if any_tuned else ())]
-    text = table(headings, [cells(*item) for item in ranked])
+    rows = [(str(ranks.get(row) or NOTHING), *cells(name, row)) for name, row in ranked]
+    text = table(["rank", *headings], rows, texts=2)
     if group.references:
         headings[0] = "reference, not ranked"
         text += "\n\n" + table(headings, [cells(*item) for item in group.references.items()])
@@ -147,15 +150,18 @@ def _yes(found: Compared | None) -> str:
 
 
 def average_ranks(evidence: Evidence, name: str, metric: str = "acc") -> tuple[RankComparison, str] | None:
-    """Average ranks of the learners that are on all benchmarks, beside the best of them; ``None``: too few are."""
-    values: dict[str, Mapping[str, float]] = {}
+    """Average ranks of the learners that are on all benchmarks, on the seeds that they have in common there, beside the
+    best of them; ``None``: too few are."""
+    values: dict[str, dict[str, dict[int, float]]] = {}
     for group in evidence.sets[name]:
-        means = {each: row.mean(metric) for each, row in group.learners.items()}
-        values[group.benchmark] = {each: value for each, value in means.items() if value is not None}
+        measured = {each: row.values(metric) for each, row in group.learners.items() if row.mean(metric) is not None}
+        values[group.benchmark] = on_common_seeds(measured)
     common = [each for each in next(iter(values.values()), {}) if all(each in there for there in values.values())]
     if len(values) < 2 or len(common) < 2:
         return None
-    found = compare_ranks({place: {each: there[each] for each in common} for place, there in values.items()})
+    found = compare_ranks(
+        {place: {each: fmean(there[each].values()) for each in common} for place, there in values.items()}
+    )
     rows = [
         (
             f"`{row.configuration}`",

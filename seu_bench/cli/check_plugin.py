@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import click
 from seu_bench.cli.completion import values
 from seu_bench.cli.completion.option_keys import component_option_keys
 from seu_bench.cli.options import format_option, print_as
+from seu_bench.config.commands import command
 from seu_bench.config.options import PREFIXES, did_you_mean, parse_assignments
 from seu_bench.errors import ExitStatus, OptionError, RequestError
 from seu_bench.plugin.registry import Registry
@@ -118,7 +118,8 @@ class _Display:
 
 def _options_of_each(found: Iterable[Subject], options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The options that each subject has, or that go to a part of it; each option must be one of some subject."""
-    names = [set(getattr(getattr(subject.entry.factory, "options", None), "model_fields", ())) for subject in found]
+    models = [getattr(subject.entry.factory, "options", None) for subject in found]
+    names = [{*getattr(model, "model_fields", ()), *getattr(model, "older_names", ())} for model in models]
     known = set().union(*names)
     unknown = [key for key in options if key not in known and key.partition(".")[0] not in PREFIXES]
     if unknown:
@@ -178,10 +179,8 @@ def _summary(name: str, results: Sequence[tuple[Subject, Sequence[Check]]]) -> I
     if failed:
         yield ""
         yield from (f"FAILED  {subject.kind} {subject.entry.name}: {check.name}" for subject, check in failed)
-        again = f"seu-bench check-plugin {shlex.quote(name)}"
-        if len(failed) < len(checks):
-            pattern = " or ".join(dict.fromkeys(check.name.partition("[")[0] for _, check in failed))
-            again += f" -k {shlex.quote(pattern)}"
+        pattern = " or ".join(dict.fromkeys(check.name.partition("[")[0] for _, check in failed))
+        again = command("check-plugin", name, *(["-k", pattern] if len(failed) < len(checks) else []))
         for package in dict.fromkeys(subject.entry.package for subject, _ in failed):
             yield from _advice(package, again)
     counted = [f"{count} {outcome}" for outcome, count in _counted(checks).items() if count]

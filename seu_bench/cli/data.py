@@ -29,17 +29,14 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
     folders = {name: (source, source.summary) for name, source in _folders(data_root).items() if name not in known}
     rows: list[dict[str, Any]] = []
     for name, (source, summary) in bars.tracked([*known.items(), *folders.items()], "checking data sets"):
-        state = source.state(data_root)
-        rows.append(
-            {
-                "name": name,
-                "status": state.status,
-                "where": str(state.where) if state.where is not None else None,
-                "bytes": state.bytes,
-                "detail": state.detail,
-                "summary": summary,
-            }
-        )
+        row: dict[str, Any] = {"name": name, "where": None, "bytes": None, "summary": summary}
+        try:
+            state = source.state(data_root)
+            where = str(state.where) if state.where is not None else None
+            row |= {"status": state.status, "where": where, "bytes": state.bytes, "detail": state.detail}
+        except Exception as error:  # of a stranger's source: the others are listed all the same
+            row |= {"status": "unusable", "detail": f"{type(error).__name__}: {error}"}
+        rows.append(row)
     print_as(form, rows, _lines(rows))
 
 

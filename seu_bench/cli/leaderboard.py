@@ -15,6 +15,7 @@ from seu_bench.cli.completion import values
 from seu_bench.cli.options import known_metrics, may_read_shared, print_as, request_command
 from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
+from seu_bench.config.commands import command
 from seu_bench.errors import OptionError
 from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
 from seu_bench.results.leaderboard.building import LeaderboardBuild, make_leaderboards
@@ -25,6 +26,7 @@ from seu_bench.results.metric import Metric
 from seu_bench.results.over_benchmarks import BenchmarkComparison, compare_over_benchmarks
 from seu_bench.results.record_files import require_records
 from seu_bench.results.record_metrics import known_metric
+from seu_bench.utils.text import printable_lines
 
 #: Where there are no ranks.
 _NO_RANKS: Final = "no two configurations were run on two benchmarks of one protocol and scenario"
@@ -57,7 +59,7 @@ _NO_RANKS: Final = "no two configurations were run on two benchmarks of one prot
     default=None,
     metavar="METRIC",
     shell_complete=values.metrics,
-    help="Sort by a metric, the best first [default: the front of accuracy against memory, then by accuracy].",
+    help="Sort by a metric, the best first [default: acc].",
 )
 @click.option(
     "--ranks",
@@ -146,12 +148,12 @@ def leaderboard(
         boards = [views.with_columns(board, columns, metrics) for board in boards]
     if form != "table":
         if not boards and form != "json":  # an empty file would say nothing
-            _say_none(made, benchmark, unranked=unranked, aside=True)
+            _say_none(made, benchmark, results, unranked=unranked, aside=True)
         click.echo(_text(boards, form, usual=columns is None), nl=False)
         return
     if not is_quiet():
         if not any(board.unranked is None for board in boards):
-            _say_none(made, benchmark, unranked=unranked)
+            _say_none(made, benchmark, results, unranked=unranked)
         _print_tables(boards, rows or None, usual=columns is None)
     for path in made.paths:
         click.echo(str(path))
@@ -163,17 +165,22 @@ def _print_tables(boards: Sequence[Leaderboard], most: int | None, *, usual: boo
         if number:
             console.print()
         console.print(leaderboard_table(board, most, usual=usual))
+        if board.missing is not None:
+            names = ", ".join(board.missing.names)
+            line = f"references that are missing here: {names}; make them: {board.missing.command}"
+            console.print(Text(printable_lines(line)), soft_wrap=True)  # each blank of a command counts
 
 
-def _say_none(made: LeaderboardBuild, benchmark: str | None, *, unranked: bool, aside: bool = False) -> None:
+def _say_none(
+    made: LeaderboardBuild, benchmark: str | None, results: Path, *, unranked: bool, aside: bool = False
+) -> None:
     """Say that nothing is ranked, why, and how to see it all the same; ``aside``: on standard error."""
     click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""), err=aside)
     for line in made.excluded(benchmark, unranked=unranked):
         click.echo(f"  {line}", err=aside)
     if not unranked and (others := finished_unranked(made.records, benchmark)):
-        click.echo(
-            f"seu-bench leaderboard --unranked shows {count(others, 'finished run')} of these, not ranked", err=aside
-        )
+        shown = command("leaderboard", "--unranked", benchmark=benchmark, results=results)
+        click.echo(f"{shown} shows {count(others, 'finished run')} of these, not ranked", err=aside)
 
 
 def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:
@@ -192,7 +199,7 @@ def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:
 
 
 def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> RenderableType:
-    """Average ranks, the best first, with each benchmark's mean; below, the test and what is not on all benchmarks."""
+    """Average ranks, the best first, with each benchmark's mean; below, test, seeds, settings, what is not compared."""
     metric, ranks = known_metric(compared.metric, metrics), compared.ranks
     rows = [
         (
@@ -201,7 +208,7 @@ def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> 
             "-" if row.interval is None else "{:.1f} to {:.1f}".format(*row.interval),
             "-" if row.corrected is None else f"{row.corrected:.4f}",
             row.verdict or "the best",
-            *[f"{metric.format_cell(it.mean(compared.metric) or 0.0)}" for it in compared.rows[row.configuration]],
+            *[metric.format_cell(means[row.configuration]) for means in compared.means.values()],
         )
         for row in ranks.rows
     ]
@@ -217,5 +224,5 @@ def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> 
     tested = "no test: too few benchmarks or configurations"
     if ranks.p_value is not None:
         tested = f"Friedman's test: chi-squared {ranks.statistic:.2f}, p = {ranks.p_value:.4f}"
-    lines = [tested, *[f"not on all benchmarks: {name}" for name in compared.excluded]]
+    lines = [tested, *compared.conditions, *[f"not compared: {name}" for name in compared.excluded]]
     return Group(new_table(title, headings, rows, pad=0), Text("\n").join(map(literal, lines)))

@@ -53,7 +53,11 @@ def list_(kind: str | None, name: str | None, benchmark: str | None, protocol: s
         raise OptionError("--benchmark and --protocol are for one name of a kind", remedy=remedy)
     shown = [kinds[kind]] if kind is not None else [table for table in kinds.values() if table]
     rows = [_row(table, name, alone=kind is not None) for table in shown for name in (*table, *table.unavailable)]
-    print_as(form, rows, _lines(shown, alone=kind is not None))
+    rows += [
+        {"name": plugin, "package": registry.package(plugin), "unavailable": fault.what, "kind": "plugin"}
+        for plugin, fault in registry.faults.items()
+    ]
+    print_as(form, rows, [*_lines(shown, alone=kind is not None), *_fault_lines(registry)])
 
 
 def _row(table: Kind[Any], name: str, *, alone: bool) -> dict[str, Any]:
@@ -64,6 +68,14 @@ def _row(table: Kind[Any], name: str, *, alone: bool) -> dict[str, Any]:
     if hasattr(entry.factory, "options"):
         row["options"] = describe_options(entry.factory.options)
     return row
+
+
+def _fault_lines(registry: Registry) -> Iterator[str]:
+    if registry.faults:
+        yield click.style("plugins that cannot be used, or not all of them", bold=True)
+    for name, fault in registry.faults.items():
+        yield f"  {name}  {registry.package(name)}  not available: {fault.what}"
+        yield f"    to do: {fault.remedy}, or leave it out: seu-bench -p no:{name} ..."
 
 
 def _lines(tables: Iterable[Kind[Any]], *, alone: bool) -> Iterator[str]:

@@ -21,7 +21,7 @@ from seu_bench.cli.completion.shells import VARIABLE, answer
 from seu_bench.cli.output.verbosity import verbosity_options
 from seu_bench.errors import ExitStatus, Interruption, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.plugin.manager import broken, installed_points, load_plugins, only_ours
+from seu_bench.plugin.manager import PACKAGE, WITHOUT, broken, installed_points, load_plugins, only_ours
 from seu_bench.plugin.registration import LazyCommand
 from seu_bench.utils import progress as bars
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
@@ -30,12 +30,8 @@ from seu_bench.utils.startup import defer_imports, wait_passively
 from seu_bench.utils.text import printable, printable_lines
 
 if TYPE_CHECKING:
-    from seu_bench.plugin.entries import Entry
+    from seu_bench.plugin.entries import Entry, Kind
     from seu_bench.plugin.registration import CommandFactory, Register
-
-#: The package that core is part of; its plugins bring no commands.
-_PACKAGE: Final = "seu-bench"
-
 
 #: Core's commands in the order of ``seu-bench --help``, which shows the first sentence of their own help.
 CORE: Final[Mapping[str, LazyCommand]] = {
@@ -96,15 +92,16 @@ class CommandGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every name."""
-        return [*CORE, *plugin_commands()]
+        return [*CORE, *other_commands(plugin_commands())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
         if cmd_name in CORE:
             return CORE[cmd_name].build()
-        entry = plugin_commands().get(cmd_name)
-        if entry is None:
+        found = plugin_commands()
+        if found is None or not (cmd_name in found or cmd_name in found.unavailable or found.faults):
             return None
+        entry = found.find(cmd_name)
         try:
             return entry.factory.build()
         except Exception as error:
@@ -113,8 +110,7 @@ class CommandGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Complete names of commands, which are not imported for that, and the options of the group."""
         found = {name: command.summary for name, command in CORE.items()}
-        with contextlib.suppress(PluginError):
-            found |= {name: entry.summary for name, entry in plugin_commands().items()}
+        found |= {name: entry.summary for name, entry in other_commands(plugin_commands()).items()}
         items = [CompletionItem(name, help=text) for name, text in found.items() if name.startswith(incomplete)]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -127,34 +123,34 @@ class CommandGroup(click.Group):
         except Exception as error:
             if ctx.invoked_subcommand is None or ctx.invoked_subcommand in CORE:
                 raise
-            raise _failure(plugin_commands()[ctx.invoked_subcommand], error) from error
+            raise _failure(other_commands(plugin_commands())[ctx.invoked_subcommand], error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands of core, then those of plugins with the package of each."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.summary) for name, command in CORE.items()])
-        try:
-            found = plugin_commands()
-        except PluginError as error:  # the help of everything else is shown all the same
+        found = plugin_commands()
+        rows = [(entry.name, f"{entry.summary} ({entry.package})") for entry in other_commands(found).values()]
+        rows += [(name, f"unavailable: {error.what}") for name, error in found.faults.items()] if found else []
+        if rows:
             with formatter.section("Commands of plugins"):
-                formatter.write_text(str(error).partition("\n")[0])
-            return
-        if found:
-            with formatter.section("Commands of plugins"):
-                formatter.write_dl([(entry.name, f"{entry.summary} ({entry.package})") for entry in found.values()])
+                formatter.write_dl(rows)
 
 
-def plugin_commands() -> dict[str, Entry[CommandFactory]]:
-    """Load the plugins of other packages and collect their commands."""
+def plugin_commands() -> Kind[CommandFactory] | None:
+    """Load the plugins of other packages and collect all commands; ``None``: there are no such plugins."""
     if only_ours():
-        return {}
+        return None
     from seu_bench.plugin.entries import Entry, collect
 
-    others = [(point, package) for point, package in installed_points() if package != _PACKAGE]
-    packages = {point.name: package for point, package in others}
-    ours = {name: Entry(name, command, "cli", _PACKAGE) for name, command in CORE.items()}
-    kind = collect(load_plugins(others), packages, "command", "commands", ours)
-    return {name: entry for name, entry in kind.items() if name not in CORE}
+    others = [(point, package) for point, package in installed_points() if package != PACKAGE]
+    ours = {name: Entry(name, command, "cli", PACKAGE) for name, command in CORE.items()}
+    return collect(load_plugins(others), "command", "commands", ours, needs="build")
+
+
+def other_commands(found: Kind[CommandFactory] | None) -> dict[str, Entry[CommandFactory]]:
+    """Those that are not core's."""
+    return {name: entry for name, entry in (found or {}).items() if name not in CORE}
 
 
 def _failure(entry: Entry[CommandFactory], error: Exception) -> PluginError:
@@ -162,9 +158,27 @@ def _failure(entry: Entry[CommandFactory], error: Exception) -> PluginError:
     return broken(f"the command {entry.name!r} of {owner} failed: {said}", entry.package)
 
 
+def _leave_out(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> None:
+    """Callback of ``-p``: leave plugins out, here and in processes that are started."""
+    if wrong := [text for text in given if not text.startswith("no:")]:
+        raise click.UsageError(f"-p {wrong[0]}: give no:NAME, the name of a plugin or of its package", context)
+    before = os.environ.get(WITHOUT, "")
+    os.environ[WITHOUT] = ",".join([before, *(text.removeprefix("no:") for text in given)])
+    context.call_on_close(lambda: os.environ.update({WITHOUT: before}))
+
+
 @verbosity_options
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="seu-bench")
+@click.option(
+    "-p",
+    multiple=True,
+    metavar="no:NAME",
+    is_eager=True,
+    expose_value=False,
+    callback=_leave_out,
+    help="Leave out a plugin, by its name or its package's; may be repeated.",
+)
 def cli() -> None:
     """Benchmark lifelong learning by accuracy, forgetting and model size.
 

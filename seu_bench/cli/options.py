@@ -17,10 +17,9 @@ from seu_bench.config.faults import fault_text
 from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import parse_assignments
 from seu_bench.config.run import Request
-from seu_bench.errors import PluginError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.metric import Metric
-from seu_bench.results.record_metrics import METRICS
+from seu_bench.results.submissions.manifest import require_shared
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -73,6 +72,8 @@ def may_read_shared(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(function)
     def reading(*, shared: Path | None, results: Path, **given: Any) -> Any:
+        if shared is not None:
+            require_shared(shared)
         return function(results=results if shared is None else shared, **given)
 
     return reading
@@ -176,9 +177,8 @@ def _assignments(_context: click.Context, option: click.Parameter, values: tuple
 
 
 def known_metrics() -> Mapping[str, Metric]:
-    """Return the metrics installed; those of core, with a notice, where a plugin is broken: results are read anyway."""
-    try:
-        return Registry().known_metrics
-    except PluginError as error:
-        click.echo(f"metrics of plugins are unknown: {error.what}", err=True)
-        return METRICS
+    """Return the metrics installed, with a notice of each plugin that cannot be used: its columns may be missing."""
+    registry = Registry()
+    for fault in registry.faults.values():
+        click.echo(f"unavailable: {fault.what}", err=True)
+    return registry.known_metrics

@@ -11,6 +11,7 @@ import click
 from seu_bench.cli.completion import values
 from seu_bench.cli.options import may_read_shared, output_path, request_command
 from seu_bench.cli.output.verbosity import is_quiet, is_verbose, verbosity_options
+from seu_bench.config.commands import command
 from seu_bench.plugin.registry import Registry
 from seu_bench.utils.files import is_standard_output
 
@@ -148,7 +149,7 @@ def report(
         names=names,
         layout=layout,
     )
-    _say_report(written, unranked, err=path is not None and is_standard_output(path))
+    _say_report(written, results, unranked, err=path is not None and is_standard_output(path))
 
 
 def _is_of_figures(output: str, path: Path) -> bool:
@@ -169,7 +170,7 @@ def _say_figures(path: Path, written: FigureFiles) -> None:
         click.echo(f"  {line}")
 
 
-def _say_report(written: ReportFiles, unranked: bool, *, err: bool) -> None:
+def _say_report(written: ReportFiles, results: Path, unranked: bool, *, err: bool) -> None:
     """``unranked``: whether runs that are never ranked were asked for; ``err``: standard output has the page."""
     if is_quiet():
         if not err:
@@ -185,4 +186,5 @@ def _say_report(written: ReportFiles, unranked: bool, *, err: bool) -> None:
     for line in written.outside:
         click.echo(f"  {line}", err=err)
     if written.outside and not written.groups and not unranked:
-        click.echo("seu-bench report --unranked shows finished runs that are never ranked", err=err)
+        shown = command("report", "--unranked", results=results)
+        click.echo(f"{shown} shows finished runs that are never ranked", err=err)

@@ -13,6 +13,7 @@ import click
 from seu_bench.cli.completion.option_keys import option_keys
 from seu_bench.cli.options import field_option, fields_command, format_option
 from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
+from seu_bench.config.commands import command
 from seu_bench.config.fields import CommandLine
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import Registry
@@ -118,7 +119,8 @@ def sweep(
         result = run_sweep(plan, executor, estimate, display, stop)
     _report(result, spec.results, registry.known_metrics, form)
     if result.interruption is not None:
-        more = "; seu-bench sweep --attach follows running jobs" if result.select("running") else ""
+        follow = command("sweep", "--attach", results=spec.results)
+        more = f"; {follow} follows running jobs" if result.select("running") else ""
         click.echo(f"{result.interruption.reason}; the same command resumes the sweep{more}", err=True)
     raise SystemExit(result.exit_code)
 
@@ -169,7 +171,7 @@ def _report(result: SweepResult, results: Path, metrics: Mapping[str, Metric], f
             if job.status not in ("finished", "pending"):
                 click.echo(f"{job.job.label}: {job.status}: {job.message}", err=True)
     else:
-        _print_result(result, paths)
+        _print_result(result, paths, results)
 
 
 def _document(result: SweepResult) -> dict[str, Any]:
@@ -188,7 +190,7 @@ def _document(result: SweepResult) -> dict[str, Any]:
     return {"exit_status": result.exit_code, "jobs": jobs}
 
 
-def _print_result(result: SweepResult, paths: Sequence[Path]) -> None:
+def _print_result(result: SweepResult, paths: Sequence[Path], results: Path) -> None:
     from seu_bench.cli.sweep_display import result_table, result_words
     from seu_bench.cli.tables import wide_console
 
@@ -197,7 +199,8 @@ def _print_result(result: SweepResult, paths: Sequence[Path]) -> None:
         wide_console().print("", table, "", sep="\n")
     unranked = [record for record in result.records if not record.may_be_ranked]
     if unranked and result.interruption is None:
-        click.echo(f"not ranked: {count(len(unranked), 'run')} (seu-bench leaderboard --unranked shows them)")
+        shown = command("leaderboard", "--unranked", results=results)
+        click.echo(f"not ranked: {count(len(unranked), 'run')} ({shown} shows them)")
     click.echo(result_words(result))
     for path in paths:
         click.echo(f"leaderboard: {path}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rich import box
@@ -119,13 +120,14 @@ def metrics_table(record: Record, metrics: Mapping[str, Metric] = METRICS) -> Ta
 
 
 def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: bool = True) -> RenderableType:
-    """The first ``most`` rows, and references: number, configuration, seeds; accuracy, forgetting, memory and compute.
+    """The first ``most`` rows, and references: rank, configuration, seeds; accuracy, forgetting, memory and compute.
 
     Below are the interval of the accuracy, the mixed score and further costs, and, where they were measured, metrics of
     the scenario, the relative ones and those of plugins: beside the first table's columns those would not hold in the
     width. Columns that are not the ``usual`` ones are one table.
     """
-    lines = [*notes(board), f"data {board.data_fingerprint}", f"records: {board.records}"]
+    # The command that makes missing references is printed by itself: what is folded cannot be pasted.
+    lines = [*notes(replace(board, missing=None)), f"data {board.data_fingerprint}", f"records: {board.records}"]
     shown = board.first(most)
     if len(shown) < len(board.rows):
         lines.insert(0, f"{len(shown):,} of {len(board.rows):,} rows; the leaderboard's files and --format have all")
@@ -136,7 +138,7 @@ def leaderboard_table(board: Leaderboard, most: int | None = None, *, usual: boo
     def table(title: str, names: Sequence[str], rows: Sequence[Sequence[str]] | None = None) -> Table:
         # Numbers are never cut: it is the configuration that is folded where the space is short.
         numbers = [f">{board.heading(name)}".replace(" (", "\n(") for name in names]
-        headings = [">#", "configuration", *([">seeds"] if rows is None else []), *numbers]
+        headings = [">rank", "configuration", *([">seeds"] if rows is None else []), *numbers]
         made = new_table(title, headings, cells(board, names, most) if rows is None else rows, pad=0)
         if 0 < len(board.references) < len(shown):
             made.rows[len(shown) - len(board.references) - 1].end_section = True
@@ -213,6 +215,8 @@ def _header(record: Record) -> Table:
         "task order": " ".join(map(str, record.task_order)),
         "started": record.started,
         "took": format_seconds(record.seconds),
+        "code": "; ".join(f"{it.kind} {it.name}: {it}" for it in record.code),
+        "earlier code": "; ".join(f"{it.kind} {it.name}: {it}" for it in record.earlier_code),
         "device": environment.device
         + (f", {environment.threads} threads" if environment.threads else "")
         + (", compiled units" if environment.compile else ""),

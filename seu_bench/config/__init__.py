@@ -11,6 +11,7 @@
 :mod:`.faults`           faults of values in plain words, with what may have been meant
 :mod:`.unapplied`        fields without effect on a finished run
 :mod:`.run`              fields of a run, the resolved run and its id
+:mod:`.commands`         commands that are printed to be pasted into a shell
 =======================  ================================================================
 """
 

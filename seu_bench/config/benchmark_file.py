@@ -16,7 +16,7 @@ _GUIDE: Final = "docs/reference/benchmarks.md"
 #: Prefix of a benchmark's keys among the options of a run.
 _PREFIX: Final = "benchmark."
 #: Keys of which a stream has one.
-_ALTERNATIVES: Final = ("stream.classes_per_task", "stream.groups")
+_ALTERNATIVES: Final = {"classes_per_task", "then", "groups"}
 #: The protocols that every benchmark has; a file's own tables are laid over these.
 STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
     "paper": {"summary": "the published schedule"},
@@ -76,9 +76,10 @@ class BenchmarkFile:
         """
         document, given = self._document(), overrides or {}
         faults: list[str] = []
-        for one, other in (_ALTERNATIVES, _ALTERNATIVES[::-1]):
-            if one in given and other not in given and isinstance(stream := document.get("stream"), dict):
-                stream.pop(other.removeprefix("stream."), None)  # what is asked for takes the place of what is there
+        asked = {key.removeprefix("stream.") for key in given}
+        if asked & _ALTERNATIVES and isinstance(stream := document.get("stream"), dict):
+            for other in (_ALTERNATIVES | ({"first"} if "groups" in asked else set())) - asked:
+                stream.pop(other, None)  # what is asked for takes the place of what is there
         for key, value in given.items():
             _replace(document, key, value, faults)
         own = document.get("protocols", {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWr
 from seu_bench.config.faults import did_you_mean as did_you_mean  # noqa: PLC0414  plugins import it from here
 from seu_bench.config.faults import fault_lines
 from seu_bench.errors import OptionError
-from seu_bench.utils.text import printable
+from seu_bench.utils.text import printable, toml_value
 
 #: Prefixes of ``-o`` keys that do not address the strategy.
 PREFIXES = ("searcher", "creator", "benchmark")
@@ -33,6 +32,7 @@ class Options(Frozen):
 
     Attributes:
         tuning_grid: values that ``seu-bench tune`` tries where it is given none, by option; all combinations.
+        older_names: names that options had before, and their names now. Both are accepted.
 
     Example:
         .. code-block:: python
@@ -44,6 +44,30 @@ class Options(Frozen):
     """
 
     tuning_grid: ClassVar[TuningGrid] = {}
+    older_names: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def renamed(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace older names by those that options have now.
+
+        Raises:
+            OptionError: an option has two values, under an older and its present name.
+        """
+        found: dict[str, Any] = {}
+        for key, value in values.items():
+            name = cls.older_names.get(key, key)
+            if name in found and found[name] != value:
+                raise OptionError(f"option {name!r} is given twice, once by an older name", remedy="give it once")
+            found[name] = value
+        return found
+
+    def identity(self) -> dict[str, Any]:
+        """Return what a run id covers: values that differ from the defaults, by the oldest name of each option.
+
+        A later version's new option, or a new name, does not make an old run another one.
+        """
+        oldest = {name: older for older, name in self.older_names.items()}
+        return {oldest.get(k, k): value for k, value in self.model_dump(mode="json", exclude_defaults=True).items()}
 
     @field_validator("*", mode="wrap")
     @classmethod
@@ -107,7 +131,7 @@ def build_options(model: type[OptionsT], owner: str, *layers: Mapping[str, Any])
     Raises:
         OptionError: unknown names or values of the wrong type; all are listed.
     """
-    values = {key: value for layer in layers for key, value in layer.items()}
+    values = {key: value for layer in layers for key, value in model.renamed(layer).items()}
     known = sorted(model.model_fields)
     faults = [f"{key!r} is not an option{_meant(key, known)}" for key in values if key not in known]
     try:
@@ -161,8 +185,13 @@ def _range(schemas: Iterable[Mapping[str, Any]]) -> str:
     return ", ".join(dict.fromkeys(limits))
 
 
-def format_option(value: Any) -> str:
-    """An option's value as it could be given with ``-o``: text bare where it would be read back as text."""
-    if isinstance(value, str) and value and printable(value) == value and parse_value(value) == value:
+def format_option(value: Any, *, bare: bool = True) -> str:
+    """An option's value as it could be given with ``-o``: text without quotes where it would be read back as text.
+
+    Args:
+        value: of plain values.
+        bare: whether text may be without quotes.
+    """
+    if bare and isinstance(value, str) and value and printable(value) == value and parse_value(value) == value:
         return value
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return toml_value(value)

@@ -107,6 +107,10 @@ class ExecutionFields(Frozen):
         description="Choose the width (params) or the epochs (flops, passes) so that the budget is that of RUN: a run "
         "id, a run's folder, or a configuration such as seu or seu+random+frugal, by the mean over its finished runs.",
     )
+    accept_code: StrictBool = Field(
+        False,
+        description="Accept a run that other code of a plugin made: show it if it is finished, else resume it.",
+    )
     log: Annotated[Names, CommandLine(metavar="NAME[,NAME]")] = Field(
         (), description="Loggers that also write the run down (seu-bench list loggers); may be repeated."
     )

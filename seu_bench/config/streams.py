@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+)
 
 from seu_bench.config.augmentation import Augmentation
 from seu_bench.config.options import Frozen
@@ -97,7 +106,12 @@ class ClassSplit(Stream):
 
     kind: Literal["classes"]
     dataset: str
-    classes_per_task: PositiveInt | None = Field(None, description="consecutive classes per task")
+    classes_per_task: PositiveInt | None = Field(
+        None,
+        validation_alias=AliasChoices("classes_per_task", "then"),
+        description="consecutive classes per task, or per task after the first; the last task has what is left",
+    )
+    first: PositiveInt | None = Field(None, description="classes of the first task; classes_per_task if not given")
     groups: tuple[tuple[ClassLabel, ...], ...] | None = Field(
         None, description="classes of each task, in full: labels, names or both"
     )
@@ -124,11 +138,13 @@ class ClassSplit(Stream):
     def _one_way(cls, groups: Any, info: ValidationInfo) -> Any:
         if "classes_per_task" in info.data and (info.data["classes_per_task"] is None) == (groups is None):
             raise ValueError("give either classes_per_task or groups")
-        flat = [label for group in groups or () for label in group]
+        if groups and info.data.get("first"):
+            raise ValueError("groups name the classes of each task: first is for classes_per_task")
         if not all(groups or ()) or groups == ():
             raise ValueError("each group needs a class at least")
-        if twice := [label for label, count in Counter(flat).items() if count > 1]:
-            raise ValueError(f"groups share no class, but {', '.join(map(repr, twice))} is in them twice")
+        for group in groups or ():
+            if twice := [label for label, count in Counter(group).items() if count > 1]:
+                raise ValueError(f"a group has each class once, but {', '.join(map(repr, twice))} is in one twice")
         return groups
 
     @field_validator("class_order")
@@ -238,7 +254,7 @@ class DrawnTasks(Stream):
 StreamSpec: TypeAlias = Annotated[ClassSplit | Permutation | DatasetSequence | DrawnTasks, Field(discriminator="kind")]
 
 #: Keys of later versions and their defaults, by the table that has them.
-_LATER_STREAM: Final = {"scenario": "task", "class_order": "natural"}
+_LATER_STREAM: Final = {"scenario": "task", "class_order": "natural", "first": None}
 _LATER_TASK: Final = {
     **{"labels": None, "draw_classes": None, "rotate_labels": 0},
     **{"train_per_class": None, "valid_per_class": None, "test_per_class": None},

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 
 from seu_bench.config.faults import fault_lines
 from seu_bench.errors import SpecError
+from seu_bench.utils.reading import read_file
+from seu_bench.utils.text import toml_key, toml_value
 
+#: Bytes that a file may have: those that people write have a thousandth of it.
+LARGEST: Final = 2**24
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
@@ -31,15 +33,17 @@ OwnPath: TypeAlias = Annotated[Path, AfterValidator(_beside_the_file)]
 def read_toml(file: Path, kind: str, guide: str, if_missing: str = "check the path") -> dict[str, Any]:
     """Read a ``kind`` of file, such as ``"benchmark"``, that the page ``guide`` describes, or raise a SpecError."""
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        text = read_file(file.resolve(), LARGEST).decode("utf-8")
     except FileNotFoundError:
         raise SpecError(f"the {kind} file does not exist", where=str(file), remedy=if_missing) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # a RuntimeError: links in a circle
         raise SpecError(
-            f"the {kind} file cannot be read: {error}",
+            f"the {kind} file cannot be read: {getattr(error, 'strerror', None) or error}",
             where=str(file),
             remedy=f"give a TOML file in UTF-8 that you may read; {guide} describes it",
         ) from error
+    try:
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits and deep nesting, too
         raise SpecError(
             f"the {kind} file is not TOML: {error}", where=str(file), remedy=f"see https://toml.io, and {guide}"
@@ -96,9 +100,9 @@ def toml_text(document: Mapping[str, Any], heading: str = "") -> str:
         ``toml_text({"a": 1, "b": {"c": [[1, 2]]}}) == "a = 1\\n\\n[b]\\nc = [[1, 2]]\\n"``
     """
     tables = {key: value for key, value in document.items() if _is_table(value, heading)}
-    lines = [f"{_toml_key(key)} = {_toml_value(value)}\n" for key, value in document.items() if key not in tables]
+    lines = [f"{toml_key(key)} = {toml_value(value)}\n" for key, value in document.items() if key not in tables]
     for key, value in tables.items():
-        name = f"{heading}{_toml_key(key)}"
+        name = f"{heading}{toml_key(key)}"
         if isinstance(value, Mapping):
             lines.append(f"\n[{name}]\n{toml_text(value, f'{name}.')}" if value else "")
         else:
@@ -111,16 +115,3 @@ def _is_table(value: Any, heading: str) -> bool:
         return not heading
     is_list = isinstance(value, list | tuple) and bool(value) and all(isinstance(part, Mapping) for part in value)
     return is_list and heading.count(".") < 2
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_toml_key(key)} = {_toml_value(part)}" for key, part in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml_value, value))}]"
-    # A text of JSON is one of TOML, but for halves of surrogate pairs and the character 7F.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

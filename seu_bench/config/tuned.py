@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -17,7 +16,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt, ValidationError
 from seu_bench.config.faults import fault_lines
 from seu_bench.config.options import Frozen
 from seu_bench.config.streams import Scenario
-from seu_bench.config.toml_file import toml_text
+from seu_bench.config.toml_file import read_toml, toml_text
 from seu_bench.errors import RequestError, SpecError
 from seu_bench.utils.files import write_atomic
 
@@ -174,16 +173,13 @@ class TunedFile(Frozen):
             SpecError: it is missing or no tuned file, or was changed after it was written.
         """
         remedy = f"make it again with seu-bench tune; {_GUIDE} describes it"
+        document = read_toml(path, "tuned", _GUIDE, remedy)
         try:
-            file = cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            raise SpecError("there is no such tuned file", where=str(path), remedy=remedy) from None
+            file = cls.model_validate(document)
         except ValidationError as error:
             raise SpecError(
                 "this is not a complete tuned file", faults=fault_lines(error, cls), where=str(path), remedy=remedy
             ) from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise SpecError(f"the tuned file cannot be read: {error}", where=str(path), remedy=remedy) from error
         if file.content_sha256 != file.sha256:
             raise SpecError(
                 "the tuned file was changed after it was written: its content does not have its SHA-256",

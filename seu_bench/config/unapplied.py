@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from typing import Any, Final
 
-from pydantic.fields import FieldInfo
-
-from seu_bench.config.fields import CommandLine
-from seu_bench.config.options import format_option
-from seu_bench.config.run import ExecutionFields, Request
+from seu_bench.config.commands import command, option_words
+from seu_bench.config.run import ExecutionFields
 
 #: Fields that concern learning alone, in the order in which they are told.
 LEARNING_FIELDS: Final[tuple[str, ...]] = (
@@ -65,9 +61,9 @@ def unapplied_lines(
     found = unapplied_fields(request, device, has_model=has_model)
     if not found:
         return []
-    given = [
-        text for key, value in found.items() for text in (_flags(key, value) if as_flags else [f"{key}={value!r}"])
-    ]
+    given = [f"{key}={value!r}" for key, value in found.items()]
+    if as_flags:
+        given = [shlex.join(words) for key, value in found.items() for words in option_words(key, value)]
     what = "the run was finished before" if run_id is not None else "all runs were finished before"
     again = "--restart" if as_flags else "restart=True"
     lines = [f"without effect, because {what}: {', '.join(given)}" + (f" ({again} makes it again)" if run_id else "")]
@@ -79,24 +75,5 @@ def unapplied_lines(
 
 def log_command(request: ExecutionFields, run_id: str) -> str:
     """The command that sends a finished run's record to the loggers asked for, ready for a shell."""
-    words = ["seu-bench", "log", run_id, *(word for name in request.log for word in ("--to", name))]
-    words += _flags("log_options", request.log_options, separate=True)
-    if request.results != ExecutionFields.model_fields["results"].default:
-        words += ["--results", str(request.results)]
-    return shlex.join(words)
-
-
-def _flags(name: str, value: Any, *, separate: bool = False) -> list[str]:
-    """A field as it is given on the command line: one text each, or every word by itself."""
-    field: FieldInfo = Request.model_fields[name]
-    form = next((mark for mark in field.metadata if isinstance(mark, CommandLine)), CommandLine())
-    flag = (form.flags or (f"--{name.replace('_', '-')}",))[0]
-    if isinstance(value, bool):
-        return [flag]
-    if isinstance(value, Mapping):
-        values = [f"{key}={format_option(each)}" for key, each in value.items()]
-    elif isinstance(value, tuple):
-        values = [",".join(value)]
-    else:
-        values = [f"{value:g}" if isinstance(value, float) else str(value)]
-    return [word for each in values for word in ((flag, each) if separate else (shlex.join([flag, each]),))]
+    to = (word for name in request.log for word in ("--to", name))
+    return command("log", run_id, *to, log_options=request.log_options, results=request.results)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import PlainSerializer, PlainValidator
+
+from seu_bench.utils.reading import announced_bytes, open_file
 
 _PREFIX: Final = "sha256:"
 #: Hexadecimal digits of a checksum that stand for a file: enough to tell files apart, and short enough for a table.
@@ -45,10 +48,17 @@ class Weights:
             return cls(None, found[1])
         try:
             path = Path(given).expanduser().resolve()
-            with path.open("rb") as file:
-                return cls(path, hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS])
+            if path.suffix == ".safetensors" and path.stat().st_size > (most := announced_bytes(path)):
+                raise ValueError(f"it is longer than the {most} bytes that its header announces")
+            with open_file(path) as file:
+                return cls(path, digest_of(file))
         except (OSError, ValueError, RuntimeError) as error:
             raise ValueError(f"{given} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def digest_of(file: BufferedIOBase) -> str:
+    """The digits by which :class:`Weights` tells files apart."""
+    return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
 
 
 WeightsFile: TypeAlias = Annotated[

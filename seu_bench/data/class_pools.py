@@ -62,13 +62,13 @@ def class_counts(parts: Sequence[TaskPart], available: Mapping[str, Sequence[int
 
     Args:
         parts: all tasks of the stream.
-        available: training images by label, for each data set.
+        available: training images by label, for each data set; outputs beyond have none.
 
     Returns:
         A table by label for each task; empty for tasks that do not ask by class.
     """
     sizes = {
-        (dataset, label): pool_sizes(available[dataset][label], demand.train, demand.valid)
+        (dataset, label): pool_sizes(sum(available[dataset][label : label + 1]), demand.train, demand.valid)
         for (dataset, label), demand in _demands(parts).items()
     }
     found: list[dict[int, tuple[int, int]]] = []

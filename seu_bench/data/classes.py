@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -63,27 +64,29 @@ def numbered(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo]) -> Benchmark
     groups = stream.groups
     if groups is not None:
         flat = _labels([label for group in groups for label in group], spec, info, "groups")
-        if twice := sorted({label for label in flat if flat.count(label) > 1}):
-            raise RequestError(
-                f"benchmark {spec.name!r} has classes in two groups: {_listed(twice, info)}",
-                where=place_of(spec, stream.dataset, "stream.groups"),
-                remedy="give each class once, by its number or by its name",
-            )
         following = iter(flat)
         groups = tuple(tuple(next(following) for _ in group) for group in groups)
+        if twice := sorted({label for group in groups for label in group if group.count(label) > 1}):
+            raise RequestError(
+                f"benchmark {spec.name!r} has classes twice in a group: {_listed(twice, info)}",
+                where=place_of(spec, stream.dataset, "stream.groups"),
+                remedy="give each class of a task once, by its number or by its name",
+            )
         stream = stream.model_copy(update={"groups": groups})
         spec = spec.model_copy(update={"stream": stream})
     if isinstance(stream.order, tuple):
         named = [entry for entry in stream.order if isinstance(entry, str)]
         labels = dict(zip(named, _labels(named, spec, info, "order"), strict=True))
-        task_of = {label: index for index, group in enumerate(class_groups(spec, stream, info)) for label in group}
-        if missing := [name for name, label in labels.items() if label not in task_of]:
+        cut = class_groups(spec, stream, info)
+        tasks_of = {name: [at for at, group in enumerate(cut) if label in group] for name, label in labels.items()}
+        if unclear := [name for name, tasks in tasks_of.items() if len(tasks) != 1]:
+            which = "several tasks" if tasks_of[unclear[0]] else "no task"
             raise RequestError(
-                f"stream.order of benchmark {spec.name!r} names classes of no task: {', '.join(map(repr, missing))}",
+                f"stream.order of benchmark {spec.name!r} names classes of {which}: {', '.join(map(repr, unclear))}",
                 where=place_of(spec, stream.dataset, "stream.order"),
-                remedy="name a class of each task, or give the tasks by index from 0",
+                remedy="name a class that one task alone has, or give the tasks by index from 0",
             )
-        order = tuple(task_of[labels[entry]] if isinstance(entry, str) else entry for entry in stream.order)
+        order = tuple(tasks_of[entry][0] if isinstance(entry, str) else entry for entry in stream.order)
         spec = spec.model_copy(update={"stream": stream.model_copy(update={"order": order})})
     return spec
 
@@ -118,16 +121,18 @@ def class_groups(
     """
     if stream.groups is None:
         width = stream.classes_per_task or 1
-        if info.num_classes % width:
+        first = stream.first or width
+        if (most := max(first, width)) > info.num_classes:
             raise RequestError(
-                f"benchmark {spec.name!r} cuts {info.num_classes} classes of {stream.dataset!r} into tasks of {width}",
-                where=place_of(spec, stream.dataset, "stream.classes_per_task"),
-                remedy="choose classes_per_task so that it divides the number of classes, or name groups",
+                f"benchmark {spec.name!r} has tasks of {most} classes, but {stream.dataset!r} has {info.num_classes}",
+                where=place_of(spec, stream.dataset, f"stream.{'first' if first > width else 'classes_per_task'}"),
+                remedy=f"give {info.num_classes} at most",
             )
         labels = list(range(info.num_classes))
         if stream.class_order != "natural":
             labels = shuffled(len(labels), seed if stream.class_order == "shuffled" else stream.class_order).tolist()
-        return tuple(tuple(labels[start : start + width]) for start in range(0, len(labels), width))
+        cuts = [0, *range(first, len(labels), width), len(labels)]
+        return tuple(tuple(labels[start:stop]) for start, stop in pairwise(cuts))
     groups = tuple(tuple(int(label) for label in group) for group in stream.groups)
     unknown = sorted({label for group in groups for label in group if label >= info.num_classes})
     if unknown:

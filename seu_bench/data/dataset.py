@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seu_bench.data.image_file import ImageFile, blocks
+from seu_bench.errors import DataError
 
 Images: TypeAlias = NDArray[np.uint8]
 Labels: TypeAlias = NDArray[np.int64]
@@ -60,11 +61,17 @@ class RawSplit:
 class RawDataset:
     """A data set as its files have it: no padding, no normalisation.
 
+    Arrays of other types become 8-bit images (:func:`as_8_bit`) and labels ``[N]`` (int64) where nothing has to be
+    guessed, and are refused otherwise.
+
     Attributes:
         info: its description.
         train, test: its images, in memory or in an :class:`~seu_bench.data.image_file.ImageFile`.
         known_checksums: of the whole and of what is left without test images, where a source need not read all images
             again to know them.
+
+    Raises:
+        DataError: arrays have another type, range or shape than ``info`` says.
 
     Example:
         .. code-block:: python
@@ -78,6 +85,11 @@ class RawDataset:
     test: RawSplit
     known_checksums: tuple[str, str] | None = None
 
+    def __post_init__(self) -> None:
+        """Convert arrays of other types, and refuse what is no data set."""
+        for name, count in (("train", self.info.num_train), ("test", self.info.num_test)):
+            object.__setattr__(self, name, _checked_split(self.info, name, count, getattr(self, name)))
+
     def without_test(self) -> RawDataset:
         """The data set with no test images, for whoever must not see them."""
         none = RawSplit(self.train.images[:0], self.train.labels[:0])
@@ -88,14 +100,70 @@ class RawDataset:
         """SHA-256 over shapes, images and labels of both splits."""
         if self.known_checksums is not None:
             return self.known_checksums[0]
+        return self.read_checksums()[0]
+
+    def read_checksums(self) -> tuple[str, str]:
+        """Checksums of the whole and of what is left without test images, for which every image is read once."""
         digest = hashlib.sha256()
-        for split in (self.train, self.test):
-            digest.update(str((split.images.shape, split.images.dtype.str)).encode())
-            for images in blocks(split.images):
-                digest.update(np.ascontiguousarray(images).data)
-            digest.update(str((split.labels.shape, split.labels.dtype.str)).encode())
-            digest.update(np.ascontiguousarray(split.labels).data)
-        return digest.hexdigest()
+        _update(digest, self.train)
+        alone = digest.copy()
+        _update(digest, self.test)
+        _update(alone, RawSplit(self.test.images[:0], self.test.labels[:0]))
+        return digest.hexdigest(), alone.hexdigest()
+
+
+def as_8_bit(images: NDArray[Any]) -> Images:
+    """8-bit pixels of an array: whole numbers in 0..255, floating point in [0, 1], or truth values.
+
+    Raises:
+        ValueError: it has another type or range; the message says which.
+    """
+    if images.dtype == np.uint8:
+        return images
+    kind = images.dtype.kind
+    if kind not in "buif":
+        raise ValueError(f"has dtype {images.dtype}; needed is uint8, or float in [0, 1]")
+    largest = 255 if kind in "ui" else 1
+    if images.size and not (images.min() >= 0 and images.max() <= largest):  # NaN fails, too
+        raise ValueError(
+            f"has dtype {images.dtype} and values {images.min():g}..{images.max():g}; "
+            "needed are whole numbers in 0..255, or floating point in [0, 1]"
+        )
+    if kind in "ui" or not images.size or not images.ndim:
+        return images.astype(np.uint8)
+    return np.concatenate([np.round(block * 255).astype(np.uint8) for block in blocks(images)])
+
+
+def _checked_split(info: DatasetInfo, name: str, count: int, split: RawSplit) -> RawSplit:
+    images, labels = split.images, np.asarray(split.labels)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    faults: list[str] = []
+    if not isinstance(images, ImageFile):
+        try:
+            images = as_8_bit(np.asarray(images))
+        except ValueError as error:
+            faults.append(f"{name} images: {error}")
+    if images.shape != (shape := (count, info.channels, info.height, info.width)):
+        faults.append(f"{name} images have shape {images.shape}; needed is {shape}, [N, C, H, W]")
+    if labels.dtype.kind not in "ui" or labels.shape != (count,):
+        faults.append(f"{name} labels are {labels.dtype} of shape {labels.shape}; needed are integers of {(count,)}")
+    elif count and not (labels.min() >= 0 and labels.max() < info.num_classes):
+        faults.append(f"{name} labels are from {labels.min()} to {labels.max()}, for {info.num_classes} classes")
+    if faults:
+        raise DataError(
+            f"data set {info.name!r} does not hold what it says: {'; '.join(faults)}",
+            remedy="have its source return uint8 images [N, C, H, W] and int64 labels [N] from 0, as its info says",
+        )
+    return RawSplit(images, labels.astype(np.int64, copy=False))
+
+
+def _update(digest: hashlib._Hash, split: RawSplit) -> None:
+    digest.update(str((split.images.shape, split.images.dtype.str)).encode())
+    for images in blocks(split.images):
+        digest.update(np.ascontiguousarray(images).data)
+    digest.update(str((split.labels.shape, split.labels.dtype.str)).encode())
+    digest.update(np.ascontiguousarray(split.labels).data)
 
 
 Status: TypeAlias = Literal["embedded", "complete", "missing", "incomplete", "corrupt"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seu_bench.config.benchmark import BenchmarkSpec
@@ -21,13 +21,14 @@ class TaskPlan:
     """One task of a stream before its data is loaded.
 
     Attributes:
-        num_classes: outputs of its head.
+        num_classes: outputs of its head; those that it adds, where one head answers with the classes of all tasks.
         num_train, num_valid, num_test: images per split.
-        first_class: number of its first class among the classes of all tasks, where one head answers with any of them;
-            otherwise 0, since labels are numbered within the task.
         stored_channels: of an image as its data set has it; ``None``: those of the network's input.
-        class_names: of the outputs of its head, in their order; outputs without a class are at the end. Numbers where
-            the data set names none.
+        class_names: of these outputs, in their order; outputs without a class are at the end. Numbers where the data
+            set names none.
+        labels: of its images, which are the outputs that answer for its classes. Where one head answers with the
+            classes of all tasks, they are numbered in the order in which they are first learned, and a class that comes
+            back has the number that it has; otherwise they are ``0 .. num_classes-1``.
         is_one_class: whether all of its images are of one class, and no other can be answered: every answer is right.
     """
 
@@ -39,12 +40,7 @@ class TaskPlan:
     stored_channels: int | None = None
     class_names: tuple[str, ...] = ()
     is_one_class: bool = False
-    first_class: int = 0
-
-    @property
-    def labels(self) -> range:
-        """Labels of its images, in the order of its head's outputs."""
-        return range(self.first_class, self.first_class + self.num_classes)
+    labels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +65,11 @@ class StreamPlan:
     def classes_per_task(self) -> tuple[int, ...]:
         """Classes of each task, which are the outputs of its head where it has one of its own."""
         return tuple(task.num_classes for task in self.tasks)
+
+    @property
+    def repeats_classes(self) -> bool:
+        """Whether a class comes back in a later task, where one head answers with the classes of all tasks."""
+        return any(len(task.labels) > task.num_classes for task in self.tasks)
 
     @property
     def one_class_tasks(self) -> tuple[int, ...]:
@@ -138,9 +139,9 @@ def plan_stream(
             remedy="choose the scenario 'task' or 'class', or tasks of as many classes each",
         )
     tasks: list[TaskPlan] = []
+    outputs: dict[Hashable, int] = {}
     for part, by_class in zip(parts, counts, strict=True):
         info = infos[part.dataset]
-        first = sum(task.num_classes for task in tasks) if scenario == "class" else 0
         if part.per_class is not None:
             learned, valid = (sum(count[side] for count in by_class.values()) for side in (0, 1))
         else:
@@ -153,13 +154,18 @@ def plan_stream(
             test = _test_images(info, part)
         bounds.append((test, limits.test))
         train, held, tested = (min(count, limit or count) for count, limit in bounds)
-        labels = part.labels
+        labels = added = list(part.labels)
+        numbers = list(range(part.head))
+        if scenario == "class":
+            keys = part.class_keys(info)
+            added = [label for label, key in zip(labels, keys, strict=True) if key not in outputs]
+            numbers = [outputs.setdefault(key, len(outputs)) for key in keys]
         each = info.train_per_class
         present = [label for label in labels if each is None or (label < len(each) and each[label])]
-        names = class_names(info, labels) or tuple(map(str, labels))
+        names = class_names(info, added) or tuple(map(str, added))
         is_trivial = len(present) < 2 and scenario != "class"
-        own = part.head, train, held, tested, _stored_channels(info, part.input), names, is_trivial
-        tasks.append(TaskPlan(part.name, *own, first_class=first))
+        own = train, held, tested, _stored_channels(info, part.input), names, is_trivial
+        tasks.append(TaskPlan(part.name, len(added), *own, labels=tuple(numbers)))
     return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts), scenario)
 
 

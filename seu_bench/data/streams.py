@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
-from seu_bench.config.streams import InputSpec, stream_identity
+from seu_bench.config.streams import DatasetSequence, DrawnTasks, InputSpec, stream_identity
 from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.class_pools import class_rows
 from seu_bench.data.classes import numbered, place_of, shuffled
@@ -173,10 +173,10 @@ def build_stream(
         if part.permutation_seed is not None:
             # The store's channels, not the plan's: grey images are permuted before they are repeated.
             permutation = tensor(shuffled(images.shape[1:].numel(), part.permutation_seed))
-        places = [(tensor(np.searchsorted(used, numbers)), tensor(labels[numbers])) for numbers in splits]
-        first, hides_task = plan.tasks[index].first_class, plan.scenario != "task"
+        outputs, hides_task = np.array(plan.tasks[index].labels), plan.scenario != "task"
+        places = [(tensor(np.searchsorted(used, numbers)), tensor(outputs[labels[numbers]])) for numbers in splits]
         train, valid, test = (
-            TaskImages(images, rows, own + first, index, plan.channels, permutation, hides_task=hides_task)
+            TaskImages(images, rows, own, index, plan.channels, permutation, hides_task=hides_task)
             for rows, own in places
         )
         augmenter = normaliser.augmenter(part.input.augment, images.shape[1])
@@ -202,6 +202,9 @@ def fingerprint(
         "stream": stream_identity(spec.stream),
         "data": {name: data.checksum() for name, data in sorted(raw.items())},
     }
+    if isinstance(spec.stream, DatasetSequence | DrawnTasks) and spec.stream.scenario != "task":
+        # They decide which classes of different data sets are one.
+        parts["class_names"] = {name: data.info.class_names for name, data in raw.items()}
     if first_tasks is not None:
         parts["first_tasks"] = first_tasks
     if evaluation != "test":

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seu_bench.data.dataset import DatasetInfo, Images, Labels, RawDataset, RawSplit
-from seu_bench.data.sources.common import counted
+from seu_bench.data.sources.common import counted, require_memory
 
 #: Least images per class, so that each task can be learned and judged at any scale.
 LEAST_TRAIN, LEAST_TEST = 30, 10
@@ -42,17 +42,18 @@ def synthetic_dataset(info: DatasetInfo, seed: int, scale: float = 0.02) -> RawD
     # One picture per class, with a margin on each side that shifts can draw from.
     reach = 1 if min(info.height, info.width) < 16 else 2
     shape = info.num_classes, info.channels, info.height + 2 * reach, info.width + 2 * reach
-    prototypes = _smooth(shape, generator)
     occurs = np.asarray(info.train_per_class or (1,) * info.num_classes) > 0
-    splits = []
+    sizes_of_splits = []
     for per_class, total, least in (
         (info.train_per_class, info.num_train, LEAST_TRAIN),
         (info.test_per_class, info.num_test, LEAST_TEST),
     ):
         real = np.asarray(per_class or total / max(1, occurs.sum()))
-        sizes = np.where(occurs, np.maximum(least, np.rint(scale * real)), 0).astype(np.int64)
-        splits.append(_split(prototypes, sizes, generator, reach))
-    train, test = splits
+        sizes_of_splits.append(np.where(occurs, np.maximum(least, np.rint(scale * real)), 0).astype(np.int64))
+    require_memory(info.name, int(np.sum(sizes_of_splits)), (info.channels, info.height, info.width))
+    require_memory(info.name, info.num_classes, shape[1:], bytes_per_pixel=4)
+    prototypes = _smooth(shape, generator)
+    train, test = (_split(prototypes, sizes, generator, reach) for sizes in sizes_of_splits)
     return RawDataset(counted(info, train.labels, test.labels), train, test)
 
 

@@ -15,6 +15,7 @@ from seu_bench.data.dataset import Labels, RawDataset
 from seu_bench.data.image_store import FileStore, Store
 from seu_bench.data.normaliser import Normaliser
 from seu_bench.data.planning import validation_share, withheld
+from seu_bench.data.sources.common import require_memory
 from seu_bench.data.task_parts import TaskPart
 from seu_bench.errors import RequestError
 
@@ -98,6 +99,8 @@ def stored(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device) 
     normalise = Normaliser.of(spec, data)
     store: Store | None = FileStore.of(data, normalise, device)
     if store is None:
+        shape = normalise.shape(data.info.channels, data.info.height, data.info.width)
+        require_memory(data.info.name, len(used), shape, bytes_per_pixel=4)
         tests = used >= len(data.train)
         raw = np.concatenate([data.train.images[used[~tests]], data.test.images[used[tests] - len(data.train)]])
         store = normalise(torch.from_numpy(raw)).to(device)

@@ -23,7 +23,7 @@ from seu_bench.utils.files import HeldFolder, cannot_write, remove_parts, write_
 from seu_bench.utils.reading import list_folder, open_file, read_file
 from seu_bench.utils.text import printable
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 #: Number of checkpoints retained per run: the last, and one in case the last is corrupt.
 KEPT: Final = 2
 #: A header is a line of a few hundred bytes; what has no line end by then is no checkpoint.

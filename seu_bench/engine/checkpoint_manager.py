@@ -68,6 +68,7 @@ class CheckpointManager:
         for path in known:
             try:
                 state = read_checkpoint(path, self.folder.run_id, device)
+                recorder.check_state(state.get("record"))  # first: a strategy of other code may take the state or not
                 strategy.load_state_dict(state.get("strategy"))
                 recorder.load_state_dict(state.get("record"))
                 learned, evaluated = strategy.learned, recorder.evaluated
@@ -81,8 +82,8 @@ class CheckpointManager:
                 strategy = build()
                 continue
             self.notice(f"resuming from {self.folder.position()}")
-            if recorder.record.earlier_environments:
-                self.notice("parts of the run were made elsewhere or by other versions; the record says which")
+            if recorder.record.earlier_environments or recorder.record.earlier_code:
+                self.notice("parts of the run were made elsewhere or by other versions or code; the record says which")
             return strategy
         if known:
             self.notice("no checkpoint can be used: the run starts over")

@@ -11,6 +11,7 @@ from seu_bench.config.matched import METRIC_OF, NOUNS, OPTION_OF, Budget, Matche
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import RequestError
+from seu_bench.results.code import code_fault
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import find_record, read_records
 
@@ -143,11 +144,13 @@ def _target(registry: Registry, request: Request, name: str) -> _Target:
     configuration = request.model_copy(
         update={"strategy": strategy, "options": overrides, "tuned": None, "searcher": None, "creator": None, **names}
     )
-    spec = resolve(registry, configuration).spec
+    resolved = resolve(registry, configuration)
+    spec = resolved.spec
 
     def is_one(record: Record) -> bool:
         its_id = spec.model_copy(update={"seed": record.seed}).run_id
-        return record.status == "finished" and record.threads == spec.threads and record.run_id == its_id
+        is_same = record.threads == spec.threads and code_fault(record.code, resolved.code) is None
+        return record.status == "finished" and record.run_id == its_id and is_same
 
     records = [record for record in read_records(request.results) if isinstance(record, Record) and is_one(record)]
     if not records:

@@ -52,7 +52,7 @@ def _of(
 ) -> Iterator[OptionSource]:
     """The options of one part; ``layer`` is what the protocol sets, ``schedule`` what stands for what nobody set."""
     by_protocol = f"protocol {run.spec.protocol_name}"
-    layers = [(by_protocol, layer), *_later_layers(run, prefix)]
+    layers = [(name, options.renamed(values)) for name, values in ((by_protocol, layer), *_later_layers(run, prefix))]
     for name in type(options).model_fields:
         value = getattr(options, name)
         source = next((source for source, values in reversed(layers) if name in values), DEFAULT)

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import torch
 from avalanche.evaluation import PluginMetric
 
-from seu_bench.config.run import ResultFields
+from seu_bench.config.benchmark_file import names_a_file
+from seu_bench.config.run import Request, ResultFields
 from seu_bench.config.tuned import TunedFile
 from seu_bench.data.avalanche import task_images
-from seu_bench.data.planning import stream_warnings
+from seu_bench.data.planning import StreamPlan, stream_warnings
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.environment import describe_environment
+from seu_bench.engine.option_sources import option_sources
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.code import differing_code, refuse_other_code
 from seu_bench.results.record import Record, StageRecord, record_digest, upgraded
 from seu_bench.results.record_metrics import METRICS, compute_metrics
-from seu_bench.results.record_parts import StabilityRecord, TuningRecord
+from seu_bench.results.record_parts import CodeRecord, StabilityRecord, TuningRecord
 from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes, TaskConfusion
 from seu_bench.training.monitoring.learning_curve import LearningCurves
 from seu_bench.training.stage import StageProgress
@@ -40,6 +45,8 @@ class RunRecorder:
         record: what is known before training, then as it was written last.
         on_progress: called with the progress of every stage.
         notice: called with a message for the user.
+        code: that the run uses, every metric of a plugin included.
+        accept_code: whether what other code made is continued.
         feature_bytes: peak memory of cached features; ``None``: the strategy caches none.
         matrix, sizes: the evaluators that measure for it.
         confusion: that of answers between tasks; ``None``: the scenario is not class-incremental.
@@ -52,13 +59,15 @@ class RunRecorder:
     device: torch.device
     on_progress: Callable[[StageProgress], None]
     notice: Callable[[str], None]
+    code: Sequence[CodeRecord] = ()
+    accept_code: bool = False
     feature_bytes: int | None = None
 
     def __post_init__(self) -> None:
         self.matrix = AccuracyMatrix(len(self.record.task_names))
         self.sizes = ModelSizes()
         is_class = self.record.scenario == "class"
-        self.confusion = TaskConfusion(self.record.task_classes) if is_class else None
+        self.confusion = TaskConfusion(self.record.task_classes, self.record.task_labels) if is_class else None
         batches = self.record.learning_curve
         self.curves = None if batches is None else LearningCurves(len(self.record.task_names), batches)
         self._before = self.record
@@ -151,7 +160,8 @@ class RunRecorder:
                     problem = f"{type(error).__name__}: {error}"
                     message = f"metric {name!r} of package {entry.package} is excluded: {problem}"
                     warnings.warn(message, RuntimeWarning, stacklevel=2)
-            record = record.model_copy(update={"metrics": metrics})
+            measured = [it for it in self.code if it.kind == "metric" and metrics.get(it.name) is not None]
+            record = record.model_copy(update={"metrics": metrics, "code": (*record.code, *measured)})
             record = record.model_copy(update={"record_sha256": record_digest(record.model_dump(mode="json"))})
         self.write(record)
         self.record = record
@@ -160,8 +170,13 @@ class RunRecorder:
         """Plain values: the record as it would be written now."""
         return self._measured().model_dump(mode="json")
 
-    def load_state_dict(self, state: object) -> None:
-        """Resume from what :meth:`state_dict` returned; environments other than the present one are recorded."""
+    def check_state(self, state: object) -> Record:
+        """Return the record in what :meth:`state_dict` returned.
+
+        Raises:
+            ResultsError: it was made of other data or, unless that is accepted, with other code.
+            CheckpointError: it is no record of this run.
+        """
         try:
             before = upgraded(Record.model_validate(state))
         except ValueError as error:
@@ -172,12 +187,23 @@ class RunRecorder:
                 "the data sets are not those that the run began with",
                 remedy="bring them back, or start over with --restart",
             )
+        if not self.accept_code:
+            refuse_other_code(before.code, self.code, now.run_id)
         if before.threads != now.threads:  # of a version that did not count threads among what decides a run
             raise CheckpointError(
                 f"a checkpoint cannot be used: it was computed with {before.threads} threads, not {now.threads}"
             )
         if len(before.accuracy_matrix) != len(now.task_names):
             raise CheckpointError("a checkpoint cannot be used: its record is of another stream")
+        return before
+
+    def load_state_dict(self, state: object) -> None:
+        """Resume from what :meth:`state_dict` returned; other environments and code than the present are recorded.
+
+        Raises:
+            ResultsError, CheckpointError: as :meth:`check_state`.
+        """
+        before, now = self.check_state(state), self.record
         earlier = list(before.earlier_environments)
         if before.environment != now.environment and before.environment not in earlier:
             earlier.append(before.environment)
@@ -195,7 +221,13 @@ class RunRecorder:
         self._stages = list(before.stages)
         self._unstable = any(it.stability and it.stability.value >= it.stability.bound for it in before.stages)
         self._before = before
-        kept = {"started": before.started, "earlier_environments": tuple(earlier), "decisions": before.decisions}
+        other_code = (code for code, _ in differing_code(before.code, self.code))
+        kept = {
+            "started": before.started,
+            "earlier_environments": tuple(earlier),
+            "earlier_code": tuple(dict.fromkeys([*before.earlier_code, *other_code])),
+            "decisions": before.decisions,
+        }
         self.record = now.model_copy(update=kept)
 
     def _measured(self, **fields: Any) -> Record:
@@ -234,28 +266,53 @@ def _curve(values: Iterable[float | None]) -> tuple[float | None, ...]:
 
 def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
     """The record of ``run`` on ``stream``, of which nothing is learned yet."""
-    spec = run.spec
-    parts = (part for part in (run.searcher, run.creator) if part is not None)
     return Record(
-        run_id=spec.run_id,
         status="running",
-        options=run.options.model_dump(mode="json"),
-        benchmark=spec.benchmark.name,
-        benchmark_version=spec.benchmark.version,
-        benchmark_overrides=dict(run.overrides),
-        protocol=spec.protocol_name,
-        protocol_settings=spec.protocol.model_dump(mode="json", exclude={"summary", "ranked", "tuned"}),
-        ranked=spec.protocol.ranked,
-        reference=run.reference,
+        benchmark_file=_benchmark_file(run.request),
+        given_options=_given_options(run),
         tuned=_tuning_record(run.tuned),
         matched=run.request.matched,
         data_fingerprint=stream.fingerprint,
+        code=tuple(code for code in run.code if code.kind != "metric"),
         environment=describe_environment(device, compile=run.request.compile),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        **{f"{part.kind}_options": part.options.model_dump(mode="json") for part in parts},
-        **stream_fields(stream),
-        **spec.model_dump(include={"strategy", "searcher", "creator", "seed", *ResultFields.model_fields}),
+        task_inputs=stream.inputs,
+        **requested_fields(run, stream.plan),
     )
+
+
+def _benchmark_file(request: Request) -> str | None:
+    """Path of the benchmark's file from the results folder, so that it tells nothing of where both lie."""
+    if not names_a_file(request.benchmark):
+        return None
+    return os.path.relpath(Path(request.benchmark).expanduser().resolve(), request.results.resolve())
+
+
+def _given_options(run: ResolvedRun) -> tuple[str, ...]:
+    """Names of the options that the request set to something else than the default."""
+    parts = {"": run.options, **{f"{it.kind}.": it.options for it in (run.searcher, run.creator) if it is not None}}
+    changed = {f"{prefix}{key}" for prefix, own in parts.items() for key in own.model_dump(exclude_defaults=True)}
+    return tuple(it.key for it in option_sources(run) if it.source == "given" and it.key in changed)
+
+
+def requested_fields(run: ResolvedRun, plan: StreamPlan) -> dict[str, Any]:
+    """Fields of a record that follow from its request and the shape of its stream."""
+    spec = run.spec
+    parts = (part for part in (run.searcher, run.creator) if part is not None)
+    return {
+        "run_id": spec.run_id,
+        "options": run.options.model_dump(mode="json"),
+        "benchmark": spec.benchmark.name,
+        "benchmark_version": spec.benchmark.version,
+        "benchmark_overrides": dict(run.overrides),
+        "protocol": spec.protocol_name,
+        "protocol_settings": spec.protocol.model_dump(mode="json", exclude={"summary", "ranked", "tuned"}),
+        "ranked": spec.protocol.ranked,
+        "reference": run.reference,
+        **{f"{part.kind}_options": part.options.model_dump(mode="json") for part in parts},
+        **stream_fields(plan),
+        **spec.model_dump(include={"strategy", "searcher", "creator", "seed", *ResultFields.model_fields}),
+    }
 
 
 def _tuning_record(file: TunedFile | None) -> TuningRecord | None:
@@ -266,17 +323,16 @@ def _tuning_record(file: TunedFile | None) -> TuningRecord | None:
     return TuningRecord(**own, **file.cost.model_dump())
 
 
-def stream_fields(stream: TaskStream) -> dict[str, Any]:
+def stream_fields(plan: StreamPlan) -> dict[str, Any]:
     """Fields of a record that describe the stream."""
-    plan = stream.plan
     return {
         "scenario": plan.scenario,
         "task_order": plan.order,
         "task_names": tuple(task.name for task in plan.tasks),
         "task_classes": plan.classes_per_task,
+        "task_labels": tuple(task.labels for task in plan.tasks) if plan.repeats_classes else (),
         "task_class_names": names if any(names := tuple(task.class_names for task in plan.tasks)) else (),
         "one_class_tasks": plan.one_class_tasks,
         "task_images": tuple((task.num_train, task.num_valid, task.num_test) for task in plan.tasks),
         "input_shape": (plan.channels, plan.height, plan.width),
-        "task_inputs": stream.inputs,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,11 @@ from seu_bench.engine.backbones import find_backbone
 from seu_bench.engine.scenarios import require_scenario
 from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
+from seu_bench.plugin.code import describe_code, file_digest
+from seu_bench.plugin.entries import Kind
+from seu_bench.plugin.manager import PACKAGE
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.components import Component
 from seu_bench.training.interfaces import BackboneFactory, Cost, StrategyContext, StrategyFactory
 
@@ -37,7 +41,12 @@ SYNTHETIC_SEED = 0
 
 @dataclass(frozen=True)
 class ResolvedRun:
-    """Everything that a run needs but data and a device; ``tuned`` is the file that chose options of it, if any did."""
+    """Everything that a run needs but data and a device.
+
+    Attributes:
+        tuned: the file that chose options of it; ``None``: none did.
+        code: what it uses that is not part of seu-bench, every such metric included, and its benchmark's file.
+    """
 
     request: Request
     spec: RunSpec
@@ -50,6 +59,7 @@ class ResolvedRun:
     sources: Mapping[str, DatasetSource]
     packages: Mapping[str, str]
     tuned: TunedFile | None = None
+    code: tuple[CodeRecord, ...] = ()
 
     @property
     def limits(self) -> ImageLimits:
@@ -100,8 +110,9 @@ class ResolvedRun:
         """The cost that the strategy's factory estimates; where tasks are inferred, all paths of each image count."""
         from seu_bench.training.task_inference import all_paths_cost, task_inference
 
+        inference = task_inference(context)
         cost = self.strategy.cost(context)
-        return cost if task_inference(context) is None else all_paths_cost(cost)
+        return cost if inference is None else all_paths_cost(cost)
 
     def context(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> StrategyContext:
         """Return the context that the strategy's factory is given; ``more`` are further fields of it."""
@@ -169,12 +180,12 @@ def choose_strategy(
     parts, below = split_by_prefix(given), split_by_prefix(defaults or {})
     backbone = protocol.model.backbone
     network = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
-    layer = network | protocol.strategies.get(request.strategy, {}) | below[""]
+    layers = network, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
     # An unknown preset is left to the options' own validation.
-    chosen = parts[""].get("preset", layer.get("preset", "default"))
+    chosen = next((layer["preset"] for layer in reversed(layers) if "preset" in layer), "default")
     values_of_preset = factory.presets.get(str(chosen), {})
     preset = split_by_prefix(values_of_preset)
-    options = build_options(factory.options, f"strategy {request.strategy!r}", layer, preset[""], parts[""])
+    options = build_options(factory.options, f"strategy {request.strategy!r}", *layers[:-1], preset[""], layers[-1])
     components = {
         kind: component
         for kind in _KINDS
@@ -202,7 +213,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     place = (*which, names.get("searcher"), names.get("creator"), benchmark.stream.scenario)
     tuned = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
     defaults = tuned.options(as_default=True) if tuned else {}
-    given = (tuned.options(as_default=False) if tuned else {}) | request.options
+    renamed = factory.options.renamed
+    given = (renamed(tuned.options(as_default=False)) if tuned else {}) | renamed(request.options)
     picked = choose_strategy(registry, request, protocol, given, defaults)
     options, components = picked.options, picked.components
     require_scenario(registry, request, options, place[-1], f"stream.scenario of benchmark {benchmark.name!r}")
@@ -224,12 +236,12 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         strategy=request.strategy,
         benchmark=benchmark,
         protocol_name=protocol_name,
-        options=_decisive(options),
+        options=options.identity(),
         seed=request.seed,
         local_data={name: source.checksum() for name, source in own.items()},
         chosen=other,
         **{kind: part.name for kind, part in components.items()},
-        **{f"{kind}_options": _decisive(part.options) for kind, part in components.items()},
+        **{f"{kind}_options": part.options.identity() for kind, part in components.items()},
         **request.model_dump(include=set(ResultFields.model_fields)),
     )
     replaced = {*request.options, *(picked.preset if tuned is not None and tuned.is_default else ())}
@@ -245,6 +257,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         sources,
         packages,
         tuned.file if tuned is not None and tuned.is_effective(replaced) else None,
+        _code(registry, request, picked, packages),
     )
     run.refuse_tuned_seed(request.seed)
     return run
@@ -255,9 +268,24 @@ def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:
     return BenchmarkFile(Path(name).expanduser()) if names_a_file(name) else registry.benchmarks.find(name).factory
 
 
-def _decisive(options: Options) -> dict[str, Any]:
-    """Only what differs from the defaults: a later version's new option does not make an old run another one."""
-    return options.model_dump(mode="json", exclude_defaults=True)
+def _code(
+    registry: Registry, request: Request, picked: ChosenStrategy, datasets: Iterable[str]
+) -> tuple[CodeRecord, ...]:
+    """Describe the code that a run uses and that is not part of seu-bench, and its benchmark's file."""
+    backbone = picked.options.backbone.partition(":")[0] if isinstance(picked.options, BackboneOptions) else None
+    is_file, path = names_a_file(request.benchmark), Path(request.benchmark).expanduser()
+    used: list[tuple[Kind[Any], Iterable[str]]] = [
+        (registry.strategies, [request.strategy]),
+        (registry.backbones, [backbone] if backbone else []),
+        (registry.datasets, datasets),
+        (registry.metrics, registry.metrics),
+        (registry.benchmarks, [] if is_file else [request.benchmark]),
+        *[(registry.kinds[f"{kind}s"], [part.name]) for kind, part in picked.components.items()],
+    ]
+    entries = [(kind.singular, kind[name]) for kind, names in used for name in names]
+    code = [describe_code(registry, kind, entry) for kind, entry in entries if entry.package != PACKAGE]
+    code += [CodeRecord(kind="benchmark file", name=path.name, sha256=file_digest(path))] if is_file else []
+    return tuple(code)
 
 
 def _component(

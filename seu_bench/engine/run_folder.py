@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -16,9 +16,11 @@ from seu_bench.engine.checkpoint import CheckpointFolder, Position
 from seu_bench.engine.run_progress import PROGRESS_NAME
 from seu_bench.errors import NewerRecordError, ResultsError, RunError, SeuBenchError
 from seu_bench.plugin.entries import Entry
+from seu_bench.results.code import refuse_other_code
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_path, runs_folder
 from seu_bench.results.record_files import MODEL_NAME
 from seu_bench.results.record_index import Summary, count_evaluated, read_summaries
+from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import HeldFolder, cannot_write, make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, impossible_value, shortage
@@ -79,11 +81,14 @@ class RunFolder:
         for path in (self.checkpoints.folder, self.previous, self.model, self.log, self.progress):
             refuse_link(path, "remove the link")
 
-    def finished(self, threads: int, *, restart: bool = False) -> Record | None:
+    def finished(
+        self, threads: int, code: Sequence[CodeRecord] | None = None, *, restart: bool = False
+    ) -> Record | None:
         """Record of the run if it is finished and usable. A newer version's is refused, never overwritten.
 
         Args:
             threads: of the run; what an earlier version computed with others is refused as well.
+            code: that the run uses; what other code made is refused. ``None``: any is accepted.
             restart: whether the run is made again in any case.
         """
         try:
@@ -97,6 +102,8 @@ class RunFolder:
         if (fault := other_threads(known, threads)) is not None:
             remedy = "make it again with --restart, or give another folder with --results"
             raise ResultsError(fault, where=str(self.record), remedy=remedy)
+        if code is not None:
+            refuse_other_code(known.code, code, str(self.record))
         return known
 
     @property

@@ -34,7 +34,7 @@ INTERVAL: Final = 1.0
 #: Bytes that the file may have.
 _LARGEST: Final = 2**20
 #: Fields of a request that do not belong to how its run is resumed. Options of loggers may hold credentials.
-_NOT_KEPT: Final = {"results", "restart", "match", "matched", "log_options", "max_seconds"}
+_NOT_KEPT: Final = {"results", "restart", "accept_code", "match", "matched", "log_options", "max_seconds"}
 
 
 class RunProgress(BaseModel):

@@ -29,6 +29,7 @@ from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.code import code_fault
 from seu_bench.results.record import Record, record_text
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.stage import EpochReport, ProgressCallback, Stage, StageProgress
@@ -50,8 +51,8 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
 
     Raises:
         DataError: a data set is missing or corrupt; nothing is written.
-        ResultsError: the results folder cannot be written to, or another process makes this run, or an earlier version
-            made it with other threads.
+        ResultsError: the results folder cannot be written to, or another process makes this run, or other code made
+            it, or an earlier version with other threads.
         RunError: the strategy failed; the record says so.
         Interruption: the run was stopped; the record says so, and the same call resumes it.
 
@@ -61,20 +62,27 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
     stop = stop or StopRequest(run.request.max_seconds)
     request, threads = run.request, run.spec.threads
     folder = RunFolder(request.results, run.spec.run_id)
-    known = folder.finished(threads, restart=request.restart)
-    if known is not None and folder.is_tidy:
-        return Outcome(known, folder.record, reused=True)
     hook_caller = HookCaller(registry)
+    code = None if request.accept_code else run.code
+
+    def outcome(known: Record) -> Outcome:
+        if (fault := code_fault(known.code, run.code)) is not None:
+            hook_caller.notice(f"{fault}; it is shown as it is")
+        return Outcome(known, folder.record, reused=True)
+
+    known = folder.finished(threads, code, restart=request.restart)
+    if known is not None and folder.is_tidy:
+        return outcome(known)
     lock = RunLock(folder.folder)
     lock.acquire(hook_caller.notice)
     try:
         folder.refuse_links()
         with folder.hold():
             # Whoever held the lock before may have finished it.
-            if (known := folder.finished(threads, restart=request.restart)) is not None:
+            if (known := folder.finished(threads, code, restart=request.restart)) is not None:
                 folder.clean()
                 folder.clear()
-                return Outcome(known, folder.record, reused=True)
+                return outcome(known)
             with computing_with(threads):
                 return _Run(registry, run, stop, folder, lock, hook_caller).make()
     finally:
@@ -100,8 +108,12 @@ class _Run:
         self.stream = build_stream(spec.benchmark, self.run.load, self.run.limits, spec.seed, device, **self.run.part)
         record = initial_record(self.run, self.stream, self.device)
         hooks = self.hook_caller
+        for fault in self.registry.faults.values():  # a plugin may only watch, or measure
+            hooks.notice(f"unavailable: {fault.what}")
         self.progress = watch = ProgressFile(self.folder.write_progress, request, hooks.on_progress)
-        self.recorder = RunRecorder(self._write, record, self.registry, device, watch, hooks.notice)
+        self.recorder = RunRecorder(
+            self._write, record, self.registry, device, watch, hooks.notice, self.run.code, request.accept_code
+        )
         self.decider = Decider(self.run, self.recorder, self._context_of, watch)
         try:
             cost = self.run.cost(self._context())

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import Tensor, nn
 
-from seu_bench.config.weights import Weights
+from seu_bench.config.weights import Weights, digest_of
 from seu_bench.errors import RequestError
+from seu_bench.utils.reading import read_file
 
 #: Where published files have the tensors, if not at the top.
 _INNER: Final = ("state_dict", "model", "model_state_dict")
@@ -55,11 +58,13 @@ def load_pretrained(network: nn.Module, weights: Weights) -> None:
 
 def _read(path: Path, sha256: str) -> Mapping[str, Tensor]:
     try:
+        file = io.BytesIO(read_file(path))
+        digest = digest_of(file)
         if path.suffix == ".safetensors":
-            document: Any = load_file(path)
+            document: Any = load(file.getvalue())
         else:
-            document = torch.load(path, map_location="cpu", weights_only=True)
-        digest = Weights.parse(path).sha256
+            _refuse_compressed(file)
+            document = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # of what a stranger's file makes of them, both libraries raise many kinds
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise _fault(
@@ -77,6 +82,15 @@ def _read(path: Path, sha256: str) -> Mapping[str, Tensor]:
     if not tensors:
         raise _fault("the file of weights has no named tensors", str(path), "save the network's state_dict()")
     return tensors
+
+
+def _refuse_compressed(file: BinaryIO) -> None:
+    """Refuse an archive that says less than it unpacks to; torch writes none. Rewinds the file."""
+    if zipfile.is_zipfile(file):
+        members = zipfile.ZipFile(file).infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise ValueError("it is compressed, as torch.save never does")
+    file.seek(0)
 
 
 def _stripped(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

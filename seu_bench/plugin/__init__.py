@@ -3,7 +3,8 @@
 - ``manager``: entry points, loaded into a pluggy manager
 - ``entries``: names of one kind with the plugin and the package of each
 - ``registry``: everything that installed plugins offer
-- ``subjects``: what a name given to ``check-plugin`` stands for, and whose code is behind it
+- ``code``: whose code a registered name stands for, and a digest of its source
+- ``subjects``: what a name given to ``check-plugin`` stands for
 - ``registration``: what a registering hook is called with; factories and commands that are imported when they are used
 - ``executors``: what runs the jobs of a sweep
 - ``loggers``: what writes a run down for another program

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-import pluggy
-
 from seu_bench.errors import PluginError, UnknownNameError
-from seu_bench.plugin.manager import broken
+from seu_bench.plugin.manager import PACKAGE, PluginManager, broken, faults_told
 from seu_bench.plugin.registration import Unavailable
 
 Factory = TypeVar("Factory")
@@ -41,10 +39,13 @@ class Kind(dict[str, Entry[Factory]]):
     Attributes:
         unavailable: names that cannot be used, with an
             :class:`~seu_bench.plugin.registration.Unavailable` that says why.
+        faults: by plugin, why it cannot be used: a name that is not here may be one of its names.
     """
 
-    def __init__(self, singular: str, plural: str, entries: Mapping[str, Entry[Any]]) -> None:
-        self.singular, self.plural = singular, plural
+    def __init__(
+        self, singular: str, plural: str, entries: Mapping[str, Entry[Any]], faults: Mapping[str, PluginError]
+    ) -> None:
+        self.singular, self.plural, self.faults = singular, plural, faults
         missing = {name for name, entry in entries.items() if isinstance(entry.factory, Unavailable)}
         self.unavailable: dict[str, Entry[Unavailable]] = {name: entries[name] for name in sorted(missing)}
         super().__init__({name: entries[name] for name in sorted({*entries} - missing)})
@@ -64,61 +65,80 @@ class Kind(dict[str, Entry[Factory]]):
             raise UnknownNameError(what, remedy=missing.remedy or usable)
         from seu_bench.config.options import did_you_mean  # imports pydantic, which --help does without
 
-        raise UnknownNameError(f"no {self.singular} is called {name!r}{did_you_mean(name, self)}", remedy=usable)
+        what = f"no {self.singular} is called {name!r}{did_you_mean(name, self)}{faults_told(self.faults)}"
+        raise UnknownNameError(what, remedy=usable)
 
 
 def collect(
-    manager: pluggy.PluginManager,
-    packages: Mapping[str, str],
+    manager: PluginManager,
     singular: str,
     plural: str,
     ours: Mapping[str, Entry[Any]] | None = None,
     adapt: Callable[[Any], Any] = lambda factory: factory,
+    *,
+    needs: str = "",
 ) -> Kind[Any]:
     """Collect every name of one kind.
 
-    The hook ``register_<plural>`` of each plugin is called by itself, so that the owner of each name is known.
+    The hook ``register_<plural>`` of each plugin is called by itself, so that the owner of each name is known. What
+    goes wrong stops only that plugin, or that name: it is noted in the manager's ``faults``. A name that two packages
+    register is unavailable, unless one of them is ours.
 
     Args:
-        packages: package of each installed plugin; another one counts as a package of its own.
         ours: entries of core; no plugin can take their names.
         adapt: applied to each factory of a plugin.
-
-    Raises:
-        PluginError: a plugin fails in the hook, registers a name that is taken, or one that is not plain.
+        needs: attributes that each factory has, with blanks between.
     """
     hook = f"register_{plural}"
     entries: dict[str, Entry[Any]] = dict(ours or {})
 
-    def register(plugin: str, package: str, name: str, factory: Any) -> None:
+    def register(plugin: str, name: str, factory: Any) -> None:
+        package = manager.package(plugin)
         if not isinstance(name, str) or not _PLAIN.fullmatch(name):
             raise broken(
                 f"plugin {plugin!r} of package {package} registers the {singular} {name!r:.100}, which is no plain name"
                 ": letters, digits, '_', '.', '+' and '-', 60 at the most, the first a letter or a digit",
                 package,
             )
-        if name in entries:
-            raise _taken(f"{singular} {name!r}", entries[name], plugin, package)
-        adapted = factory if isinstance(factory, Unavailable) else adapt(factory)
-        entries[name] = Entry(name, adapted, plugin, package)
+        if not isinstance(factory, Unavailable) and (lacks := _lacking(factory, needs.split())):
+            said = f"plugin {plugin!r} of package {package} registers the {singular} {name!r}, which has no {lacks}"
+            raise broken(said, package)
+        first = entries.get(name)
+        if first is None:
+            adapted = factory if isinstance(factory, Unavailable) else adapt(factory)
+            entries[name] = Entry(name, adapted, plugin, package)
+            return
+        fault = _taken(f"{singular} {name!r}", first, plugin, package)
+        manager.faults.setdefault(plugin, fault)
+        if first.package != PACKAGE:
+            manager.faults.setdefault(first.plugin, fault)
+            entries[name] = Entry(name, Unavailable(fault.what, fault.remedy or ""), plugin, package)
 
-    for owner, plugin in manager.list_name_plugin():
-        others = [other for other in manager.get_plugins() if other is not plugin]
-        package = packages.get(owner, owner)
+    for owner in manager.owners():
+        others = [other for other in manager.get_plugins() if other is not manager.get_plugin(owner)]
         try:
-            manager.subset_hook_caller(hook, others)(register=partial(register, owner, package))
-        except PluginError:
-            raise
+            manager.subset_hook_caller(hook, others)(register=partial(register, owner))
+        except PluginError as error:
+            manager.faults.setdefault(owner, error)
         except Exception as error:
-            said = f"failed in {hook}: {type(error).__name__}: {error}"
-            raise broken(f"plugin {owner!r} of package {package} {said}", package) from error
-    return Kind(singular, plural, entries)
+            package = manager.package(owner)
+            said = f"plugin {owner!r} of package {package} failed in {hook}: {type(error).__name__}: {error}"
+            manager.faults.setdefault(owner, broken(said, package))
+    return Kind(singular, plural, entries, manager.faults)
+
+
+def _lacking(factory: Any, needs: Sequence[str]) -> str:
+    """What a factory lacks without which even listing it, and others beside it, would fail."""
+    missing = [name for name in needs if not hasattr(factory, name)]
+    if not missing and "options" in needs and not hasattr(factory.options, "model_fields"):
+        missing = ["options that are a class of seu_bench.config.Options"]
+    return ", ".join(missing)
 
 
 def _taken(what: str, first: Entry[Any], plugin: str, package: str) -> PluginError:
     """Two plugins register one name, or one does it twice."""
     if first.package != package:
-        by, remedy = f"by {first.package} and by {package}", f"uninstall one of them: pip uninstall {package}"
+        by, remedy = f"by {first.package} and by {package}", f"leave one of them out: seu-bench -p no:{plugin} ..."
     else:
         both = f"both by its plugin {plugin!r}" if first.plugin == plugin else f"by {first.plugin!r} and by {plugin!r}"
         by, remedy = f"{both}, of package {package}", "give one of them another name"

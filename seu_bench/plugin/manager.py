@@ -1,34 +1,79 @@
 """Entry points -> a fresh plugin manager. No manager is shared or cached: two callers cannot disturb each other.
 
-pluggy's own loader drops a second plugin of the same name silently and lets a broken one raise a bare ImportError;
-this loop names the plugin and the package in both cases.
+pluggy's own loader drops a second plugin of the same name silently, and one broken plugin stops all others. Here it
+stops only what asks for it: it is left out, and the manager says why.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pluggy
 
 from seu_bench import hookspecs
+from seu_bench._version import __version__
 from seu_bench.errors import PluginError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+#: The package that core is part of. No plugin can take a name of it.
+PACKAGE: Final = "seu-bench"
+#: Environment variable with names of plugins or packages to leave out, divided by commas: ``-p no:NAME`` sets it, so
+#: that processes of a run or a sweep leave them out, too.
+WITHOUT: Final = "SEU_BENCH_WITHOUT"
+
+
+class PluginManager(pluggy.PluginManager):
+    """The plugins that can be used.
+
+    Attributes:
+        packages: package of each plugin that was loaded by entry point.
+        faults: by plugin, why it, or a part of it, cannot be used.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(hookspecs.GROUP)
+        self.add_hookspecs(hookspecs)
+        self.packages: dict[str, str] = {}
+        self.faults: dict[str, PluginError] = {}
+
+    def package(self, plugin: str) -> str:
+        """The package that a plugin came from; its own name where it was not installed."""
+        return self.packages.get(plugin, plugin)
+
+    def owners(self) -> list[str]:
+        """Names of the plugins, ours first, so that another one's name is the one that is refused."""
+        return sorted(dict(self.list_name_plugin()), key=lambda name: self.package(name) != PACKAGE)
+
 
 def installed_points() -> list[tuple[EntryPoint, str]]:
-    """The entry points of installed plugins with the package of each, by the plugins' names."""
+    """The entry points of installed plugins with the package of each, by the plugins' names, ours first.
+
+    Raises:
+        PluginError: a plugin that is to be left out is not installed.
+    """
     from importlib.metadata import entry_points  # takes longer than all else that ``seu-bench --help`` imports
 
     points = sorted(entry_points(group=hookspecs.GROUP), key=lambda point: point.name)
     # A package's name is read from its metadata, and one package has many plugins.
     names = {dist: dist.name for dist in {point.dist for point in points} if dist is not None}
-    return [(point, names[point.dist] if point.dist is not None else "an unknown package") for point in points]
+    found = [(point, names[point.dist] if point.dist is not None else "an unknown package") for point in points]
+    without = {name for name in os.environ.get(WITHOUT, "").split(",") if name}
+    if unknown := without - {name for point, package in found for name in (point.name, package)}:
+        raise PluginError(
+            f"no plugin to leave out is called {', '.join(sorted(unknown))}",
+            where=f"-p no:NAME, or ${WITHOUT}",
+            remedy=f"the plugins are: {', '.join(point.name for point, _ in found)}",
+        )
+    found.sort(key=lambda item: item[1] != PACKAGE)
+    return [(point, package) for point, package in found if not {point.name, package} & without]
 
 
 def only_ours() -> bool:
@@ -49,50 +94,84 @@ def only_ours() -> bool:
         return False
 
 
-def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> pluggy.PluginManager:
-    """Load every installed plugin of the entry-point group ``seu_bench``.
+def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> PluginManager:
+    """Load the installed plugins of the entry-point group ``seu_bench``.
+
+    One that cannot be imported, has the name of another one, or implements a hook that does not exist is left out.
 
     Args:
         points: entry points of the plugins to load with the package of each, all that are installed by default.
 
     Returns:
-        A manager of its own, with the plugins registered.
-
-    Raises:
-        PluginError: a plugin cannot be imported, two share a name, or one implements a hook that does not exist.
+        A manager of its own, with the plugins registered, and in ``faults`` why others are not.
     """
-    manager = pluggy.PluginManager(hookspecs.GROUP)
-    manager.add_hookspecs(hookspecs)
-    owners: dict[str, str] = {}
+    manager = PluginManager()
     for point, package in installed_points() if points is None else points:
         name, value = point.name, point.value
-        if name in owners:
-            raise PluginError(
-                f"two plugins are called {name!r}: one from {owners[name]}, one from {package}",
-                remedy=f"uninstall one of them: pip uninstall {package}",
+        if name in manager.packages:
+            first = manager.packages[name]
+            manager.faults[f"{name} of {package}"] = PluginError(
+                f"two plugins are called {name!r}: one from {first}, which is used, and one from {package}",
+                remedy=f"uninstall one of them: pip uninstall {package if first == PACKAGE else first}",
             )
-        owners[name] = package
+            continue
+        manager.packages[name] = package
+        if package != PACKAGE and (wanted := _unmet(point)):
+            what = f"plugin {name!r} of package {package} needs {wanted}, and this is {__version__}"
+            manager.faults[name] = broken(what, package, value)
+            continue
         try:
             plugin = point.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             said = f"{type(error).__name__}: {error}"
-            raise broken(f"plugin {name!r} of package {package} cannot be imported: {said}", package, value) from error
+            what = f"plugin {name!r} of package {package} cannot be imported: {said}"
+            manager.faults[name] = broken(what, package, value)
+            continue
         try:
             hash(plugin)  # pluggy keeps plugins in sets, and would say so at the first call of a hook only
             manager.register(plugin, name=name)
         except (pluggy.PluginValidationError, TypeError, ValueError) as error:
+            if manager.has_plugin(name):
+                manager.unregister(name=name)
             said = " ".join(str(error).split())
-            raise broken(f"plugin {name!r} of package {package} cannot be used: {said}", package, value) from error
-    try:
-        manager.check_pending()
-    except pluggy.PluginValidationError as error:
-        name = manager.get_name(error.plugin) or "?"
-        raise PluginError(
-            f"plugin {name!r} of package {owners.get(name)} implements an unknown hook: {error}",
-            where=name,
-            remedy="the hooks are listed in seu_bench/hookspecs.py",
-        ) from error
+            manager.faults[name] = broken(
+                f"plugin {name!r} of package {package} cannot be used: {said}", package, value
+            )
+    _leave_out_unknown_hooks(manager)
     return manager
+
+
+def _unmet(point: EntryPoint) -> str | None:
+    """The requirement of a plugin's package that this version of seu-bench does not meet."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for text in (point.dist.requires if point.dist else None) or ():
+        with contextlib.suppress(InvalidRequirement):
+            wanted = Requirement(text)
+            applies = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+            if wanted.name.lower().replace("_", "-") == PACKAGE and applies:
+                return None if wanted.specifier.contains(__version__, prereleases=True) else text
+    return None
+
+
+def _leave_out_unknown_hooks(manager: PluginManager) -> None:
+    """Leave out plugins that implement a hook that does not exist; pluggy names one at a time."""
+    while True:
+        try:
+            return manager.check_pending()
+        except pluggy.PluginValidationError as error:
+            name = manager.get_name(error.plugin) or "?"
+            manager.unregister(error.plugin)
+            manager.faults[name] = PluginError(
+                f"plugin {name!r} of package {manager.package(name)} implements an unknown hook: {error}",
+                where=name,
+                remedy="the hooks are listed in seu_bench/hookspecs.py",
+            )
+
+
+def faults_told(faults: Mapping[str, PluginError]) -> str:
+    """Say which plugins cannot be used, for the error of a name that nobody registered; empty: all can."""
+    return "".join(f"\n  unavailable: {error.what}" for error in faults.values())
 
 
 def broken(what: str, package: str, where: str | None = None) -> PluginError:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from seu_bench.errors import UnknownNameError
+from seu_bench.plugin.code import modules_of
 from seu_bench.plugin.entries import Entry
+from seu_bench.plugin.manager import faults_told
 from seu_bench.plugin.registry import Registry
-
-#: Top-level packages that are nobody's plugin.
-_NOT_OF_PLUGINS: Final = frozenset({"seu_bench", "builtins", "functools"})
 
 
 class Subject(NamedTuple):
@@ -32,10 +31,14 @@ def subjects(registry: Registry, name: str) -> list[Subject]:
     """Return everything that is registered as ``name``, of any kind, or else all that a plugin or package ``name`` has.
 
     Raises:
+        PluginError: it is a plugin, or a package with one, that cannot be used.
         UnknownNameError: there is neither, it cannot be used here, or it offers nothing.
     """
+    for plugin, fault in registry.faults.items():
+        if name in (plugin, registry.package(plugin)):
+            raise fault
     everything = [
-        Subject(kind.singular, entry, _modules(registry, entry))
+        Subject(kind.singular, entry, frozenset(name.partition(".")[0] for name in modules_of(registry, entry)))
         for kind in registry.kinds.values()
         for entry in kind.values()
     ]
@@ -57,16 +60,6 @@ def subjects(registry: Registry, name: str) -> list[Subject]:
         {word for subject in everything for word in (subject.entry.name, subject.entry.plugin, subject.entry.package)}
     )
     raise UnknownNameError(
-        f"nothing that is installed is called {name!r}{did_you_mean(name, known)}",
+        f"nothing that is installed is called {name!r}{did_you_mean(name, known)}{faults_told(registry.faults)}",
         remedy=f"name what a plugin registers (seu-bench list), or one of the plugins: {', '.join(sorted(plugins))}",
     )
-
-
-def _modules(registry: Registry, entry: Entry[Any]) -> frozenset[str]:
-    """Top-level names of the plugin's own module, and of whatever its factory is made of or refers to."""
-    plugin, factory = registry.manager.get_plugin(entry.plugin), entry.factory
-    names = [getattr(plugin, "__name__", type(plugin).__module__), type(factory).__module__]
-    for part in (factory, *(getattr(factory, name, None) for name in ("build", "cost", "compute"))):
-        reference = getattr(part, "reference", None) or getattr(part, "target", None)
-        names.append(reference if isinstance(reference, str) else getattr(part, "__module__", None) or "builtins")
-    return frozenset(name.partition(":")[0].partition(".")[0] for name in names) - _NOT_OF_PLUGINS

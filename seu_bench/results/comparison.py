@@ -176,5 +176,7 @@ def _flat_settings(record: Record) -> dict[str, str]:
         "benchmark": other_overrides(record),
         "protocol": record.protocol_settings,
     }
+    sections["code"] = {f"{it.kind} {it.name}": str(it) for it in record.code}
+    sections["earlier code"] = {f"{it.kind} {it.name}": str(it) for it in record.earlier_code}
     found = [*flattened({name: document[name] for name in named}), *flattened(sections)]
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found if value is not None}

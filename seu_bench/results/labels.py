@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pydantic_core import to_json
 
-from seu_bench.config.options import format_option
+from seu_bench.config.options import format_option, split_by_prefix
+from seu_bench.results.code import learner_code_text
+from seu_bench.results.record import image_budget
 from seu_bench.results.scenarios import other_overrides
 
 if TYPE_CHECKING:
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
 
 #: Prefix of options in a label, and what those have in common whose options are compared.
 _Group: TypeAlias = tuple[str, str, str | None]
+#: Prefixes of options by the kind of their component, and sections of a protocol that decide what nobody set.
+_PREFIXES: Final = {"strategies": "", "searchers": "searcher", "creators": "creator"}
+_SECTIONS: Final = {"strategies": ("training", "model"), "searchers": ("search",), "creators": ("creation",)}
+#: Options that are a number of images.
+_BUDGETS: Final = ("memory", "mem_size")
 
 
 def why_not_ranked(record: Record) -> str | None:
@@ -65,8 +72,9 @@ def protocol_settings(record: Record) -> dict[str, Any]:
 def configuration_labels(records: Sequence[Record]) -> list[str]:
     """Label each record of a leaderboard: strategy, searcher and creator, then the options in which it differs.
 
-    An option is named where records of the same choice differ in it, and not where it is ``None``, left to the
-    protocol. The time grows with the number of records only.
+    An option is named where records of the same choice differ in it, or where it was given and is not among
+    :func:`shared_changes`; not where it is ``None``, left to the protocol. The number of images kept in memory is named
+    where it differs at all. The time grows with the number of records only.
     """
     parts, text = [_parts(record) for record in records], CanonicalTexts()
     values: dict[tuple[_Group, str], list[str]] = defaultdict(list)
@@ -75,7 +83,80 @@ def configuration_labels(records: Sequence[Record]) -> list[str]:
             values[group, key].append(text(value))
     sizes = Counter(group for choices in parts for group in choices)
     telling = {place for place, texts in values.items() if len(texts) < sizes[place[0]] or len(set(texts)) > 1}
-    return [_label(record, choices, telling) for record, choices in zip(records, parts, strict=True)]
+    shared, budgets = shared_changes(records), unequal_budgets(records)
+    given = [changed_options(record).keys() - shared if record.given_options else set() for record in records]
+    return [
+        _label(record, choices, telling, own, budgets)
+        for record, choices, own in zip(records, parts, given, strict=True)
+    ]
+
+
+def changed_options(record: Record) -> dict[str, Any]:
+    """Return the options that were given and are not as the protocol, or its tuning, has them, by name as ``-o`` takes
+    them. Of older records, which do not say what was given, those that the protocol has another value of.
+    """
+    given, found = record.given_options, {}
+    for (kind, part), (prefix, options) in components(record).items():
+        decided = _schedule(record, kind) | protocol_layer(record, kind, part)
+        for key, value in options.items():
+            is_own = key in decided if given is None else f"{prefix}{key}" in given
+            if is_own and value is not None and value != decided.get(key):
+                found[f"{prefix}{key}"] = value
+    return found
+
+
+def shared_changes(records: Sequence[Record]) -> dict[str, Any]:
+    """Return what is not as in the protocol, and the same in all records that have it: options, overrides of the
+    benchmark, precision and threads, by name."""
+    text = CanonicalTexts()
+    own = [{f"{p}{key}" for p, options in components(it).values() for key in options} for it in records]
+    changed = [changed_options(record) | _other_changes(record) for record in records]
+    optional = {name for names in own for name in names}
+    shared = {}
+    for name, value in sorted({name: value for mine in changed for name, value in mine.items()}.items()):
+        having = [mine for names, mine in zip(own, changed, strict=True) if name in names or name not in optional]
+        if all(name in mine and text(mine[name]) == text(value) for mine in having):
+            shared[name] = value
+    return shared
+
+
+def unequal_budgets(records: Iterable[Record]) -> tuple[int, ...]:
+    """Return the different numbers of images that records keep; empty where they are all the same."""
+    found = sorted({budget for record in records if (budget := image_budget(record)) is not None})
+    return tuple(found) if len(found) > 1 else ()
+
+
+def components(record: Record) -> dict[tuple[str, str | None], tuple[str, Mapping[str, Any]]]:
+    """Return the prefix of the options of strategy, searcher and creator, and these, by kind and name."""
+    return {
+        ("strategies", record.strategy): ("", record.options),
+        ("searchers", record.searcher): ("searcher.", record.searcher_options),
+        ("creators", record.creator): ("creator.", record.creator_options),
+    }
+
+
+def protocol_layer(record: Record, kind: str, name: str | None) -> dict[str, Any]:
+    """Return the options that a record's protocol, or its tuning, chose for a strategy, searcher or creator."""
+    tuned = split_by_prefix(record.tuned.options)[_PREFIXES[kind]] if record.tuned else {}
+    return _mapping(_mapping(record.protocol_settings.get(kind)).get(name)) | tuned
+
+
+def _schedule(record: Record, kind: str) -> dict[str, Any]:
+    """What the protocol has for options that nobody set."""
+    sections = [_mapping(record.protocol_settings.get(section)) for section in _SECTIONS[kind]]
+    return {key: value for section in sections for key, value in section.items() if value is not None}
+
+
+def _mapping(value: Any) -> dict[Any, Any]:
+    """A mapping as it is; records of strangers may hold anything."""
+    return value if isinstance(value, dict) else {}
+
+
+def _other_changes(record: Record) -> dict[str, Any]:
+    """Changes that a label always names: of one record alone nothing else says them."""
+    found = {f"benchmark.{key}": value for key, value in sorted(named_overrides(record).items())}
+    found |= {"precision": record.precision} if record.precision != "float32" else {}
+    return found | ({"threads": record.threads} if record.threads != 1 else {})
 
 
 def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
@@ -85,6 +166,9 @@ def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
         ("searcher.", record.strategy, record.searcher): record.searcher_options,
         ("creator.", record.strategy, record.creator): record.creator_options,
         ("protocol.", overrides, None): protocol_settings(record),
+        ("", " + ".join(map(str, (record.strategy, record.searcher, record.creator))), "code"): {
+            "code": learner_code_text(record)
+        },
     }
 
 
@@ -100,21 +184,28 @@ def named_overrides(record: Record) -> dict[str, Any]:
     return overrides | ({"stream.groups": named} if [*map(len, named)] == [*map(len, groups)] else {})
 
 
-def _label(record: Record, parts: Mapping[_Group, Mapping[str, Any]], telling: Set[tuple[_Group, str]]) -> str:
+def _label(
+    record: Record,
+    parts: Mapping[_Group, Mapping[str, Any]],
+    telling: Set[tuple[_Group, str]],
+    changed: Set[str],
+    budgets: Sequence[int],
+) -> str:
+    budget = image_budget(record) if budgets else None
     shown = [
         f"{group[0]}{key}={format_option(value)}"
         for group, own in parts.items()
         for key, value in sorted(own.items())
-        if (group, key) in telling and value is not None
+        if ((group, key) in telling or f"{group[0]}{key}" in changed)
+        and value is not None
+        and not (key in _BUDGETS and value == budget)
     ]
-    # What was changed in the benchmark is always shown: it is not what the leaderboard's heading says.
-    overrides = named_overrides(record)
-    shown += [f"benchmark.{key}={format_option(value)}" for key, value in sorted(overrides.items())]
+    shown += [f"{budget} images"] if budget is not None else []
+    shown += [f"{key}={format_option(value)}" for key, value in _other_changes(record).items()]
     if (certainty := record.options.get("infer_task")) and record.scenario != "task":
         inferred = f"infer_task={certainty}"  # it learned the same as with task labels, and answers otherwise
         shown += [] if inferred in shown else [inferred]
-    shown += [f"precision={record.precision}"] if record.precision != "float32" else []
-    shown += [f"threads={record.threads}"] if record.threads != 1 else []
     shown += [f"{record.stability_decay.get('option')} decided per task"] if record.stability_decay else []
     name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
-    return f"{name} ({', '.join(shown)})" if shown else name
+    name = f"{name} ({', '.join(shown)})" if shown else name
+    return name if record.submitter is None else f"{name} by {record.submitter}"

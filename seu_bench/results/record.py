@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Field, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from seu_bench.config.faults import fault_lines
 from seu_bench.config.matched import Matched
@@ -21,6 +21,7 @@ from seu_bench.config.streams import Scenario
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.metrics import image_acc
 from seu_bench.results.record_parts import (
+    CodeRecord,
     Count,
     DecisionRecord,
     Document,
@@ -47,6 +48,10 @@ SCHEMA_VERSION: Final = 1
 #: Bytes that a record may have; one of a thousand tasks has a fifth of that.
 LARGEST: Final = 2**27
 
+#: Strategies whose budget of images was called ``mem_size``, and those that were given it per task.
+_MEM_SIZE: Final = ("er_ace", "gdumb", "mir", "replay")
+_PER_TASK: Final = ("agem", "gem")
+
 Status: TypeAlias = Literal["running", "finished", "failed", "interrupted"]
 Matrix: TypeAlias = tuple[tuple[float | None, ...], ...]
 
@@ -72,11 +77,11 @@ class StageRecord(Document):
 
     name: str
     task: Integer
-    epochs: Integer
+    epochs: Count
     seconds: Seconds
-    image_passes: Integer
+    image_passes: Count
     cpu_seconds: Seconds | None = None
-    flops: Integer | None = None
+    flops: Count | None = None
     clipped_share: Annotated[float, Field(ge=0, le=1)] | None = None
     stability: StabilityRecord | None = None
     chance_share: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -94,8 +99,13 @@ class Record(ShownRecord, RankableRecord, Versioned):
     """Record of a run.
 
     Attributes:
-        task_class_names: names of the classes of each task, in the order of its head's outputs: numbers where the
-            data set names none; empty in older records.
+        benchmark_file: path of the benchmark's file from the results folder; ``None``: the benchmark is known by name,
+            or the record is an older one.
+        task_classes: outputs of each task's head; in the class-incremental scenario classes that no earlier task has.
+        task_labels: outputs of the classes of each task; empty where no class comes back in the class-incremental
+            scenario: there classes are numbered through, in others from 0 in each task.
+        task_class_names: names of these outputs, in their order: numbers where the data set names none; empty in older
+            records.
         one_class_tasks: places of the tasks whose images are of one class, so that every answer is right; empty in
             older records, whose ``task_classes`` show them.
         task_images: training, validation and test images of each task.
@@ -114,6 +124,8 @@ class Record(ShownRecord, RankableRecord, Versioned):
             its first batches; a row is empty where that is not defined.
         evaluation: ``validation``: withheld validation images stand in the place of test images, in the matrix and in
             ``task_images``.
+        given_options: names, as ``-o`` takes them, of the options that were given for the run and are not the
+            defaults; ``None`` in older records.
         tuned: what chose some of the options; ``None``: they were given, or are defaults that nobody tuned.
         stability_decay: the rule by which options of each task were decided; ``None``: they were not.
         decisions: what it decided, per task.
@@ -137,6 +149,9 @@ class Record(ShownRecord, RankableRecord, Versioned):
         precision: what learning computed in; accuracies are measured in float32.
         threads: torch computed with so many. Records of versions in which the machine decided that have none, and are
             read as what their environment says (:func:`upgraded`).
+        code: the code that it used and that is not part of seu-bench, and its benchmark's file; empty where there was
+            none, and in older records.
+        earlier_code: other code that made parts of the run before it was continued with :attr:`code`.
         earlier_environments: where parts of the run were made before it was continued somewhere else.
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
         reference: what the run is a reference of, which is never ranked; ``None`` for learners and in older records,
@@ -155,6 +170,7 @@ class Record(ShownRecord, RankableRecord, Versioned):
     benchmark: FileName
     benchmark_version: Integer
     benchmark_overrides: dict[str, Any] = Field(default_factory=dict)
+    benchmark_file: str | None = None
     protocol: FileName
     protocol_settings: dict[str, Any] = Field(default_factory=dict)
     ranked: bool = True
@@ -168,16 +184,18 @@ class Record(ShownRecord, RankableRecord, Versioned):
     first_tasks: Integer | None = None
     learning_curve: Integer | None = None
     scenario: Scenario = "task"
+    given_options: tuple[str, ...] | None = None
     tuned: TuningRecord | None = None
     stability_decay: dict[str, Any] | None = None
     decisions: tuple[DecisionRecord, ...] = ()
     matched: Matched | None = None
     task_order: tuple[Integer, ...] = ()
     task_names: tuple[str, ...] = ()
-    task_classes: tuple[Integer, ...] = ()
+    task_classes: tuple[Count, ...] = ()
+    task_labels: tuple[tuple[Count, ...], ...] = ()
     task_class_names: tuple[tuple[str, ...], ...] = ()
     one_class_tasks: tuple[Integer, ...] = ()
-    task_images: tuple[tuple[Integer, Integer, Integer], ...] = ()
+    task_images: tuple[tuple[Count, Count, Count], ...] = ()
     input_shape: tuple[Integer, Integer, Integer] | None = None
     task_inputs: tuple[TaskInput, ...] = ()
     accuracy_matrix: Matrix = ()
@@ -185,12 +203,12 @@ class Record(ShownRecord, RankableRecord, Versioned):
     task_class_counts: tuple[tuple[tuple[Count, Count], ...], ...] = ()
     learning_curves: tuple[tuple[Measurement, ...], ...] = ()
     metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
-    params_total: tuple[Integer, ...] = ()
-    mask_bits: tuple[Integer | None, ...] = ()
-    params_active: tuple[Integer, ...] = ()
-    macs: tuple[Integer, ...] = ()
-    memory_bytes: tuple[Integer | None, ...] = ()
-    memory_by_kind: dict[str, Integer] = Field(default_factory=dict)
+    params_total: tuple[Count, ...] = ()
+    mask_bits: tuple[Count | None, ...] = ()
+    params_active: tuple[Count, ...] = ()
+    macs: tuple[Count, ...] = ()
+    memory_bytes: tuple[Count | None, ...] = ()
+    memory_by_kind: dict[str, Count] = Field(default_factory=dict)
     stages: tuple[StageRecord, ...] = ()
     genotypes: tuple[dict[str, Any] | None, ...] | None = None
     paths: tuple[tuple[Integer, ...], ...] | None = None
@@ -199,10 +217,24 @@ class Record(ShownRecord, RankableRecord, Versioned):
     data_fingerprint: str | None = None
     weights_sha256: str | None = None
     record_sha256: str | None = None
+    code: tuple[CodeRecord, ...] = ()
+    earlier_code: tuple[CodeRecord, ...] = ()
     environment: Environment = Environment()
     earlier_environments: tuple[Environment, ...] = ()
     started: str = ""
     seconds: Seconds | None = None
+    _submitter: str | None = PrivateAttr(None)
+
+    @property
+    def submitter(self) -> str | None:
+        """The submission of a shared leaderboard that the run belongs to; no part of its file."""
+        return self._submitter
+
+    def submitted_by(self, name: str, **changed: Any) -> Record:
+        """Return a copy that belongs to a submission, with ``changed`` fields."""
+        record = self.model_copy(update=changed)
+        record._submitter = name
+        return record
 
 
 def runs_folder(results: Path) -> Path:
@@ -290,20 +322,50 @@ def parse_record(text: str, where: str) -> Record:
 
 
 def upgraded(record: Record) -> Record:
-    """Bring a record that was read up to date: one of a version without the metric over images, which follows from its
-    matrix, and one of a version in which the machine decided the number of threads.
+    """Bring a record that was read up to date.
 
-    On an accelerator threads decide nothing of a result; there they stay as they are.
+    Its budget of images gets the name ``memory``, and the metric over images is computed from its matrix. Of a version
+    in which the machine decided the number of threads it gets that; on an accelerator threads decide nothing.
     """
+    updates: dict[str, Any] = {}
+    if record.strategy in _MEM_SIZE:
+        updates["options"] = _with_memory(record.options)
+        strategies = record.protocol_settings.get("strategies")
+        if isinstance(strategies, dict) and isinstance(own := strategies.get(record.strategy), dict):
+            strategies = {**strategies, record.strategy: _with_memory(own)}
+            updates["protocol_settings"] = {**record.protocol_settings, "strategies": strategies}
+    elif record.strategy in _PER_TASK and "memory" not in record.options:
+        total = 200 if record.options.get("patterns_per_experience") is None else None
+        updates["options"] = {"memory": total, **record.options}
     if record.metrics and "image_acc" not in record.metrics:
         over_images = image_acc(record.accuracy_matrix, [images for *_, images in record.task_images])
-        if over_images is not None:
-            record = record.model_copy(update={"metrics": record.metrics | {"image_acc": over_images}})
+        updates |= {} if over_images is None else {"metrics": record.metrics | {"image_acc": over_images}}
     environment = record.environment
-    if "threads" in record.model_fields_set or not environment.device.startswith("cpu"):
-        return record
-    threads = environment.threads or 1
-    return record.model_copy(update={"threads": threads}) if 1 < threads <= MOST_THREADS else record
+    if "threads" not in record.model_fields_set and environment.device.startswith("cpu"):
+        threads = environment.threads or 1
+        updates |= {"threads": threads} if 1 < threads <= MOST_THREADS else {}
+    return record.model_copy(update=updates) if updates else record
+
+
+def _with_memory(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with ``memory`` for ``mem_size``, as that was called before."""
+    return {"memory" if key == "mem_size" else key: value for key, value in options.items()}
+
+
+def image_budget(record: Record) -> int | None:
+    """Return how many images of all tasks together a run may keep.
+
+    Args:
+        record: of any strategy; its option ``memory`` is read, or ``mem_size`` of plugins that call it so.
+
+    Returns:
+        The number; ``None`` for a strategy without such an option.
+    """
+    options = record.options
+    total = options.get("memory", options.get("mem_size"))
+    if record.strategy in _PER_TASK and (each := options.get("patterns_per_experience")) is not None:
+        total = each * len(record.task_order) if isinstance(each, int) else None
+    return total if isinstance(total, int) else None
 
 
 def unreadable(file: Path | str, error: OSError | ValueError) -> ResultsError:

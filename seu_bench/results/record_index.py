@@ -23,7 +23,7 @@ from seu_bench.config.matched import Matched
 from seu_bench.errors import ResultsError
 from seu_bench.results.record import RECORD_NAME, Record, runs_folder
 from seu_bench.results.record_files import packed_records, record_in
-from seu_bench.results.record_parts import DecisionRecord, Environment, TuningRecord
+from seu_bench.results.record_parts import CodeRecord, DecisionRecord, Environment, TuningRecord
 from seu_bench.utils.files import PART
 from seu_bench.utils.reading import list_folder, open_file
 
@@ -44,19 +44,26 @@ DETAILS: Final[dict[str, Any]] = {
 }
 #: Fields that are the same in many records, and are held once.
 _SHARED: Final = (
+    "code",
     "environment",
     "memory_by_kind",
     "protocol_settings",
     "reference",
     "task_class_names",
     "task_classes",
+    "task_labels",
     "task_names",
     "task_order",
 )
 #: In place of a state.
 _LINK, _UNREADABLE = "link", "unreadable"
-#: Fields that are models of their own.
+#: Fields that are models of their own, and those that are several of one.
 _MODELS: Final[dict[str, Any]] = {"tuned": TuningRecord, "matched": Matched}
+_MODELS_OF_LISTS: Final[dict[str, Any]] = {
+    "decisions": DecisionRecord,
+    "code": CodeRecord,
+    "earlier_code": CodeRecord,
+}
 
 
 #: What records are copies of whose fields are known to be valid; validating thousands again takes seconds.
@@ -200,7 +207,7 @@ class _Index:
 def _header() -> dict[str, Any]:
     """What an index was written by: one of another version is made again."""
     fields = hashlib.sha256(" ".join(Record.model_fields).encode()).hexdigest()[:16]
-    return {"format": "seu-bench record index", "seu_bench": __version__, "fields": fields}
+    return {"format": "seu-bench record index 2", "seu_bench": __version__, "fields": fields}
 
 
 def _stamp(folder: Path) -> str | None:
@@ -238,8 +245,9 @@ def _rebuilt(document: dict[str, Any], shared: dict[str, Any]) -> Record:
     for field, model in _MODELS.items():
         if document.get(field) is not None:
             document[field] = model.model_validate(document[field])
-    if "decisions" in document:
-        document["decisions"] = tuple(map(DecisionRecord.model_validate, document["decisions"]))
+    for field, model in _MODELS_OF_LISTS.items():
+        if field in document:
+            document[field] = tuple(map(model.model_validate, document[field]))
     if "metrics" in document:
         document["metrics"] = {sys.intern(name): value for name, value in document["metrics"].items()}
     for key, value in document.items():

@@ -17,7 +17,7 @@ Integer: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 #: A measured number.
 Measurement: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
-Seconds: TypeAlias = Measurement
+Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Document(BaseModel):
@@ -79,6 +79,28 @@ class Environment(Document):
     compile: bool = False
 
 
+class CodeRecord(Document):
+    """Code that a run used and that is not part of seu-bench, or its benchmark's file.
+
+    Attributes:
+        kind: what it was used as: ``strategy``, ``searcher``, ``creator``, ``backbone``, ``data set``, ``metric``,
+            ``benchmark``; ``benchmark file`` for one that was given by its path.
+        name: registered name, or name of the file.
+        package, version: that it was installed with; ``None``: it was not installed.
+        sha256: of its source, or of the benchmark's file; ``None``: that could not be read.
+    """
+
+    kind: str
+    name: str
+    package: str | None = None
+    version: str | None = None
+    sha256: str | None = None
+
+    def __str__(self) -> str:
+        digest = "source unknown" if self.sha256 is None else self.sha256[:10]
+        return " ".join(filter(None, (self.package, self.version, f"[{digest}]")))
+
+
 class TaskInput(Document):
     """What makes the network's input of a task's images: padding, background, normalisation, order of the pixels.
 
@@ -126,10 +148,10 @@ class TuningRecord(Document):
     method: str
     seeds: tuple[Integer, ...] = ()
     options: dict[str, Any] = Field(default_factory=dict)
-    runs: Integer
-    image_passes: Integer
+    runs: Count
+    image_passes: Count
     cpu_seconds: Seconds | None = None
-    flops: Integer | None = None
+    flops: Count | None = None
 
     def __hash__(self) -> int:
         """By the file, which says all else: options may be lists."""

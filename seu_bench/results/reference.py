@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from seu_bench.config.common_options import BackboneOptions
+from seu_bench.results.code import learner_code
 from seu_bench.results.labels import CanonicalTexts, protocol_settings, why_not_ranked
 from seu_bench.results.metric import Metric, Reference
 from seu_bench.results.record import Record
@@ -51,7 +52,7 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
     and ``width`` say; where a strategy has no such option, or it is ``None``, the default backbone and the protocol's
     width count. Where several configurations fit, the one counts whose other options are all at their defaults, or as
     the protocol sets them; without such a one there is no reference. Of several records of it the latest counts.
-    Records that may not be ranked neither are nor have a reference.
+    Records that may not be ranked neither are nor have a reference; nor is there one of several versions of its code.
 
     Returns:
         The records in the same order, or copies of them; relative metrics are ``None`` where there is no reference, or
@@ -91,7 +92,7 @@ def _references(
     fitting: dict[str, dict[str, dict[int, Record]]] = defaultdict(lambda: defaultdict(dict))
     for record in sorted(records, key=lambda record: (record.started, record.run_id)):
         if why_not_ranked(record) is None and is_reference(record):
-            choice = text([record.strategy, _other_options(record)])
+            choice = text([record.strategy, _other_options(record), learner_code(record)])
             fitting[text(_circumstances(record))][choice][record.seed] = record
     found: dict[str, _Runs] = {}
     for circumstances, choices in fitting.items():
@@ -120,7 +121,7 @@ def _circumstances(record: Record) -> list[Any]:
     if width is None:
         width = _mapping(record.protocol_settings.get("model")).get("width")
     backbone = record.options.get("backbone", BackboneOptions.model_fields["backbone"].default)
-    return [place, other_overrides(record), protocol_settings(record), backbone, width]
+    return [place, other_overrides(record), protocol_settings(record), backbone, width, record.submitter]
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -5,11 +5,14 @@ reaches, or one that may see all of them again. A strategy declares itself one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from seu_bench.results.scenarios import SCENARIO_KEY
+from seu_bench.config.commands import command
+from seu_bench.utils.text import toml_value
 
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
@@ -49,11 +52,12 @@ class MissingReferences(NamedTuple):
     command: str
 
 
-def missing_references(records: Iterable[Record]) -> MissingReferences | None:
+def missing_references(records: Iterable[Record], results: Path | None = None) -> MissingReferences | None:
     """Look for :data:`REQUIRED`, or :data:`WITHOUT_TASKS`, among records; ``None`` where none is missing.
 
     Args:
         records: all of one benchmark, scenario, protocol and data.
+        results: the folder that they are in, for the command; ``None``: it is not the reader's own.
     """
     found = list(records)
     there = {reference_of(record) for record in found}
@@ -61,17 +65,38 @@ def missing_references(records: Iterable[Record]) -> MissingReferences | None:
     missing = tuple(name for name in wanted if REFERENCE_ROWS[name] not in there)
     if not found or not missing:
         return None
-    seeds = _ranges({record.seed for record in found})
-    record = found[0]
-    place = f"--benchmark {record.benchmark} --protocol {record.protocol}"
-    options = []
-    if all(SCENARIO_KEY in each.benchmark_overrides for each in found):  # or else it is the benchmark's own
-        options.append(f"-o benchmark.{SCENARIO_KEY}={record.scenario}")
-    words = [f"seu-bench sweep --strategy {','.join(missing)} {place}", *options, f"--seeds {seeds}"]
-    return MissingReferences(missing, " ".join(words))
+    seeds = format_seeds({record.seed for record in found})
+    # What only some have makes no difference to the data, or else they would be of other data.
+    common = {
+        f"benchmark.{key}": value
+        for key, value in found[0].benchmark_overrides.items()
+        if all(value == each.benchmark_overrides.get(key) for each in found)
+    }
+    text = command(
+        "sweep",
+        strategy=",".join(missing),
+        benchmark=_benchmark(found, results),
+        protocol=found[0].protocol,
+        options=common,
+        seeds=seeds,
+        results=results,
+    )
+    return MissingReferences(missing, text)
 
 
-def _ranges(seeds: Iterable[int]) -> str:
+def _benchmark(records: Sequence[Record], results: Path | None) -> str:
+    """The benchmark as a sweep is asked for it: by name, or the path of its file, if it is still where it was."""
+    files = [each.benchmark_file for each in records if each.benchmark_file is not None]
+    if not files:
+        return records[0].benchmark
+    # Records may hold anything: unlike pathlib this answers for every text.
+    there = (results / file for file in files if results and os.path.isfile(results / file))  # noqa: PTH113
+    found = next(there, None)
+    path = os.path.relpath(found.resolve()) if found else f"FILE_OF_{records[0].benchmark}.toml"
+    return toml_value(path) if set(path) & set(",\"'") or path != path.strip() else path
+
+
+def format_seeds(seeds: Iterable[int]) -> str:
     """Write seeds as a sweep reads them: ``0-2,7``."""
     runs = [[seed for _, seed in group] for _, group in groupby(enumerate(sorted(seeds)), lambda it: it[1] - it[0])]
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

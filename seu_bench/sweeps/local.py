@@ -129,7 +129,9 @@ class LocalExecutor:
         if self._context.get_start_method() == "forkserver":
             # No effect on a server that runs already: there is one for all sweeps of this process. Records name the
             # code that it has imported, even if the checkout is changed while jobs run.
-            self._context.set_forkserver_preload([*_PRELOADED, *(point.module for point, _ in installed_points())])
+            # Of plugins only what could be imported here: another one would end the server.
+            plugins = [point.module for point, _ in installed_points() if point.module in sys.modules]
+            self._context.set_forkserver_preload([*_PRELOADED, *plugins])
             self._inherited = {REVISION: revision} if (revision := code_revision()) else {}
         self._waiting.extend(jobs)
         self._fill()

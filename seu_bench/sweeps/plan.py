@@ -19,6 +19,7 @@ from seu_bench.engine.run_folder import find_state, other_threads
 from seu_bench.engine.tuning import TunedFiles
 from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError
 from seu_bench.plugin.executors import Job
+from seu_bench.results.code import code_fault
 from seu_bench.sweeps.grid import expand_grid
 from seu_bench.sweeps.spec import SweepSpec, absolute_paths
 
@@ -60,7 +61,11 @@ class Configuration:
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """A job, the state and the record of its run, and why it failed or was interrupted, or which process runs it."""
+    """A job, the state and the record of its run, and why it failed or was interrupted, or which process runs it.
+
+    Attributes:
+        is_replacing: whether what lies in its place is another run, made with other threads or code, which is replaced.
+    """
 
     run_id: str
     configuration: Configuration
@@ -68,17 +73,13 @@ class PlannedJob:
     state: JobState
     detail: str = ""
     record: Record | None = None
+    is_replacing: bool = False
 
     @property
     def label(self) -> str:
         """The job in words."""
         spec = self.configuration.run.spec
         return f"{spec.benchmark.name} {spec.protocol_name}: {self.configuration.label}, seed {self.seed}"
-
-    @property
-    def is_replacing(self) -> bool:
-        """Whether a finished run lies in its place that is not this one."""
-        return self.state == "failed" and self.record is not None and self.record.status == "finished"
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def plan_requests(
     for seed, configuration in itertools.product(dict.fromkeys(spec.seeds), configurations):
         run_id = configuration.at(seed).spec.run_id
         if run_id not in jobs:
-            jobs[run_id] = _planned(spec.results, run_id, configuration, seed)
+            jobs[run_id] = _planned(spec, run_id, configuration, seed)
     matched = [
         f"{it.run.spec.benchmark.name}, {it.request.strategy}: {it.request.matched}"
         for it in configurations
@@ -142,17 +143,27 @@ def plan_requests(
     return plan
 
 
-def _planned(results: Path, run_id: str, configuration: Configuration, seed: int) -> PlannedJob:
+def _planned(asked: SweepSpec, run_id: str, configuration: Configuration, seed: int) -> PlannedJob:
     """Plan one job from the state of its run."""
-    found = find_state(results, run_id)
+    found = find_state(asked.results, run_id)
     if found is None or found.state == "unreadable":
         return PlannedJob(run_id, configuration, seed, "new")
     if found.record is not None and found.record.run_id != run_id:
         return PlannedJob(run_id, configuration, seed, "new", "there is a record of another run in its folder")
-    finished = found.record if found.state == "finished" else None
-    if finished is not None and (fault := other_threads(finished, configuration.run.spec.threads)) is not None:
-        again = "--retry-failed, or run --restart, makes it again"
-        return PlannedJob(run_id, configuration, seed, "failed", f"{fault}; {again}", finished)
+    again, fault = "--retry-failed, or run --restart, makes it again", None
+    if found.record is not None and found.state == "finished":
+        fault = other_threads(found.record, configuration.run.spec.threads)
+    if (
+        found.record is not None
+        and found.holder is None
+        and (found.state == "finished" or found.position)
+        and not fault
+    ):
+        fault = None if asked.accept_code else code_fault(found.record.code, configuration.run.code)
+        again += ", --accept-code accepts it"
+    if fault is not None:
+        detail = f"{fault}; {again}"
+        return PlannedJob(run_id, configuration, seed, "failed", detail, found.record, is_replacing=True)
     detail = f"by {found.holder}" if found.holder is not None else found.detail or ""
     state: JobState = "running" if found.holder is not None and found.state != "finished" else found.state
     return PlannedJob(run_id, configuration, seed, state, detail, found.record)

@@ -17,10 +17,11 @@ from seu_bench.config.benchmark_file import names_a_file
 from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import did_you_mean, flattened, parse_value
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
-from seu_bench.config.toml_file import read_toml, validated
+from seu_bench.config.toml_file import LARGEST, read_toml, validated
 from seu_bench.config.tuned import tuned_path
 from seu_bench.errors import OptionError, SpecError
 from seu_bench.utils.files import write_atomic
+from seu_bench.utils.reading import read_file
 
 #: Prefix of option keys that address the executor; they are no axes of the grid.
 EXECUTOR: Final = "executor."
@@ -179,7 +180,7 @@ def kept_spec(results: Path) -> SweepSpec:
     path = results / _KEPT
     remedy = "give the sweep's own command again: it attaches as well"
     try:
-        return SweepSpec.model_validate_json(path.read_text(encoding="utf-8"))
+        return SweepSpec.model_validate_json(read_file(path, LARGEST))
     except FileNotFoundError:
         raise SpecError("no sweep was begun with this results folder", where=str(results), remedy=remedy) from None
     except (OSError, ValueError) as error:

@@ -7,13 +7,15 @@ training images, and is judged after its one training.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import random
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pytest
@@ -27,7 +29,12 @@ from seu_bench.testing.modes import steps_watched
 from seu_bench.testing.sizes import check_sizes
 from seu_bench.testing.streams import poison
 from seu_bench.testing.trial import Contract, Learner, Trial, drawn, from_file, require, same, used_parameters
+from seu_bench.training.stage import Stage
+from seu_bench.training.state import difference
 from seu_bench.utils.seeding import RandomState
+
+#: With these, most of a task is still to be learned when a run is stopped, and each epoch has several batches.
+SLOW: Final = {"epochs": 3, "batch_size": 5}
 
 #: Probability that guessing reaches the accuracy that counts as having learned.
 BY_CHANCE = 1e-3
@@ -92,30 +99,29 @@ class StrategyContract(Contract):
             )
 
     def test_resumes_to_the_same_weights(self, trial: Trial) -> None:
-        """From a state in a file, a new strategy learns the last task to the same weights, bit by bit."""
-        whole = trial.learner("tiny_three")
-        strategy, last = whole.strategy, whole.tasks - 1
-        if not is_resumable(strategy) or whole.whole_stream:
+        """Stopped after the first epoch of every stage, after each of the second task and between tasks, and made anew
+        from its state in a file each time, a strategy is at every place what it is without stops, bit by bit."""
+        learner = trial.learner("tiny_three")
+        if not is_resumable(learner.strategy) or learner.whole_stream:
             pytest.skip("this strategy cannot be resumed")
-        for task in range(last):
-            whole.learn(task)
-        places = {"between two tasks": from_file(strategy.state_dict())}
-        within: list[Any] = []
-        if strategy.resumes_within_tasks:
-            strategy.pause = lambda _: within.append(from_file(strategy.state_dict()))
-        whole.learn(last)
-        if within:
-            places["between two epochs of the last task"] = within[len(within) // 2]
-        for place, state in places.items():
-            learner = trial.learner("tiny_three")
-            learner.strategy.load_state_dict(state)
-            learner.learn(last)
+        known = trial.registry.strategies.find(trial.strategy).factory.options.model_fields
+        slow = {name: value for name, value in SLOW.items() if name in known}
+        # Restored weights of an epoch before the stop would hide that the later ones differ.
+        for more in ({}, {"restore": "last"}) if "restore" in known else ({},):
+            tried = replace(trial, options={**trial.options, **slow, **more})
+            whole, stopped, stop = _states(tried, stopping=False), _states(tried, stopping=True), "not at all"
             require(
-                same(whole.weights(), learner.weights()),
-                f"a run that was interrupted {place} ends with other weights than one that was not: get_extra_state() "
-                "must return all that the strategy remembers beside its model, the stages' get_extra_state() all that "
-                "decides how they resume",
+                [*whole] == [*stopped], f"stopped, a run gets to {', '.join(stopped)} instead of {', '.join(whole)}"
             )
+            for place, (expected, stops) in whole.items():
+                found = difference(expected, stopped[place][0])
+                require(
+                    found is None,
+                    f"a run that was stopped {stop} is not the same {place} as one that was not: {found} differs. Name "
+                    "in state_attributes what the strategy remembers beside its model, or return it from "
+                    "get_extra_state(); what else a stage changes belongs to the stage's get_extra_state()",
+                )
+                stop = place if stops else stop
 
     def test_model_can_be_made_again(self, trial: Trial) -> None:
         """From its architecture, as JSON holds it, and its weights a new model is made that answers the same."""
@@ -260,6 +266,58 @@ class StrategyContract(Contract):
             least is None or most is None or (took is not None and least <= took <= most),
             f"operations of learning: cost said {least} to {most}, the run took {took}",
         )
+
+
+class _StoppedError(Exception):
+    """A run that was stopped within a task."""
+
+
+def _states(trial: Trial, *, stopping: bool) -> dict[str, tuple[Any, bool]]:
+    """Learn a stream, and at the places where a run is stopped begin again with a new strategy if ``stopping``.
+
+    Returns:
+        For each place where a run could be resumed what must be equal of the state, with accuracies between two tasks;
+        and whether runs are stopped there.
+    """
+    found: dict[str, tuple[Any, bool]] = {}
+    last: Any = None
+
+    def new() -> Learner:
+        learner = trial.learner("tiny_three", brief=False)
+        if found:
+            learner.strategy.load_state_dict(last)
+        if learner.strategy.resumes_within_tasks:
+            learner.strategy.pause = pause
+        return learner
+
+    def reach(place: str, stops: bool, **more: Any) -> None:
+        nonlocal last
+        state = learner.strategy.state_dict()
+        last = from_file(state) if stopping and stops else None
+        # Times differ, and a stage's own state may have some.
+        found[place] = copy.deepcopy({**state, "stage": state["stage"] and state["stage"]["randomness"], **more}), stops
+
+    def pause(stage: Stage[Any]) -> None:
+        stops = stage.epoch == 1 or (stage.task == 1 and stage.epoch < SLOW["epochs"])
+        reach(
+            f"after epoch {stage.epoch} of {stage.name} of task {stage.task}",
+            stops,
+            image_passes=stage.image_passes,
+            curve=[(report.loss, report.accuracy) for report in stage.curve],
+        )
+        if stopping and stops:
+            raise _StoppedError
+
+    learner, task = new(), 0
+    while task < learner.tasks:
+        try:
+            learner.learn(task)
+        except _StoppedError:
+            learner = new()
+            continue
+        reach(f"after task {task}", True, accuracies=learner.matrix.result()[task])
+        learner, task = new() if stopping else learner, task + 1
+    return found
 
 
 def _learned_in_noise(trial: Trial, seed: int, noise: int) -> Learner:

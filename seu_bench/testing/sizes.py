@@ -66,19 +66,19 @@ def state_bytes(learner: Learner) -> tuple[int, int]:
     """Bytes of the tensors in the state that learning goes on from, as it comes back from a file.
 
     Returns:
-        All of them; and those of what was learned, where images are counted as such, and neither states of random
-        generators nor int64, such as places of images in a stream.
+        All of them but states of random generators; and those of what was learned, where images are counted as such,
+        and int64 is not, such as places of images in a stream.
     """
     state, plan = from_file(learner.strategy.state_dict()), learner.stream.plan
     weights = _distinct(state["weights"])
-    own = _distinct(state["own"])
-    image = (plan.channels, plan.height, plan.width)
     generator = torch.get_rng_state().shape
+    own = [it for it in _distinct(state["own"]) if it.dtype != torch.uint8 or it.shape != generator]
+    image = (plan.channels, plan.height, plan.width)
     learned = 0
     for tensor in own:
         if tensor.shape[1:] == image:
             learned += len(tensor) * (image[0] * image[1] * image[2] + LABEL_BYTES)
-        elif tensor.dtype != torch.int64 and not (tensor.dtype == torch.uint8 and tensor.shape == generator):
+        elif tensor.dtype != torch.int64:
             learned += tensor.nbytes
     model = sum(tensor.nbytes for tensor in weights)
     return model + sum(tensor.nbytes for tensor in own), model + learned

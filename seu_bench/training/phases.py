@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from seu_bench.models.feature_cache import FeatureCache
 from seu_bench.models.feature_store import feature_tiers
 from seu_bench.models.multihead import CompiledUnits, MultiHeadModel
 from seu_bench.training.stage import Pause, ProgressCallback, Stage
-from seu_bench.training.state import fitting
+from seu_bench.training.state import difference, fitting, get_state, set_state
 from seu_bench.training.template import LeanTemplate
 
 
@@ -40,10 +41,11 @@ class TaskData:
 class Phase:
     """A stage of learning a task, made when its turn comes, and what is done with its result.
 
-    A strategy's model and memory change in :attr:`make` and :attr:`apply` only, and :attr:`make` does the same
-    whenever it finds the strategy as it was: a resumed run makes the stage again and gives it its state. What changes
-    while the stage runs belongs to the stage, to its ``get_extra_state``; so does what :attr:`make` computes from
-    weights that the stage trains, which a resumed run finds as they were at the checkpoint.
+    A strategy's model changes in :attr:`make` and :attr:`apply` only, its extra state while the stage runs as well; and
+    :attr:`make` does the same whenever it finds the strategy as it was. A resumed run makes the stage again, gives it
+    its state, and then gives the strategy its extra state as of the checkpoint. Whatever else changes while the stage
+    runs belongs to the stage's ``get_extra_state``; so does what :attr:`make` computes from weights that the stage
+    trains, which a resumed run finds as they were at the checkpoint.
 
     Attributes:
         make: returns the stage; called when the earlier phases of the task are over.
@@ -59,7 +61,8 @@ class PhasedStrategy(LeanTemplate):
 
     model: MultiHeadModel
 
-    #: Names of attributes that hold state beside the model's, as tensors and plain values.
+    #: Names of attributes that hold state beside the model's: tensors, plain values, a generator of torch, and objects
+    #: with ``state_dict()`` and ``load_state_dict()`` that are there from the beginning.
     state_attributes: tuple[str, ...] = ()
 
     #: Whether a run resumes between two epochs, or between two tasks only; see :attr:`resumable`.
@@ -87,31 +90,33 @@ class PhasedStrategy(LeanTemplate):
         raise NotImplementedError
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the state beside the model's, between two phases: tensors and plain values.
+        """Return the state beside the model's, as it is now: tensors and plain values.
 
-        By default the attributes named by :attr:`state_attributes`, whose values must be replaced, never changed in
-        place.
+        By default that of the attributes named by :attr:`state_attributes`.
         """
-        return {name: getattr(self, name) for name in self.state_attributes}
+        return {name: get_state(getattr(self, name)) for name in self.state_attributes}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`get_extra_state` returned; the model is restored already."""
         for name in self.state_attributes:
-            setattr(self, name, state[name])
+            set_state(self, name, state[name])
 
     def kept(self) -> Mapping[str, Any]:
         """Return all that is kept for later tasks, by kind; its bytes are the record's ``memory_bytes``.
 
-        By default the model and what :meth:`get_extra_state` returns, each of its keys a kind. A strategy overrides it
-        where that is not all, such as a teacher that its state leaves out because it equals the model between two
-        tasks; or where the state stands for something else, such as places of images for the images. What it may
-        return is told at :func:`~seu_bench.training.monitoring.memory.bytes_by_kind`; nothing: it is not known.
+        By default the model and what :meth:`get_extra_state` returns, each of its keys a kind, but for random
+        generators. A strategy overrides it where that is not all, such as a teacher that its state leaves out because
+        it equals the model between two tasks; or where the state stands for something else, such as places of images
+        for the images. What it may return is told at
+        :func:`~seu_bench.training.monitoring.memory.bytes_by_kind`; nothing: it is not known.
         """
         if not self.resumable:
             return {}
         # What a model's state holds beside parameters is buffers: what is counted once is not counted again.
         counted = {"parameters": list(self.model.parameters()), "masks": list(self.model.packed_masks())}
-        return {**counted, "buffers": self.model, **self.get_extra_state()}
+        own = self.get_extra_state().items()
+        learned = {name: value for name, value in own if not isinstance(getattr(self, name, None), torch.Generator)}
+        return {**counted, "buffers": self.model, **learned}
 
     def passed(self, images: int) -> None:
         """Count images that a batch in training passes forward beyond its own, e.g. replayed ones.
@@ -131,17 +136,22 @@ class PhasedStrategy(LeanTemplate):
         return int(self.clock.train_exp_counter)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the strategy as it was when the present phase began, and the present stage as it is now.
+        """Return the strategy as it was when the present phase began, and its extra state and stage as they are now.
 
-        The weights are today's: those that the phase found and its stage trains are in the stage's state as well, and
-        in a file they are stored once. What was loaded into the middle of a phase stays as it is until it is resumed.
+        In a file, what the phase did not change of the extra state is stored once. The weights are today's: those that
+        the phase found and its stage trains are in the stage's state as well, and are stored once, too. What was loaded
+        into the middle of a phase stays as it is until it is resumed.
         """
         if self._pending is not None:
             return dict(self._pending)
         begun = self._begun or self._beginning(self.learned, 0)
-        weights = self.model.state_dict()
+        weights, own = self.model.state_dict(), begun["own"]
         return {
             **begun,
+            "own_now": {
+                name: own[name] if name in own and difference(own[name], value) is None else value
+                for name, value in self.get_extra_state().items()
+            },
             "weights": {name: weights[name] for name in begun["weights"]},
             "stage": None if self._stage is None else self._stage.state_dict(),
             "clock": {name: value for name, value in vars(self.clock).items() if isinstance(value, int)},
@@ -154,19 +164,22 @@ class PhasedStrategy(LeanTemplate):
             CheckpointError: it does not fit this strategy.
         """
         with fitting("the strategy"):
-            for name, value in state["clock"].items():
-                if not isinstance(value, int) or not isinstance(getattr(self.clock, name), int):
-                    raise ValueError(f"the clock's {name} is {value!r}")
-                setattr(self.clock, name, value)
+            self._set_clock(state["clock"])
             self.model.load_architecture(state["architecture"])
             self.model.to(self.device)
             self.model.load_state_dict(state["weights"])
             for name, weight in self.model.named_parameters():
                 weight.requires_grad_(name not in state["frozen"])
-            self.set_extra_state(state["own"])
+            self.set_extra_state(copy.deepcopy(state["own"]))
             if state["stage"] is not None and (state["task"] != self.learned or state["phase"] < 0):
                 raise ValueError(f"task {state['task']} does not follow {self.learned} learned ones")
         self._pending = state if state["stage"] is not None else None
+
+    def _set_clock(self, counts: Mapping[str, Any]) -> None:
+        for name, value in counts.items():
+            if not isinstance(value, int) or not isinstance(getattr(self.clock, name), int):
+                raise ValueError(f"the clock's {name} is {value!r}")
+            setattr(self.clock, name, value)
 
     def _beginning(self, task: int, phase: int) -> dict[str, Any]:
         model = self.model
@@ -176,7 +189,8 @@ class PhasedStrategy(LeanTemplate):
             "architecture": model.architecture(),
             "frozen": [name for name, weight in model.named_parameters() if not weight.requires_grad],
             "weights": list(model.state_dict()),
-            "own": self.get_extra_state(),
+            # It is remembered while the stage runs, which may change it in place.
+            "own": copy.deepcopy(self.get_extra_state()),
         }
 
     def _train_exp(self, experience: Any, eval_streams: Any = None, **kwargs: Any) -> None:
@@ -208,6 +222,8 @@ class PhasedStrategy(LeanTemplate):
             if pending is not None:
                 with fitting(f"stage {stage.name!r} of task {task.index}"):
                     stage.load_state_dict(pending["stage"])
+                    self.set_extra_state(copy.deepcopy(pending["own_now"]))
+                    self._set_clock(pending["clock"])  # Avalanche's counts of a task began at 0 with this training
                 pending = None
             self._stage = stage
             compiles = self.compute.compile and self.model.has_units and stage.compiles_units

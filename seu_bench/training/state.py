@@ -1,4 +1,5 @@
-"""States of tensors and plain values: checked before they are saved, and loaded with errors that name the receiver."""
+"""States of tensors and plain values: compared, checked before they are saved, loaded with errors that name the
+receiver."""
 
 from __future__ import annotations
 
@@ -26,6 +27,43 @@ def not_finite(state: Any, name: str = "") -> str | None:
         return None
     found = (not_finite(part, place) for place, part in named)
     return next((place for place in found if place is not None), None)
+
+
+def difference(one: Any, other: Any, name: str = "") -> str | None:
+    """Return the first place where two states differ by a bit, e.g. ``own.memory.images``; ``None``: nowhere.
+
+    Args:
+        one, other: nest mappings, lists and tuples of tensors and plain values.
+        name: their own place.
+    """
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return None if one.dtype == other.dtype and one.device == other.device and torch.equal(one, other) else name
+    if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
+        parts = [(f"{name}.{key}" if name else str(key), part, other[key]) for key, part in one.items()]
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        parts = [(f"{name}[{index}]", *pair) for index, pair in enumerate(zip(one, other, strict=True))]
+    else:
+        return None if type(one) is type(other) and not isinstance(one, torch.Tensor) and one == other else name
+    found = (difference(part, counterpart, place) for place, part, counterpart in parts)
+    return next((place for place in found if place is not None), None)
+
+
+def get_state(value: Any) -> Any:
+    """Return the state of an object with ``state_dict()`` or of a generator of torch; other values as they are."""
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    return value.state_dict() if hasattr(value, "state_dict") else value
+
+
+def set_state(owner: object, name: str, state: Any) -> None:
+    """Give an attribute what :func:`get_state` returned: into the object that is there, or in place of the value."""
+    value = getattr(owner, name)
+    if isinstance(value, torch.Generator):
+        value.set_state(state.cpu())
+    elif hasattr(value, "load_state_dict"):
+        value.load_state_dict(state)
+    else:
+        setattr(owner, name, state)
 
 
 @contextlib.contextmanager

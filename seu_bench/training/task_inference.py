@@ -17,6 +17,7 @@ from torch import Tensor
 from seu_bench.config.common_options import Certainty, TaskInferenceOptions
 from seu_bench.config.streams import Scenario
 from seu_bench.data.images import TaskImages
+from seu_bench.errors import RequestError
 from seu_bench.models.multihead import MultiHeadModel, not_learned
 from seu_bench.training.interfaces import Cost, StrategyContext
 
@@ -84,6 +85,12 @@ def task_inference(context: StrategyContext) -> TaskInference | None:
     plan, options = context.plan, context.options
     if plan.scenario == "task" or not isinstance(options, TaskInferenceOptions) or options.infer_task is None:
         return None
+    if plan.repeats_classes:
+        raise RequestError(
+            "a class that comes back has one output, and paths of their own have one for each of its tasks",
+            where="-o infer_task",
+            remedy="choose a strategy of one head, such as naive or replay",
+        )
     return TaskInference(options.infer_task, plan.classes_per_task, plan.scenario)
 
 

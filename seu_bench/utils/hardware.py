@@ -6,7 +6,7 @@ import errno
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -115,7 +115,8 @@ def impossible_value(error: BaseException) -> tuple[str, str] | None:
 def free_host_memory() -> int:
     """Bytes of memory that are available, within the container's limit if there is one.
 
-    What this process has freed is available: it is returned to the system first.
+    What this process has freed is available: it is returned to the system first. So are pages of files that were read,
+    which a container's use counts.
     """
     return_freed_memory()
     free: int = psutil.virtual_memory().available  # type: ignore[no-untyped-call]
@@ -123,4 +124,10 @@ def free_host_memory() -> int:
         limit, used = ((_CONTAINER / name).read_text().strip() for name in ("memory.max", "memory.current"))
     except OSError:
         return free
-    return free if limit == "max" else max(0, min(free, int(limit) - int(used)))
+    if limit == "max":
+        return free
+    cached = 0
+    with suppress(OSError):
+        stated = dict(line.split() for line in (_CONTAINER / "memory.stat").read_text().splitlines())
+        cached = sum(int(stated.get(name, 0)) for name in ("active_file", "inactive_file"))
+    return max(0, min(free, int(limit) - int(used) + cached))

@@ -7,10 +7,12 @@ device without an end, or to a pipe that nobody writes to.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from seu_bench.errors import ResultsError
 from seu_bench.utils.files import KINDS
@@ -18,9 +20,11 @@ from seu_bench.utils.hardware import free_host_memory
 
 #: Bytes for which there is always memory.
 _SMALL: Final = 2**24
+#: Bytes of the longest header that safetensors reads.
+_LONGEST_HEADER: Final = 100_000_000
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BufferedReader:
     """Open a regular file for reading, without following a link and without waiting.
 
     Args:
@@ -64,6 +68,28 @@ def read_file(path: Path, largest: int | None = None) -> bytes:
         if size > _SMALL and size > free_host_memory():
             raise OSError(errno.ENOMEM, f"there is no memory for its {size} bytes", str(path))
         return file.read(size if largest is None else largest)
+
+
+def announced_bytes(path: Path) -> int:
+    """Bytes that a file of safetensors has by its own header, so that one without an end is not read to it.
+
+    Args:
+        path: the file.
+
+    Returns:
+        How many; 0: it has no such header.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    with open_file(path) as file:
+        length = int.from_bytes(file.read(8), "little")
+        text = file.read(length) if length <= _LONGEST_HEADER else b""
+    try:
+        offsets = [entry["data_offsets"] for name, entry in json.loads(text).items() if name != "__metadata__"]
+        return 8 + length + max((int(end) for _, end in offsets), default=0)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return 0
 
 
 def list_folder(folder: Path) -> list[Path]:

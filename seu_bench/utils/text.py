@@ -1,12 +1,13 @@
-"""Text made harmless for terminals, Markdown and LaTeX, and numbers with units read and written."""
+"""Text made harmless for terminals, Markdown and LaTeX; values as TOML; numbers with units read and written."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import unicodedata
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 
 def parse_bytes(text: str) -> int:
@@ -183,3 +184,19 @@ def _latex_letter(letter: str) -> str:
     if first.isascii() and len(accents) <= 1 and _ACCENTS.issuperset(accents):
         return letter
     return f"(U+{ord(letter):04X})"
+
+
+def toml_key(key: str) -> str:
+    """A key as TOML has it."""
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else toml_value(key)
+
+
+def toml_value(value: Any) -> str:
+    """A plain value as TOML has it, on one line without control characters."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{toml_key(key)} = {toml_value(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    # A text of JSON is one of TOML, but for halves of surrogate pairs and the character 7F.
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)

@@ -13,7 +13,6 @@ import pytest
 from support.commands import Command, Install, write_package
 
 from seu_bench.cli.main import CORE
-from seu_bench.errors import PluginError
 from seu_bench.plugin.manager import only_ours
 from seu_bench.plugin.registry import Registry
 
@@ -111,7 +110,10 @@ def test_command_that_cannot_be_built(command: Command, install: Install, inner:
     ("outer", "said"),
     [
         ("1 / 0", "plugin 'counter' of package a-stranger cannot be imported: ZeroDivisionError"),
-        (OUTER + "    1 / 0\n", "plugin 'counter' of package a-stranger failed in register_commands: ZeroDivision"),
+        (
+            OUTER.replace("    register", "    1 / 0\n    register"),
+            "plugin 'counter' of package a-stranger failed in register_commands: ZeroDivision",
+        ),
         (OUTER.replace('"count"', '"run"'), "the command 'run' is registered twice: by seu-bench and by a-stranger"),
         (OUTER.replace('"count"', '"a b"'), "registers the command 'a b', which is no plain name"),
     ],
@@ -124,9 +126,8 @@ def test_broken_plugin(command: Command, install: Install, outer: str, said: str
     assert said in " ".join(answer.out.partition("Commands of plugins:")[2].split())
     assert command("run", "--help").status == 0
     answer = command("count", "1")
-    assert answer.status == 2 and said in answer.err and "pip uninstall a-stranger" in answer.err
-    with pytest.raises(PluginError):
-        Registry()
+    assert answer.status == 2 and said in answer.err
+    assert said in Registry().faults["counter"].what
 
 
 def test_two_packages_with_one_name(command: Command, install: Install) -> None:

@@ -86,16 +86,18 @@ def test_another_model_is_not_the_records(command: Command, shared: Path) -> Non
     shutil.copy(second, first)
     answer = command("check-submission", shared)
     assert answer.status == ExitStatus.NOT_MET
-    assert "its model is not the one that the record names" in " ".join(answer.out.split())
+    assert "its model is not the one that record and manifest name" in " ".join(answer.out.split())
 
 
 def test_a_folder_that_is_not_there_is_refused(command: Command, tmp_path: Path) -> None:
     assert command("check-submission", tmp_path / "nowhere").status == ExitStatus.REFUSED
 
 
-def test_an_empty_folder_is_told(command: Command, tmp_path: Path) -> None:
-    answer = command("check-submission", tmp_path)
-    assert (answer.status, answer.out.strip()) == (0, "0 runs of 0 submissions: accepted; verified: 0")
+@pytest.mark.parametrize("asked", [("check-submission",), ("leaderboard", "--from"), ("report", "--from")])
+def test_a_folder_without_submissions_is_refused(command: Command, results: Path, asked: tuple[str, ...]) -> None:
+    answer = command(*asked, results)
+    assert answer.status == ExitStatus.REFUSED
+    assert "there are no submissions in this folder" in answer.err
 
 
 def test_runs_without_models_cannot_be_measured_again(command: Command, results: Path, tmp_path: Path) -> None:
@@ -103,7 +105,9 @@ def test_runs_without_models_cannot_be_measured_again(command: Command, results:
     command("submit", *runs, "--results", results, "--to", tmp_path, "--no-models", "--name", "me", *ABOUT)
     assert not list(tmp_path.glob(f"runs/*/{MODEL_NAME}"))
     answer = command("check-submission", tmp_path)
-    assert answer.out.strip() == "3 runs of 1 submissions: accepted; verified: 0"
+    assert answer.out.startswith("3 runs of 1 submissions: accepted\nmodels measured again: 0 of 0, ")
+    assert "runs without a model, whose accuracies are stated: 3" in answer.out
+    assert "without models, so that all accuracies are stated" in command("leaderboard", "--from", tmp_path).out
 
 
 def test_hostile_submitter_is_refused_and_nothing_written(command: Command, results: Path, tmp_path: Path) -> None:

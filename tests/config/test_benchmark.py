@@ -33,9 +33,14 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
         "give either classes_per_task or groups",
     ),
     (
-        document({**CLASSES, "classes_per_task": None, "groups": [[0, 1], [1]]}),
+        document({**CLASSES, "classes_per_task": None, "groups": [[0, 1], [1, 1]]}),
         "stream.groups",
-        "share no class, but 1",
+        "a group has each class once, but 1 is in one twice",
+    ),
+    (
+        document({**CLASSES, "classes_per_task": None, "first": 2, "groups": [[0, 1], [1]]}),
+        "stream.groups",
+        "first is for classes_per_task",
     ),
     (
         document({**CLASSES, "classes_per_task": None, "groups": [[0, 1], []]}),

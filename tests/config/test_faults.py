@@ -13,6 +13,7 @@ from seu_bench.config.benchmark_file import BenchmarkFile
 from seu_bench.config.faults import did_you_mean, fault_lines
 from seu_bench.config.options import Options, build_options
 from seu_bench.config.run import Request
+from seu_bench.config.streams import stream_identity
 from seu_bench.config.tuned import TunedFile
 from seu_bench.errors import OptionError, SpecError
 from seu_bench.plugin.registry import Registry
@@ -59,7 +60,7 @@ OF_STREAM: list[tuple[dict[str, Any], str]] = [
         'stream.groups[0][0]: must be a class: its number, such as 0, or its name in quotes, such as "daisy" '
         "(given: True)",
     ),
-    (stream(**NAMED, groups=[["a"], ["a"]]), "stream.groups: groups share no class, but 'a' is in them twice"),
+    (stream(**NAMED, groups=[["a", "a"]]), "stream.groups: a group has each class once, but 'a' is in one twice"),
     (
         {"kind": "clases"},
         "stream.kind: must be 'classes', 'permutation', 'datasets' or 'drawn' (did you mean 'classes'?) "
@@ -140,6 +141,30 @@ def test_groups_take_the_place_of_a_number(tmp_path: Path) -> None:
     }
     with pytest.raises(SpecError, match="give either classes_per_task or groups"):
         BenchmarkFile(path).load({"stream.groups": [[0]], "stream.classes_per_task": 1})
+
+
+def test_a_first_task_of_another_size(tmp_path: Path) -> None:
+    """``then`` is another name of classes_per_task: both streams are one. Groups take the place of both keys."""
+    path = tmp_path / "own.toml"
+    path.write_text('name = "own"\n[stream]\nkind = "classes"\ndataset = "digits"\nclasses_per_task = 2\n')
+    base, same, plain = (
+        BenchmarkFile(path).load(keys).stream
+        for keys in (
+            {"stream.first": 4, "stream.then": 3},
+            {"stream.first": 4, "stream.classes_per_task": 3},
+            {"stream.then": 2},
+        )
+    )
+    assert base == same and plain == BenchmarkFile(path).load().stream
+    assert stream_identity(base) == {**stream_identity(plain), "first": 4, "classes_per_task": 3}
+    path.write_text('name = "own"\n[stream]\nkind = "classes"\ndataset = "digits"\nfirst = 4\nthen = 3\n')
+    assert BenchmarkFile(path).load().stream == base
+    groups = BenchmarkFile(path).load({"stream.groups": [[0, 1]]}).stream
+    assert groups.model_dump(include={"groups", "first", "classes_per_task"}) == {
+        "groups": ((0, 1),),
+        "first": None,
+        "classes_per_task": None,
+    }
 
 
 class Cooking(Options):

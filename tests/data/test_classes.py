@@ -92,9 +92,10 @@ def test_names_that_say_nothing_or_too_much() -> None:
     assert "'crane' is the name of classes 0, 1: give the number" in refusal(flowers([["crane"]]), twice).what
     assert "have no names" in str(refusal(flowers([["rose"]]), NUMBERS).remedy)
     assert plan(flowers([["0", "3"]]), NUMBERS) == plan(flowers([[0, 3]]), NUMBERS)
-    error = refusal(flowers([["daisy", "rose"], [2, 0]]))
-    assert "in two groups: 0 ('daisy')" in error.what
+    error = refusal(flowers([["daisy", "rose"], [2, 3, "tulip"]]))
+    assert "twice in a group: 3 ('tulip')" in error.what
     assert "names classes of no task: 'tulip'" in refusal(flowers([[0], [1]], order=["tulip", 0])).what
+    assert "of several tasks: 'rose'" in refusal(flowers([[0, 1], [1]], order=["daisy", "rose"])).what
     assert "is [0, 0]" in refusal(flowers([["daisy", "rose"], [2]], order=["daisy", "rose"])).what
 
 

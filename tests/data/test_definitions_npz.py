@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,8 @@ LABELS = np.arange(20) % 2
         (np.repeat(IMAGES[:, None], 3, axis=1), (3, 5, 6)),
         (IMAGES.astype(np.float32) / 255, (1, 5, 6)),
         (IMAGES.astype(np.float64) / 255, (1, 5, 6)),
+        (IMAGES.astype(np.int64), (1, 5, 6)),
+        (IMAGES.astype(">u2"), (1, 5, 6)),
     ],
 )
 def test_npz_layouts(images: NDArray[Any], shape: tuple[int, int, int], tmp_path: Path) -> None:
@@ -47,6 +51,73 @@ def test_npz_layouts(images: NDArray[Any], shape: tuple[int, int, int], tmp_path
     for image, label in zip(data.train.images, data.train.labels, strict=True):
         match = (IMAGES[np.flatnonzero(label == LABELS)] == image[-1]).all(axis=(1, 2))
         assert match.any()
+
+
+@pytest.mark.parametrize("kind", ["U", "S"])
+def test_labels_that_are_texts(kind: str, tmp_path: Path) -> None:
+    """They name the classes, sorted, the same in training and test; ``[N, 1]`` is ``[N]``."""
+    called = np.array(["fox", "ant", "eel"])
+    train, test = np.arange(20) % 3, np.arange(6) % 2
+    definition = npz(
+        tmp_path / "x.npz",
+        **{"x_train": IMAGES, "y_train": called[train].astype(kind)[:, None], "x_test": IMAGES[:6]},
+        y_test=called[test].astype(kind),
+    )
+    data = definition_source(definition, "mine").load(None)
+    assert data.info.class_names == ("ant", "eel", "fox")
+    assert data.train.labels.tolist() == np.array([2, 0, 1])[train].tolist()
+    assert data.test.labels.tolist() == [2, 0] * 3
+    np.testing.assert_array_equal(data.train.images[:, 0], IMAGES)
+
+
+def test_truth_values_are_black_and_white(tmp_path: Path) -> None:
+    data = definition_source(npz(tmp_path / "x.npz", images=IMAGES > 99, labels=LABELS), "mine").load(None)
+    assert np.unique(data.train.images[:]).tolist() == [0, 255]
+
+
+def member(shape: str, holds: int, version: int = 1) -> bytes:
+    """A member of an archive whose header says that it has ``shape``, with so many bytes behind it."""
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    length = len(header).to_bytes(2 if version == 1 else 4, "little")
+    return b"\x93NUMPY" + bytes([version, 0]) + length + header + bytes(holds)
+
+
+@pytest.mark.parametrize(
+    ("images", "said"),
+    [
+        (member("(20, 5, 6)", 10**7), "says that it has 600 bytes, and holds 10,000,000"),
+        (member("(20, 5, 6)", 599), "says that it has 600 bytes, and holds 599"),
+        (member("(20, 5, 6)", 600, version=2), r"has format \(2, 0\)"),
+    ],
+)
+def test_archive_that_holds_other_than_it_says(images: bytes, said: str, tmp_path: Path) -> None:
+    """It is refused by its headers; a header itself, which is read as a whole, cannot be long."""
+    definition = npz(tmp_path / "x.npz", labels=LABELS)
+    with zipfile.ZipFile(tmp_path / "x.npz", "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("images.npy", images)
+    with pytest.raises(DataCorruptError, match=said):
+        definition_source(definition, "mine").load(None)
+
+
+def test_arrays_that_do_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are refused with their size before they are read."""
+    definition = npz(tmp_path / "x.npz", images=IMAGES, labels=LABELS)
+    monkeypatch.setattr("seu_bench.data.sources.common.free_host_memory", lambda: 599)
+    with pytest.raises(DataError, match=r"20 images of 5 x 6 take 600 bytes, and 599 are free"):
+        definition_source(definition, "mine").load(None)
+
+
+def test_path_that_is_a_pipe(tmp_path: Path) -> None:
+    """It would wait for a writer for ever; a link to a file is followed."""
+    os.mkfifo(tmp_path / "pipe.npz")
+    source = definition_source(NpzDefinition.model_validate({"kind": "npz", "path": tmp_path / "pipe.npz"}), "mine")
+    for question in (lambda: source.load(None), source.checksum):
+        with pytest.raises(DataError, match="is a pipe, neither file nor folder"):
+            question()
+    npz(tmp_path / "x.npz", images=IMAGES, labels=LABELS)
+    (tmp_path / "link.npz").symlink_to(tmp_path / "x.npz")
+    linked = definition_source(NpzDefinition.model_validate({"kind": "npz", "path": tmp_path / "link.npz"}), "mine")
+    assert len(linked.load(None).train) == 16 and linked.checksum()
 
 
 def test_npz_with_its_own_test_set(tmp_path: Path) -> None:
@@ -61,17 +132,40 @@ def test_npz_with_its_own_test_set(tmp_path: Path) -> None:
 
 
 FAULTS: list[tuple[Arrays, str]] = [
-    ({"images": IMAGES.astype(np.int32), "labels": LABELS}, "images has dtype int32, needed is uint8"),
-    ({"images": IMAGES * 1.0, "labels": LABELS}, r"images has values 0\.\.255, floating point must be in \[0, 1\]"),
-    ({"images": IMAGES / np.nan, "labels": LABELS}, "floating point must be"),
+    (
+        {"images": IMAGES.astype(np.uint16) * 16, "labels": LABELS},
+        r"images has dtype uint16 and values 0\.\.4080; .*in 0\.\.255",
+    ),
+    ({"images": IMAGES - np.int64(1), "labels": LABELS}, r"images has dtype int64 and values -1\.\.254; needed"),
+    ({"images": IMAGES * 1.0, "labels": LABELS}, r"dtype float64 and values 0\.\.255; .*floating point in \[0, 1\]"),
+    ({"images": IMAGES / np.nan, "labels": LABELS}, r"dtype float64 and values nan\.\.nan; needed"),
+    ({"images": IMAGES * 1j, "labels": LABELS}, "images has dtype complex128; needed"),
+    (
+        {"images": np.repeat(IMAGES[..., None], 4, axis=3), "labels": LABELS},
+        r"images has shape \(20, 5, 6, 4\), needed",
+    ),
+    ({"images": IMAGES[:, None, :, :1], "labels": LABELS}, r"images has shape \(20, 1, 5, 1\), needed"),
     ({"images": IMAGES[0], "labels": LABELS}, r"images has shape \(5, 6\)"),
     ({"images": IMAGES, "labels": LABELS * 0.5}, "labels has dtype float64, needed are integers"),
-    ({"images": IMAGES, "labels": LABELS[:, None]}, r"labels has shape \(20, 1\), needed is \[N\]"),
+    ({"images": IMAGES, "labels": np.eye(2)[LABELS]}, r"labels has shape \(20, 2\), needed is \[N\]"),
+    ({"images": IMAGES, "labels": np.array(["b", ""])[LABELS]}, "a label is an empty text"),
+    (
+        {"images": IMAGES, "labels": np.array(["b", "a"])[LABELS], "class_names": np.array(["b", "a"])},
+        "labels are texts, which name the classes: leave out class_names",
+    ),
+    (
+        {"x_train": IMAGES, "y_train": np.array(["b", "a"])[LABELS], "x_test": IMAGES, "y_test": LABELS},
+        "labels have dtypes <U1 and int64",
+    ),
+    (
+        {"x_train": IMAGES, "y_train": np.array(["b", "a"])[LABELS], "x_test": IMAGES, "y_test": np.array(["c"] * 20)},
+        r"y_test has labels that y_train has not: \['c'\]",
+    ),
     ({"images": IMAGES, "labels": LABELS[:7]}, "images has 20 images, labels 7 labels"),
     ({"images": IMAGES, "labels": LABELS - 1}, "labels has negative labels: -1"),
     ({"images": IMAGES, "labels": LABELS + 10**9}, "label 1000000001; labels must count"),
     ({"images": IMAGES[:0], "labels": LABELS[:0]}, "images is empty"),
-    ({"images": IMAGES.astype(np.int32), "labels": LABELS - 1}, "images has dtype int32.*; labels has negative"),
+    ({"images": IMAGES * 2.0, "labels": LABELS - 1}, "images has dtype float64.*; labels has negative"),
     ({"images": IMAGES}, "labels missing; it has images"),
     ({"x_train": IMAGES, "y_train": LABELS}, "x_test, y_test missing"),
     ({"pictures": IMAGES}, "it has pictures; give either images, labels or x_train"),

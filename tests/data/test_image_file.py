@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-import json
+import os
 import pickle
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,22 +162,109 @@ def test_the_same_as_in_memory(tmp_path: Path, stream: str, evaluation: Any) -> 
             )
 
 
+def the_file(root: Path) -> Path:
+    """The only file of decoded images."""
+    [file] = (root / "decoded").glob("*/*")
+    return file
+
+
 def test_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found again by the next run; made anew when a file of the folder changed."""
     fill(tmp_path / "photos")
     spec, root = benchmark(tmp_path, "disk"), tmp_path / "root"
     source = definition_source(spec.datasets["photos"], "photos")
     checksum = source.load(root).checksum()
-    [file] = (root / "decoded").glob("*.pixels")
-    assert file.stat().st_size == 32 * 3 * 6 * 6
-    assert json.loads(file.with_suffix(".json").read_text())["checksums"][0] == checksum
+    file = the_file(root)
+    assert file.stat().st_size == 32 * 3 * 6 * 6 + 64
+    assert file.read_bytes()[-64:].decode() == checksum
     with monkeypatch.context() as patch:
         patch.setattr(decoding, "decoded_in_order", lambda *_: pytest.fail("decoded a second time"))
         assert source.load(root).checksum() == checksum
     first = tmp_path / "photos" / "a" / "0.png"
     Image.fromarray(np.zeros((6, 6, 3), dtype=np.uint8)).save(first)
     assert source.load(root).checksum() != checksum
-    assert len(list((root / "decoded").iterdir())) == 4
+    assert the_file(root) != file  # and the earlier one is gone
+
+
+def test_a_change_that_keeps_size_and_time(tmp_path: Path) -> None:
+    """Is noticed by the time at which the system says that the file was changed."""
+    fill(tmp_path / "photos")
+    root = tmp_path / "root"
+    source = definition_source(benchmark(tmp_path, "disk").datasets["photos"], "photos")
+    checksum = source.load(root).checksum()
+    first, other = (tmp_path / "photos" / name / "0.bmp" for name in "ab")
+    for place, grey in ((first, 7), (other, 7)):
+        Image.fromarray(np.full((6, 6, 3), grey, dtype=np.uint8)).save(place)
+    checksum, before = source.load(root).checksum(), first.stat()
+    Image.fromarray(np.full((6, 6, 3), 8, dtype=np.uint8)).save(first)
+    os.utime(first, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (first.stat().st_size, first.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert source.load(root).checksum() != checksum
+
+
+def test_only_earlier_states_are_removed(tmp_path: Path) -> None:
+    """Files of earlier versions by this name, too; another size, another set and files of others stay."""
+    fill(tmp_path / "photos")
+    root = tmp_path / "root"
+    (root / "decoded").mkdir(parents=True)
+    stale = [root / "decoded" / f"photos-{'0f' * 8}.{ending}" for ending in ("pixels", "json")]
+    kept = [root / "decoded" / f"other-{'0f' * 8}.pixels", root / "decoded" / "photos-mine.pixels"]
+    for path in (*stale, *kept):
+        path.write_text("x")
+    small = definition_source(benchmark(tmp_path, "disk").datasets["photos"], "photos")
+    large = definition_source(
+        benchmark(tmp_path, "disk").datasets["photos"].model_copy(update={"size": 7}),
+        "photos",
+    )
+    reading = small.load(root)
+    large.load(root)
+    assert not any(path.exists() for path in stale) and all(path.exists() for path in kept)
+    assert len([*(root / "decoded").glob("*/*.pixels")]) == 2
+    before = reading.checksum()
+    (tmp_path / "photos" / "a" / "0.png").unlink()
+    small.load(root)
+    assert len([*(root / "decoded").glob("*/*.pixels")]) == 2
+    assert replace(reading, known_checksums=None).checksum() == before  # who has it open goes on reading
+
+
+DAMAGES = {
+    "third flipped": lambda raw: bytes(b ^ 255 if i % 3 == 0 else b for i, b in enumerate(raw[:-64])) + raw[-64:],
+    "all zero": lambda raw: bytes(len(raw)),
+    "one bit": lambda raw: bytes([raw[0] ^ 1]) + raw[1:],
+    "another checksum": lambda raw: raw[:-64] + b"0" * 64,
+    "cut": lambda raw: raw[:-1],
+    "empty": lambda raw: b"",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_file_that_is_not_as_written_is_made_anew(tmp_path: Path, damage: Any) -> None:
+    fill(tmp_path / "photos")
+    memory, spec = benchmark(tmp_path, "memory"), benchmark(tmp_path, "disk")
+    root = tmp_path / "root"
+    right = stream_of(memory, root)
+    stream_of(spec, root)
+    file = the_file(root)
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    with pytest.warns(UserWarning, match="not as it was written: its images are decoded anew"):
+        found = stream_of(spec, root)
+    assert found.fingerprint == right.fingerprint
+    assert file.read_bytes() == whole
+    assert torch.equal(found.tasks[0].train.gather(torch.arange(5))[0], right.tasks[0].train.gather(torch.arange(5))[0])
+
+
+def test_what_is_no_file_is_replaced(tmp_path: Path) -> None:
+    """A pipe in the place of the file is not waited for."""
+    fill(tmp_path / "photos")
+    source = definition_source(benchmark(tmp_path, "disk").datasets["photos"], "photos")
+    checksum = source.load(tmp_path / "root").checksum()
+    file = the_file(tmp_path / "root")
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.warns(UserWarning, match="not as it was written"):
+        assert source.load(tmp_path / "root").checksum() == checksum
+    assert file.is_file()
 
 
 def test_other_labels_are_another_set(tmp_path: Path) -> None:
@@ -188,35 +276,24 @@ def test_other_labels_are_another_set(tmp_path: Path) -> None:
 
     def checksum(*labels: int) -> str:
         train, test = (paths[:2], np.array(labels)), (paths[2:], np.array([0]))
-        decode = lambda _: np.full((1, 1, 1), 9, dtype=np.uint8)  # noqa: E731
-        found = decoding.in_file(info, train, test, decode, tmp_path)
+        found = decoding.in_file(
+            info, train, test, lambda: lambda _: np.full((1, 1, 1), 9, dtype=np.uint8), tmp_path, "here"
+        )
         assert found.checksum() == RawDataset(info, found.train, found.test).checksum()
         return found.checksum()
 
     assert checksum(0, 1) == checksum(0, 1) != checksum(1, 0)
 
 
-def test_a_file_that_is_cut_is_made_anew(tmp_path: Path) -> None:
-    fill(tmp_path / "photos")
-    spec, root = benchmark(tmp_path, "disk"), tmp_path / "root"
-    source = definition_source(spec.datasets["photos"], "photos")
-    checksum = source.load(root).checksum()
-    [file] = (root / "decoded").glob("*.pixels")
-    file.write_bytes(file.read_bytes()[:-1])
-    data = source.load(root)
-    assert data.checksum() == checksum
-    assert file.stat().st_size == 32 * 3 * 6 * 6
-
-
 def test_a_broken_image_leaves_nothing(tmp_path: Path) -> None:
-    """The first one in order is named, whichever thread was the quickest."""
+    """All are named in order, whichever thread was the quickest."""
     fill(tmp_path / "photos")
     for name in ("b/3.png", "c/0.png"):
         (tmp_path / "photos" / name).write_bytes(b"no image")
     root = tmp_path / "root"
     spec = benchmark(tmp_path, "disk", definition="test_fraction = 0.1")
     for _ in range(3):
-        with pytest.raises(DataCorruptError, match=r"no usable image(.|\n)*b/3\.png"):
+        with pytest.raises(DataCorruptError, match=r"no usable images(.|\n)*b/3\.png(.|\n)*c/0\.png"):
             definition_source(spec.datasets["photos"], "photos").load(root)
     assert not list((root / "decoded").glob("*"))
 

@@ -37,8 +37,8 @@ def stream(scenario: Scenario, groups: list[list[int]] | None = None) -> TaskStr
 def test_class_incremental_labels_are_numbered_through_in_the_order_of_learning() -> None:
     """Task i has the labels from its first class on; the images are those of the other scenarios."""
     by_class, by_task = stream("class"), stream("task")
-    assert [task.first_class for task in by_class.plan.tasks] == [0, 2, 4]
-    assert [task.first_class for task in by_task.plan.tasks] == [0, 0, 0]
+    assert [task.labels for task in by_class.plan.tasks] == [(0, 1), (2, 3), (4, 5)]
+    assert [task.labels for task in by_task.plan.tasks] == [(0, 1)] * 3
     for place, (one, other) in enumerate(zip(by_class.tasks, by_task.tasks, strict=True)):
         for split in ("train", "valid", "test"):
             mine, its = getattr(one, split), getattr(other, split)
@@ -76,7 +76,8 @@ def test_domains_must_have_as_many_classes() -> None:
     with pytest.raises(RequestError, match="have 2 or 3 classes") as error:
         stream("domain", [[0, 1], [2, 3, 4]])
     assert "'task' or 'class'" in str(error.value.remedy)
-    assert [task.first_class for task in stream("class", [[0, 1], [2, 3, 4], [5]]).plan.tasks] == [0, 2, 5]
+    of_class = stream("class", [[0, 1], [2, 3, 4], [5]]).plan
+    assert [task.labels for task in of_class.tasks] == [(0, 1), (2, 3, 4), (5,)]
 
 
 def cifar(seed: int, **table: Any) -> StreamPlan:

@@ -196,7 +196,7 @@ def datasets_spec(**tasks: dict[str, Any]) -> BenchmarkSpec:
         (datasets_spec(a={"dataset": "colour", "input": {**UNCHANGED, "channels": 1}}), "cannot be repeated to 1"),
         (datasets_spec(a={"dataset": "colour", "input": {"mean": [0, 0], "std": [1, 1]}}), "2 means for images of 3"),
         (classes_spec(groups=[[0], [7]]), r"names classes \[7\] but 'tiny' has 3"),
-        (classes_spec(classes_per_task=2), "cuts 3 classes of 'tiny' into tasks of 2"),
+        (classes_spec(classes_per_task=4), "has tasks of 4 classes, but 'tiny' has 3"),
         (classes_spec(classes_per_task=1, order=[0, 1]), r"stream.order of benchmark 'tiny' is \[0, 1\]"),
     ],
 )

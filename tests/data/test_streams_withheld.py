@@ -30,7 +30,8 @@ class Forbidden:
         raise AssertionError("test images were counted")
 
 
-SEALED = replace(DATA, test=Forbidden())  # type: ignore[arg-type]
+SEALED = replace(DATA)
+object.__setattr__(SEALED, "test", Forbidden())  # a data set looks at its arrays when it is made
 
 
 def rows(images: Any) -> set[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -99,13 +100,14 @@ def test_names_of_classes() -> None:
 
 def test_class_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = definition_source(by_class("MNIST"), "mine")
-    assert source.state(tmp_path).status == "missing"
+    folder = tmp_path / '$(touch X)"'
+    assert source.state(folder).status == "missing"
     with pytest.raises(DataMissingError) as caught:
-        source.load(tmp_path)
-    assert caught.value.where == str(tmp_path)
-    call = f"MNIST(root='{tmp_path}', train={{}}, download=True)"
-    command = f'python -c "from torchvision.datasets import MNIST; {call.format(True)}; {call.format(False)}"'
-    assert caught.value.remedy == command
+        source.load(folder)
+    assert caught.value.where == str(folder)
+    call = f"MNIST(root='{folder}', train={{}}, download=True)"
+    code = f"from torchvision.datasets import MNIST; {call.format(True)}; {call.format(False)}"
+    assert caught.value.remedy == shlex.join(["python", "-c", code])
 
     def offline(*_: object, **__: object) -> None:
         raise URLError("no network")
@@ -149,3 +151,11 @@ def test_class_that_gives_no_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Odd.answer = answer
         with pytest.raises(DataError, match=said):
             definition_source(by_class("FakeData"), "odd").load(tmp_path)
+
+
+@pytest.mark.parametrize("arguments", [{"size": 10**8}, {"size": 8, "image_size": (3, 10**6, 10**6)}])
+def test_made_up_images_of_an_absurd_number_or_size(arguments: dict[str, Any], tmp_path: Path) -> None:
+    """Refused with the size before the first one is made."""
+    definition = by_class("FakeData", train=arguments)
+    with pytest.raises(DataError, match=r"does not fit into memory: .* images of 3 x .* bytes, and .* are free"):
+        definition_source(definition, "fake").load(tmp_path)

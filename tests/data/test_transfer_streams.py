@@ -201,6 +201,16 @@ def test_colors() -> None:
     assert len(set(backgrounds)) == 2 and all(0 <= value <= 1 for value in sum(backgrounds, ()))
 
 
+def test_a_class_that_comes_back_has_one_output() -> None:
+    """In the class-incremental scenario: CIFAR-10 comes back; MNIST and SVHN have the same digits."""
+    for name, outputs in (("transfer_s_minus", 50), ("transfer_s_out", 50), ("ctrl_s_minus", 40)):
+        spec = spec_of(name)
+        spec = spec.model_copy(update={"stream": spec.stream.model_copy(update={"scenario": "class"})})
+        infos = {task.dataset: numbered_set(task.dataset).info for task in spec.stream.tasks.values()}
+        plan = plan_stream(spec, infos, ImageLimits(), 0)
+        assert sum(plan.classes_per_task) == outputs and set(plan.tasks[-1].labels) == set(plan.tasks[0].labels)
+
+
 def test_drawn_tasks() -> None:
     """A hundred tasks of five classes: large ones by half and by a quarter, then never; all sets and sizes as drawn."""
     plan = planned("ctrl_s_long")

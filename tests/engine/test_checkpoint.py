@@ -38,7 +38,7 @@ def test_round_trip(written: Path) -> None:
     assert torch.equal(state["weights"]["w"], STATE["weights"]["w"])
     assert (state["epoch"], state["loss"]) == (3, float("inf"))
     header = read_header(written)
-    assert (header.run_id, header.position, header.schema_version) == ("a-run", HERE, 2)
+    assert (header.run_id, header.position, header.schema_version) == ("a-run", HERE, 3)
     assert str(header.position) == "task 2, training, epoch 2 of 5"
 
 

@@ -15,6 +15,7 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.errors import OptionError, RequestError, ResultsError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, write_record
+from seu_bench.results.record_parts import CodeRecord
 from seu_bench.sweeps.plan import plan_sweep
 from seu_bench.sweeps.spec import SweepSpec
 
@@ -32,13 +33,16 @@ def request(results: Path, strategy: str = "naive", **fields: Any) -> Request:
 
 @pytest.fixture
 def results(tmp_path: Path, registry: Registry) -> Path:
-    """Records of SEU on two seeds, of another configuration of it, and of a run that was interrupted."""
-    runs = [(seed, {}, "finished", parameters) for seed, parameters in enumerate(PARAMETERS)]
-    runs += [(0, {"channels": 3}, "finished", 900_000), (2, {}, "interrupted", 10)]
+    """Records of SEU on two seeds, of another configuration of it, of an interrupted run, and of other code."""
+    runs: list[tuple[int, dict[str, Any], str, int]] = [
+        (seed, {}, "finished", parameters) for seed, parameters in enumerate(PARAMETERS)
+    ]
+    runs += [(0, {"channels": 3}, "finished", 900_000), (2, {}, "interrupted", 10), (3, {}, "finished", 900_000)]
     for seed, options, status, parameters in runs:
         spec = resolve(registry, request(tmp_path, "seu", seed=seed, options=options)).spec
         metrics = {"params_total": parameters, "image_passes": 60_000, "train_flops": None}
         fields: dict[str, Any] = {"strategy": "seu", "benchmark": "split_digits", "benchmark_version": 1}
+        fields["code"] = [CodeRecord(kind="strategy", name="seu", package="a-stranger")] if seed == 3 else []
         record = Record(
             run_id=spec.run_id, status=status, protocol="smoke", seed=seed, options=options, metrics=metrics, **fields
         )

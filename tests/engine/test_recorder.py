@@ -129,3 +129,11 @@ def test_a_penalty_that_is_no_number(
     recorder.update()
     assert [stage.stability for stage in recorder.record.stages] == [StabilityRecord(value=1.0, bound=3.8), None]
     assert len(said) == 1
+
+
+def test_the_record_names_the_options_that_were_given(unstable: tuple[Record, list[str]], tmp_path: Path) -> None:
+    """Not those that the protocol or tuning chose, and not those that were given as they are by default."""
+    names = ("epochs", "batch_size", "width", "backbone", "ewc_lambda")
+    assert set(unstable[0].given_options or ()) == {*names, "clip_norm"}
+    again, _ = run_ewc(tmp_path, ewc_lambda=1e-6, lr_schedule="cosine")
+    assert set(again.given_options or ()) == set(names)

@@ -10,18 +10,24 @@ from typing import Any
 
 import pytest
 import torch
+from support.remembering import Rehearsing, repaired
 
-from seu_bench import hookimpl
+from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.run import Request
 from seu_bench.engine.checkpoint import CheckpointFolder, read_checkpoint, read_header, write_checkpoint
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, ResultsError, RunError, SeuBenchError
+from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record
 from seu_bench.results.record_metrics import without_times
+from seu_bench.training.backbones import backbone_model
+from seu_bench.training.interfaces import StrategyContext, StrategyFactory
 from seu_bench.training.stage import StageProgress
+from seu_bench.training.strategy import StagedStrategy
 
 
 class Stopper:
@@ -48,11 +54,19 @@ class Stopper:
 
 def make(results: Path, watcher: Stopper, **more: Any) -> Outcome:
     """Five epochs of ``tiny`` on each task of eight images, with a checkpoint after each epoch."""
-    registry = Registry()
-    registry.manager.register(watcher, name="watcher")
-    options = more.pop("options", {}) | {"epochs": 5}
-    fields = {"protocol": "smoke", "limit": 8, "results": results, "device": "cpu", "checkpoint_every": 0.0} | more
-    run = resolve(registry, Request(strategy="tiny", options=options, **fields))
+    manager = load_plugins()
+    manager.register(watcher, name="watcher")
+    registry = Registry(manager)
+    options = {"epochs": 5} | more.pop("options", {})
+    fields = {
+        "strategy": "tiny",
+        "protocol": "smoke",
+        "limit": 8,
+        "results": results,
+        "device": "cpu",
+        "checkpoint_every": 0.0,
+    } | more
+    run = resolve(registry, Request(options=options, **fields))
     return execute(registry, run, stop=watcher.stop)
 
 
@@ -238,3 +252,39 @@ def test_no_weights(tiny: Path, tmp_path: Path) -> None:
     (folder,) = (tmp_path / "runs").iterdir()
     assert [path.name for path in folder.iterdir()] == ["record.json"]
     assert record.weights_sha256 is None
+
+
+class Replay(Stopper):
+    """A plugin as the tutorial shows it, whose reservoir changes with every batch; it watches its own runs."""
+
+    @hookimpl
+    def register_strategies(self, register: Register[StrategyFactory]) -> None:
+        """Offer ``rehearsing``."""
+        cost = "seu_bench.training:fixed_size_cost"
+        register("rehearsing", LazyFactory("replays", options=BackboneOptions, build=self.build, cost=cost))
+
+    @staticmethod
+    def build(context: StrategyContext) -> StagedStrategy:
+        """It names ``reservoir`` and ``seen`` in ``state_attributes``."""
+        return repaired(Rehearsing).of(context, model=backbone_model(context))
+
+
+@pytest.mark.long
+def test_a_reservoir_over_many_stops(tmp_path: Path) -> None:
+    """Stopped twelve times and more, within tasks and between them, a run on real images ends with the same bits."""
+    more = {
+        "options": {"backbone": "mlp", "batch_size": 8, "epochs": 8},
+        "strategy": "rehearsing",
+        "benchmark": "split_digits",
+        "limit": 32,
+    }
+    whole = make(tmp_path / "whole", Replay(), **more).record
+    stops = 0
+    while True:
+        try:
+            stopped = make(tmp_path / "parts", Replay(StopRequest(), after=3), **more).record
+            break
+        except Interruption:
+            stops += 1
+    assert stops >= 12
+    assert without_times(stopped) == without_times(whole)  # weights_sha256 among them

@@ -178,6 +178,7 @@ def test_strategy_that_cannot_be_built(tiny: Path, tmp_path: Path, fault: str) -
     assert "LookupError" in (folder / "error.txt").read_text()
 
 
+@pytest.mark.filterwarnings("ignore:the source of")  # it is imported anew
 def test_failed_run_is_run_again(tiny: Path, tmp_path: Path) -> None:
     """Once it goes well, nothing is left of the failure."""
     failing = make_failing(tmp_path)

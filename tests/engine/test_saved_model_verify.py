@@ -79,7 +79,7 @@ def asked(command: Command, folder: Path, *more: object) -> tuple[Answer, dict[s
     assert answer.err == ""
     document: dict[str, Any] = json.loads(answer.out)
     assert document["passed"] == (answer.status == 0)
-    assert [check["name"] for check in document["checks"]] == CHECKS
+    assert [check["name"] for check in document["checks"] if check["name"] != "code"] == CHECKS
     return answer, {check["name"]: check for check in document["checks"]}
 
 
@@ -298,6 +298,25 @@ def test_cannot_be_done(command: Command, copy: Path) -> None:
     assert "to do: " in answer.err
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"options": {"weights": "/dev/zero"}}, "the record names a file: weights=/dev/zero"),
+        ({"searcher_options": {"table": ["~/table"]}}, "the record names a file: searcher.table=~/table"),
+        ({"benchmark_overrides": {"datasets.x.path": "x"}}, "defines data of its own: benchmark.datasets.x.path"),
+        ({"benchmark": "own.toml"}, "is not registered here"),
+    ],
+)
+def test_files_that_a_record_names_are_not_opened(
+    command: Command, copy: Path, fields: dict[str, Any], told: str
+) -> None:
+    """A stranger's record could name a device without an end."""
+    changed(copy, **fields)
+    answer = command("verify", copy)
+    assert (answer.status, answer.out) == (2, "")
+    assert told in answer.err
+
+
 def test_data_absent(command: Command, folders: RunFolders, copy: Path) -> None:
     """A run on images that are not on this machine: where they were looked for, and status 2."""
     record = read_record(copy).model_copy(update={"benchmark": "split_cifar10"})
@@ -321,8 +340,9 @@ def test_synthetic_and_other_benchmarks(command: Command, tiny: Path, tmp_path: 
     more = ("--benchmark", "mixture", "--synthetic", "-o", "benchmark.stream.validation=0.2")
     assert command("run", "--strategy", "tiny", *SMALL, *more, "--results", tmp_path).status == 0
     (folder,) = (tmp_path / "runs").iterdir()
-    answer, _ = asked(command, folder)
+    answer, checks = asked(command, folder)
     assert answer.status == 0
+    assert checks["code"]["passed"] and "a-stranger 1.0" in checks["code"]["detail"][0]
 
 
 def test_benchmark_of_a_file(command: Command, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_below_the_users_own(tuned: Path, tmp_path: Path) -> None:
         ({"strategy": "naive"}, "ewc on split_digits version"),
         ({"protocol": "quick"}, "no run is what a tuned file was tuned for"),
         ({"benchmark": "pmnist"}, "no run is what a tuned file was tuned for"),
-        ({"tuned": "nothing"}, "there is no such tuned file"),
+        ({"tuned": "nothing"}, "the tuned file does not exist"),
     ],
 )
 def test_tuned_for_something_else(asked: dict[str, Any], message: str, tuned: Path, tmp_path: Path) -> None:

@@ -45,8 +45,11 @@ def test_half_of_what_is_free(container: Path) -> None:
 
 
 def test_half_of_a_container(container: Path) -> None:
-    """A container's limit, less what it uses."""
+    """A container's limit, less what it uses, of which pages of files can be had back at any time."""
     limited(container, 10_000_000, 4_000_000)
+    assert free_host_memory() == 6_000_000
+    limited(container, 10_000_000, 9_000_000)
+    (container / "memory.stat").write_text("anon 4000000\nactive_file 2000000\ninactive_file 3000000\n")
     assert free_host_memory() == 6_000_000
     (tier,) = feature_tiers(CPU, None)
     assert tier.limit == 3_000_000

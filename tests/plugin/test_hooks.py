@@ -14,6 +14,7 @@ from support.commands import Command
 
 import seu_bench
 from seu_bench import hookimpl, hookspecs
+from seu_bench.config.options import Options
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
@@ -66,6 +67,8 @@ class Number:
     """Everything registered under every name; a metric, where it is taken for one."""
 
     summary = "seven"
+    options = Options
+    build = load = None
 
     def __call__(self, record: Record) -> int:
         return 7

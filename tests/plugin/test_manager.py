@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import itertools
+import json
 import sys
 import zipfile
 from pathlib import Path
@@ -14,7 +16,8 @@ from support.commands import Command, Install
 
 import seu_bench
 from seu_bench import hookimpl
-from seu_bench.errors import PluginError, UnknownNameError
+from seu_bench.config.options import Options
+from seu_bench.errors import UnknownNameError
 from seu_bench.plugin.manager import installed_points, load_plugins, only_ours
 from seu_bench.plugin.registration import Register
 from seu_bench.plugin.registry import Registry
@@ -23,18 +26,18 @@ from seu_bench.training.interfaces import StrategyFactory
 
 CORE = Path(seu_bench.__file__).resolve().parent
 PLUGINS = CORE.parent / "plugins"
-IMPORTS = "from seu_bench import hookimpl\n"
+IMPORTS = "from types import SimpleNamespace\nfrom seu_bench import hookimpl\nFILE = SimpleNamespace(load=None)\n"
 
 
-def refused(*said: str) -> str:
-    """Message with which the present installation is refused."""
-    with pytest.raises(PluginError) as error:
-        load_plugins()
-    text = str(error.value)
+def refused(*said: str) -> Registry:
+    """The registry of the present installation, in which one fault is noted and all else is there."""
+    registry = Registry()
+    (fault,) = set(registry.faults.values())
+    assert fault.remedy
     for part in said:
-        assert part in text, text
-    assert error.value.remedy
-    return text
+        assert part in str(fault), fault
+    assert {"naive", "seu"} <= {*registry.strategies} and "split_digits" in registry.benchmarks
+    return registry
 
 
 def test_a_fresh_manager_for_everybody() -> None:
@@ -79,6 +82,8 @@ def test_unknown_hook(install: Install) -> None:
     source = IMPORTS + "@hookimpl\ndef register_strategy(register): ...\n"
     install("a-stranger", {"mine": "mine"}, {"mine": source})
     refused("'mine'", "a-stranger", "unknown hook 'register_strategy'", "hookspecs.py")
+    install("another", {"other": "other"}, {"other": source})
+    assert set(load_plugins().faults) == {"mine", "other"}
 
 
 def test_unknown_argument(install: Install) -> None:
@@ -92,6 +97,15 @@ def test_object_without_a_hash(install: Install) -> None:
     """As a dataclass that may change has none; pluggy keeps plugins in sets."""
     install("a-stranger", {"mine": "mine:plugin"}, {"mine": "plugin = []"})
     refused("'mine'", "a-stranger", "unhashable", "pip uninstall a-stranger")
+
+
+def test_of_another_version(install: Install) -> None:
+    """A package that asks for another version of seu-bench is not even imported."""
+    site = install("a-stranger", {"mine": "mine"}, {"mine": "1 / 0"})
+    metadata = site / "a_stranger-1.0.dist-info" / "METADATA"
+    asked = "Requires-Dist: torch\nRequires-Dist: seu_bench>=99\n"
+    metadata.write_text(metadata.read_text(encoding="utf-8") + asked, encoding="utf-8")
+    refused("'mine' of package a-stranger needs seu_bench>=99, and this is")
 
 
 def test_two_plugins_of_one_name(install: Install) -> None:
@@ -172,7 +186,7 @@ class Offering:
 
     @hookimpl
     def register_strategies(self, register: Register[StrategyFactory]) -> None:
-        register(self.name, SimpleNamespace(summary=""))  # type: ignore[arg-type]
+        register(self.name, SimpleNamespace(options=Options, build=None))  # type: ignore[arg-type]
 
     @hookimpl
     def register_metrics(self, register: Register[MetricFunction]) -> None:
@@ -183,21 +197,19 @@ def test_one_name_of_two_packages(install: Install) -> None:
     """Two plugins that register one name are both named."""
     for package in ("one-stranger", "other-stranger"):
         module = package.partition("-")[0]
-        source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', object())\n"
+        source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', FILE)\n"
         install(package, {module: module}, {module: source})
-    with pytest.raises(
-        PluginError, match="benchmark 'mine' is registered twice: by one-stranger and by other-stranger"
-    ):
-        Registry()
+    registry = refused("benchmark 'mine' is registered twice: by one-stranger and by other-stranger", "-p no:other")
+    assert set(registry.faults) == {"one", "other"}
+    with pytest.raises(UnknownNameError, match=r"'mine' cannot be used: .*registered twice"):
+        registry.benchmarks.find("mine")
 
 
 def test_one_name_twice_in_one_package(install: Install) -> None:
     """The plugins are named, where naming the package says nothing; and nothing has to be uninstalled."""
-    source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', object())\n"
+    source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', FILE)\n"
     install("a-stranger", {"one": "one", "two": "two"}, {"one": source, "two": source})
-    with pytest.raises(PluginError, match="twice: by 'one' and by 'two', of package a-stranger") as error:
-        Registry()
-    assert error.value.remedy == "give one of them another name"
+    refused("twice: by 'one' and by 'two', of package a-stranger", "give one of them another name")
 
 
 def test_same_name_for_different_kinds() -> None:
@@ -212,19 +224,67 @@ def test_our_own_names_cannot_be_taken() -> None:
     """Neither a strategy of ours nor a metric that is defined here can be replaced."""
     for name, said in (("naive", "strategy 'naive'"), ("acc", "metric 'acc'")):
         manager = load_plugins()
-        manager.register(Offering(name), name="offering")
-        with pytest.raises(PluginError, match=f"the {said} is registered twice: by seu-bench.* and by offering"):
-            Registry(manager)
+        manager.register(Offering(name), name="a-first-one")
+        registry = Registry(manager)
+        assert f"the {said} is registered twice: by seu-bench and by" in registry.faults["a-first-one"].what
+        assert (registry.strategies["naive"].package, registry.metrics["acc"].plugin) == ("seu-bench", "core")
 
 
 def test_hook_that_fails(install: Install) -> None:
-    """A plugin whose hook raises is named with the hook."""
+    """A plugin whose hook raises is named with the hook; what it registers elsewhere can be used."""
     source = IMPORTS + "@hookimpl\ndef register_datasets(register):\n    1 / 0\n"
+    source += "@hookimpl\ndef register_benchmarks(register):\n    register('fine', FILE)\n"
     install("a-stranger", {"mine": "mine"}, {"mine": source})
-    with pytest.raises(PluginError) as error:
-        Registry()
-    for part in ("'mine'", "a-stranger", "register_datasets", "ZeroDivisionError", "pip uninstall a-stranger"):
-        assert part in str(error.value)
+    registry = refused("'mine'", "a-stranger", "register_datasets", "ZeroDivisionError", "pip uninstall a-stranger")
+    assert "fine" in registry.benchmarks
+
+
+@pytest.mark.parametrize(
+    ("kind", "factory"),
+    [
+        *itertools.product(["strategies", "executors"], ["None", "SimpleNamespace(options=dict, build=print)"]),
+        ("loggers", "7"),
+        ("benchmarks", "None"),
+        ("datasets", "None"),
+    ],
+)
+def test_factory_that_is_none(command: Command, install: Install, tmp_path: Path, kind: str, factory: str) -> None:
+    """Nothing of what is listed beside it fails."""
+    source = f"{IMPORTS}@hookimpl\ndef register_{kind}(register):\n    register('odd', {factory})\n"
+    install("a-stranger", {"odd": "odd_plugin"}, {"odd_plugin": source})
+    for words in (("list",), ("data", "--data-root", tmp_path), ("sweep", "--help"), ("tune", "--help")):
+        answer = command(*words)
+        assert answer.status == 0, (words, answer)
+    assert kind == "datasets" or "registers the" in command("list").out
+
+
+@pytest.mark.parametrize("name", ["tiny", "a-stranger"])
+def test_left_out(command: Command, tiny: Path, name: str, tmp_path: Path) -> None:
+    """``-p no:NAME`` leaves a plugin out by its name or its package's, for one command, in its processes as well."""
+    asked = ("--strategy", "tiny", "--protocol", "smoke", "--results", tmp_path, "--dry-run")
+    assert command("sweep", *asked).status == 0
+    answer = command("-p", f"no:{name}", "sweep", *asked)
+    assert answer.status == 2 and "no strategy is called 'tiny'" in answer.err
+    assert "tiny" in Registry().strategies
+    answer = command("-p", "no:tniy", "list")
+    assert answer.status == 2 and "no plugin to leave out is called tniy" in answer.err
+    assert command("-p", "tiny", "list").status == 2
+
+
+def test_broken_one_beside(command: Command, tiny: Path, install: Install, tmp_path: Path) -> None:
+    """Runs and sweeps by another plugin go on, with a notice; what asks for the broken one is refused."""
+    install("broken", {"mine": "broken_module"}, {"broken_module": "1 / 0"})
+    asked = ("--strategy", "tiny", "--protocol", "smoke", "--results", tmp_path)
+    answer = command("run", *asked)
+    assert answer.status == 0 and "plugin 'mine' of package broken cannot be imported" in answer.err
+    assert command("sweep", *asked, "--seeds", "1").status == 0
+    assert "mine  broken  not available: plugin 'mine'" in command("list", "strategies").out
+    listed = json.loads(command("list", "--format", "json").out)
+    assert [row["name"] for row in listed if row.get("kind") == "plugin"] == ["mine"]
+    answer = command("run", "--strategy", "mine")
+    assert answer.status == 2 and "unavailable: plugin 'mine' of package broken" in answer.err
+    assert command("check-plugin", "mine").status == 2
+    assert "ZeroDivisionError" not in command("-p", "no:mine", "list").out
 
 
 def test_unknown_name_says_what_there_is() -> None:

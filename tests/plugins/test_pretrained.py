@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,15 @@ def test_reads_safetensors(tmp_path: Path) -> None:
     save_file(tensors_of(source), tmp_path / "weights.safetensors")
     load_pretrained(target, Weights.parse(str(tmp_path / "weights.safetensors")))
     assert same(source, target)
+
+
+def test_refuses_an_archive_that_unpacks_to_more(tmp_path: Path) -> None:
+    torch.save({"0.weight": torch.zeros(2**20)}, tmp_path / "plain.pth")
+    with zipfile.ZipFile(tmp_path / "plain.pth") as plain, zipfile.ZipFile(tmp_path / "bomb.pth", "w") as bomb:
+        for name in plain.namelist():
+            bomb.writestr(name, plain.read(name), compress_type=zipfile.ZIP_DEFLATED)
+    with pytest.raises(RequestError, match="it is compressed, as"):
+        load_pretrained(network(), Weights.parse(tmp_path / "bomb.pth"))
 
 
 class Evil:

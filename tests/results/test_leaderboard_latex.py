@@ -62,7 +62,7 @@ def test_marks_are_bold_underlined_and_explained(tmp_path: Path, put: Put) -> No
     assert cells["best"][2] == r"$\mathbf{80.50} \pm 1.29$"
     assert cells["near"][2] == r"$\underline{78.50} \pm 1.29$"
     assert cells["far"][2] == r"$30.50 \pm 1.29$"
-    assert cells["joint"][0] == r"$\circ$~4" and cells["joint"][2] == r"$90.50 \pm 1.29$"
+    assert cells["joint"][0] == r"$\circ$" and cells["joint"][2] == r"$90.50 \pm 1.29$"
     assert cells["best"][4] == r"$6{,}172.835 \pm 0.000$"
     assert latex.index(r"\midrule", latex.index("far")) < latex.index("joint")
     assert "over 4 seeds" in latex and "Bold: the highest mean" in latex
@@ -75,8 +75,8 @@ def test_columns_seeds_and_what_was_not_measured(tmp_path: Path, put: Put) -> No
     put(0, 0.4, strategy="other", metrics={"acc": 0.4, "forgetting": None})
     (board,) = leaderboards(tmp_path)
     headings, first, second = parsed(to_latex(board, ["forgetting", "mixed_score"]))
-    assert headings == [r"\#", "configuration", "seeds", r"\shortstack[r]{forgetting \\ (\%)}", "mixed score"]
-    assert (first[2], second[2]) == ("2", "1")
+    assert headings == ["rank", "configuration", "seeds", r"\shortstack[r]{forgetting \\ (\%)}", "mixed score"]
+    assert (first[2], second[2]) == ("2", r"1$^{\ddagger}$")
     assert second[3:] == ["--", "--"]
     assert "--: not measured" in to_latex(board, ["forgetting"]) and "--:" not in to_latex(board, ["acc"])
 

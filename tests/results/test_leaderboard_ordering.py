@@ -1,4 +1,4 @@
-"""The order of rows: the front first, each by accuracy, references last; what stands for memory; sorting."""
+"""The order of rows: by accuracy, references last; ranks, also where seeds differ; what stands for memory; sorting."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from support.commands import Command
 from seu_bench.errors import OptionError
 from seu_bench.metrics import mixed_score, points_for_size
 from seu_bench.results.leaderboard.boards import Leaderboard
+from seu_bench.results.leaderboard.latex import to_latex
 from seu_bench.results.leaderboard.markdown import cells, notes, to_markdown
 from seu_bench.results.leaderboard.ordering import not_dominated, size_axis
 from seu_bench.results.leaderboard.views import in_order_of, pareto_front, parse_metric
@@ -34,8 +35,8 @@ def strategies(board: Leaderboard) -> list[str]:
     return [row.record.strategy for row in board.rows]
 
 
-def test_front_first_then_by_accuracy(tmp_path: Path, put: Put) -> None:
-    """Not by mixed score: the smallest has the highest, and is the last of the front."""
+def test_by_accuracy_with_ranks_and_marks(tmp_path: Path, put: Put) -> None:
+    """Whatever the front is, not by mixed score, of which the smallest has the highest; equal means, equal ranks."""
     for strategy, acc, parameters in (
         ("dominated_most", 0.8, 9_000_000),
         ("small", 0.6, 1_000),
@@ -46,13 +47,57 @@ def test_front_first_then_by_accuracy(tmp_path: Path, put: Put) -> None:
     ):
         put(0, acc, strategy=strategy, parameters=parameters)
     (board,) = leaderboards(tmp_path)
-    assert strategies(board) == ["large", "as_middle", "middle", "small", "dominated_most", "dominated_least"]
+    assert strategies(board) == ["large", "dominated_most", "as_middle", "middle", "small", "dominated_least"]
     assert [row.number for row in board.rows] == [1, 2, 3, 4, 5, 6]
-    assert [row.on_front for row in board.rows] == [True] * 4 + [False] * 2
-    assert [row[0] for row in cells(board)] == ["● 1", "● 2", "● 3", "● 4", "5", "6"]
-    assert [row["on_front"] for row in board.table()] == [True] * 4 + [False] * 2
+    assert [row[0] for row in cells(board)] == ["● 1", "2", "● 3", "● 3", "● 5", "6"]
+    assert [row["rank"] for row in board.table()] == [1, 2, 3, 3, 5, 6]
+    assert [row["on_front"] for row in board.table()] == [True, False, True, True, True, False]
     scores = [row.mean("mixed_score") or 0 for row in board.rows]
-    assert max(scores) == scores[3]
+    assert max(scores) == scores[4]
+
+
+class TestCommonSeeds:
+    """Seeds 3 to 5 are hard: a row that lacks them has a higher mean and is no better."""
+
+    @pytest.fixture
+    def board(self, tmp_path: Path, put: Put) -> Leaderboard:
+        for seed, hard in enumerate((0.0, 0.01, 0.0, 0.4, 0.41, 0.4)):
+            put(seed, 0.9 - hard, strategy="best")
+            put(seed, 0.8 - hard + seed / 1000, strategy="second")
+            if seed < 3:
+                put(seed, 0.85 - hard, strategy="easy", reference=None)
+                put(seed, 0.95 - hard, strategy="joint")
+        put(0, 0.99, strategy="once")
+        (found,) = leaderboards(tmp_path)
+        return found
+
+    def test_ranks_and_verdicts(self, board: Leaderboard) -> None:
+        """The mean is that of the row's own seeds; one lucky seed is no best, and takes nobody's seeds away."""
+        assert strategies(board) == ["once", "easy", "best", "second", "joint"]
+        assert [row.rank for row in board.rows] == [None, 2, 1, 3, None]
+        assert board.rows[1].mean("acc") == pytest.approx(0.85 - 0.01 / 3)
+        assert board.standings("acc") == ["too few seeds", "significant", "best", "significant", None]
+        _, others = board.beside_best("acc")
+        assert {row.record.strategy: found.pairs for row, found in others.items()} == {
+            "once": 1,
+            "easy": 3,
+            "second": 6,
+        }
+
+    def test_marks(self, board: Leaderboard) -> None:
+        """In every table, with what they mean."""
+        assert [row[2] for row in cells(board)] == ["1 ‡", "3 ‡", "6", "6", "3 ‡"]
+        assert "‡ lacks some of the seeds 0-5, which most rows have" in to_markdown(board)
+        assert r"3$^{\ddagger}$" in to_latex(board) and r"$^{\ddagger}$ lacks some of the seeds 0-{}5" in to_latex(
+            board
+        )
+        assert "‡ lacks some of the seeds" in board._repr_html_()
+
+    def test_equal_seeds_have_none(self, tmp_path: Path, put: Put) -> None:
+        put(0, 0.5)
+        put(0, 0.4, strategy="other")
+        (board,) = leaderboards(tmp_path)
+        assert "‡" not in to_markdown(board) and [row.rank for row in board.rows] == [1, 2]
 
 
 def test_memory_counts_where_it_was_measured(tmp_path: Path, put: Put) -> None:
@@ -61,7 +106,7 @@ def test_memory_counts_where_it_was_measured(tmp_path: Path, put: Put) -> None:
     put(0, strategy="network", metrics=sized(0.7, 20_000, 80_000))
     (board,) = leaderboards(tmp_path)
     assert (board.size, [row.on_front for row in board.rows]) == ("memory_bytes", [True, True])
-    assert "against memory (●)" in notes(board)[0] and "not measured" not in notes(board)[0]
+    assert "● on the front of accuracy against memory" in notes(board)[0] and "not measured" not in notes(board)[0]
 
 
 def test_parameters_stand_for_memory_in_old_records(tmp_path: Path, put: Put) -> None:
@@ -71,8 +116,8 @@ def test_parameters_stand_for_memory_in_old_records(tmp_path: Path, put: Put) ->
     put(0, strategy="sizeless", metrics=sized(0.9, None, None))
     (board,) = leaderboards(tmp_path)
     assert board.size == "params_total"
-    assert strategies(board) == ["replay", "sizeless", "old"]
-    assert [row.on_front for row in board.rows] == [True, False, False]
+    assert strategies(board) == ["sizeless", "replay", "old"]
+    assert [row.on_front for row in board.rows] == [False, True, False]
     assert "Memory was not measured for 2 rows: parameters stand for it" in to_markdown(board)
 
 
@@ -117,7 +162,7 @@ def test_what_the_mixed_score_favours(tmp_path: Path, put: Put) -> None:
     (note,) = (line for line in notes(board) if "mixed score favours" in line)
     points = note.partition("must be ")[2].split()[0]
     exact = points_for_size(60, 100_000)
-    assert "ten times the 100,000 parameters of row 1" in note and "its 60.0 %" in note
+    assert "ten times the 100,000 parameters of the first row" in note and "its 60.0 %" in note
     assert points == f"{exact:.1f}"
     assert mixed_score(60 + exact, 1_000_000) == pytest.approx(mixed_score(60, 100_000))
 
@@ -147,9 +192,9 @@ class TestSort:
         put(0, 0.9, strategy="large", parameters=9_000_000)
         put(0, 0.5, strategy="small", parameters=1_000)
         answer = command("leaderboard", "--results", tmp_path, "--sort", "params", "--format", "csv")
-        assert [line.split(",")[4:7] for line in answer.out.splitlines()[1:]] == [
-            ["2", "True", "small"],
-            ["1", "True", "large"],
+        assert [line.split(",")[4:8] for line in answer.out.splitlines()[1:]] == [
+            ["2", "2", "True", "small"],
+            ["1", "1", "True", "large"],
         ]
 
     def test_unknown(self) -> None:

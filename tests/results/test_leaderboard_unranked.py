@@ -98,7 +98,8 @@ class TestCommand:
         put(0, ranked=False, protocol="smoke", status="failed")
         answer = command("leaderboard", "--results", tmp_path)
         assert "no record can be ranked" in answer.out
-        assert "seu-bench leaderboard --unranked shows 1 finished run of these, not ranked" in answer.out
+        told = f"seu-bench leaderboard --unranked --results {tmp_path} shows 1 finished run of these, not ranked"
+        assert told in answer.out
         for form in ("latex", "md", "csv"):  # an empty file would say nothing
             nothing = command("leaderboard", "--results", tmp_path, "--format", form)
             assert (nothing.out, nothing.err) == ("", answer.out)

@@ -74,7 +74,28 @@ def test_largest_table_without_gaps(results: Path, put: Put) -> None:
     found = compared(results)
     assert found.ranks.benchmarks == ("four", "one", "three", "two")
     assert set(found.rows) == {"a", "b", "c", "d"}
-    assert found.excluded == ("a (five)", "once (one)", "unmeasured (one)")
+    assert found.excluded == ("a (five)", "once (one, seeds 0)", "unmeasured (one, seeds 0)")
+
+
+def test_only_common_seeds_are_ranked(results: Path, put: Put, command: Command) -> None:
+    """A third seed, on which all is the other way round, does not count; who has too few is not ranked, and told."""
+    put(2, 0.99, strategy="d", benchmark="one")
+    put(2, 0.01, strategy="a", benchmark="two")
+    for benchmark in TABLE:
+        put(0, 0.99, strategy="once", benchmark=benchmark)
+    found = compared(results)
+    assert [(row.configuration, row.mean) for row in found.ranks.rows] == [
+        ("a", 1),
+        ("b", 2.375),
+        ("c", 2.625),
+        ("d", 4),
+    ]
+    assert found.seeds == ({0, 1},) * 4 and found.means["one"] == pytest.approx(TABLE["one"])
+    assert found.excluded == tuple(f"once ({benchmark}, seeds 0)" for benchmark in sorted(TABLE))
+    text = command("leaderboard", "--results", results, "--ranks").out
+    assert (
+        "one: means and ranks over the seeds that all have, 0-1" in text and "not compared: once (one, seeds 0)" in text
+    )
 
 
 def test_options_of_the_protocol_make_no_other_configuration(tmp_path: Path, put: Put) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,3 +73,9 @@ def test_missing_ones_have_a_command() -> None:
     )
     assert missing_references([record(name) for name in REQUIRED]) is None
     assert missing_references([]) is None
+
+
+@pytest.mark.parametrize("file", ["x" * 5000, "\0", "..", "gone.toml"])
+def test_no_benchmark_file_of_a_record_is_believed(file: str, tmp_path: Path) -> None:
+    found = missing_references([record("naive", benchmark_file=file)], tmp_path)
+    assert found is not None and "--benchmark FILE_OF_pmnist.toml --protocol" in found.command

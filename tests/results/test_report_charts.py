@@ -21,7 +21,10 @@ from seu_bench.results.report.summary import Configuration, Published
 @pytest.fixture(scope="module")
 def charts() -> dict[str, Chart]:
     """Two configurations, one of a single seed, a reference, and a result of the paper."""
-    drawn = [Configuration(1, "naive", runs("naive"), style(1)), Configuration(2, "seu", runs("seu", [0]), style(0))]
+    drawn = [
+        Configuration(1, "naive", runs("naive"), style(1), 1),
+        Configuration(2, "seu", runs("seu", [0]), style(0), 2),
+    ]
     beside = [Configuration(3, "joint", runs("joint"), reference_styles(1)[0])]
     return charts_of(drawn, beside, [Published("SGD", 54.0, 12_978_314, style(2))])
 

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("report_settings")
 def chosen(*strategies: str, seeds: Sequence[int] = SEEDS) -> list[Configuration]:
     styles = styles_of(strategies)
     return [
-        Configuration(rank, strategy, runs(strategy, seeds), styles[rank - 1])
+        Configuration(rank, strategy, runs(strategy, seeds), styles[rank - 1], rank)
         for rank, strategy in enumerate(strategies, start=1)
     ]
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("report_settings")
 
 @pytest.fixture
 def learner() -> Configuration:
-    return Configuration(1, "naive", runs("naive"), style(0))
+    return Configuration(1, "naive", runs("naive"), style(0), 1)
 
 
 @pytest.fixture

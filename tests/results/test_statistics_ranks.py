@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 from seu_bench.results import compare_ranks
-from seu_bench.results.statistics.ranks import rank_intervals
+from seu_bench.results.statistics.ranks import on_common_seeds, rank_by_common_seeds, rank_intervals
 
 
 def blocks(rows: list[list[float]]) -> dict[str, dict[str, float]]:
@@ -128,3 +128,30 @@ def test_no_interval_of_one_seed() -> None:
     assert rank_intervals({"one": {"a": [0.1, 0.2], "b": [0.5]}}) == {}
     assert rank_intervals({}) == {}
     assert all(row.interval is None for row in compare_ranks({"one": {"a": 1.0, "b": 2.0}}).rows)
+
+
+class TestCommonSeeds:
+    def test_two_are_compared_on_the_seeds_that_both_have(self) -> None:
+        easy, hard = {0: 0.9, 1: 0.9, 2: 0.9}, {3: 0.1, 4: 0.1}
+        samples = [easy | hard, dict.fromkeys(range(5), 0.95), dict.fromkeys(range(3), 0.85), easy, {0: 1.0}]
+        assert rank_by_common_seeds(samples) == [2, 1, 4, 2, None]
+
+    def test_equal_but_for_rounding(self) -> None:
+        assert rank_by_common_seeds([{0: 0.1, 1: 0.2, 2: 0.3}, {0: 0.3, 1: 0.2, 2: 0.1}, {}]) == [1, 1, None]
+
+    def test_one_seed_of_all_is_enough(self) -> None:
+        assert rank_by_common_seeds([{7: 0.1}, {7: 0.2}]) == [2, 1]
+        assert rank_by_common_seeds([]) == []
+
+    def test_restriction(self) -> None:
+        """Of two that would leave too few together the one with more of the usual seeds stays."""
+        ten = dict.fromkeys(range(10), 0.5)
+        some = {
+            "ten": ten,
+            "same": ten,
+            "first": dict.fromkeys(range(4), 0.1),
+            "last": dict.fromkeys(range(5, 10), 0.2),
+        }
+        assert on_common_seeds(some) == {
+            name: dict.fromkeys(range(5, 10), some[name][9]) for name in ("ten", "same", "last")
+        }

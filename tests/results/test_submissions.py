@@ -172,7 +172,10 @@ def test_options_tuned_on_the_runs_own_seed(shared: Path) -> None:
 
 def test_run_of_two_submissions(shared: Path) -> None:
     shutil.copy(manifest_path(shared, "group-b"), manifest_path(shared, "thief"))
-    assert set(reasons(shared)) == {"thief: has been submitted by group-b"}
+    assert set(reasons(shared)) == {
+        "thief: has been submitted by group-b",
+        "thief: its submitter is that of group-b",
+    }
 
 
 def test_run_under_a_new_name(shared: Path) -> None:
@@ -194,8 +197,8 @@ def test_too_few_seeds(results: Path, tmp_path: Path) -> None:
     runs = [run for run in runs_of(results, ("linear",)) if "seed2" not in run]
     submit(runs, tmp_path, "few", about=ABOUT, results=results)
     assert reasons(tmp_path) == [
-        "few: linear on split_cifar100-v2-half_day has 2 of 3 seeds",
-        "few: linear on split_fashion-v2-half_day has 2 of 3 seeds",
+        "few: linear by few on split_cifar100-v2-half_day has 2 of 3 seeds",
+        "few: linear by few on split_fashion-v2-half_day has 2 of 3 seeds",
     ]
     assert reasons(tmp_path, seeds=2) == []
 
@@ -206,9 +209,9 @@ def test_files_that_are_no_part_of_a_submission(shared: Path) -> None:
     (shared / "runs" / "stray").mkdir()
     (shared / "submissions" / "readme.md").write_text("")
     assert sorted(reasons(shared)) == [
-        ": belongs to no submission",
+        ": belongs to no submission: submit it, or remove it",
         "group-b: holds setup.py, which is no part of a submission",
-        "readme: this is no manifest",
+        "readme: this is no manifest: its name must be of a-z, 0-9 and -, and end with .toml",
     ]
 
 
@@ -223,7 +226,7 @@ def test_run_that_is_missing_or_a_link(shared: Path) -> None:
 def test_model_that_is_not_the_records(shared: Path) -> None:
     run = sorted(shared.glob("runs/split_fashion*naive-seed0*"))[0]
     (run / MODEL_NAME).write_bytes(b"another")
-    assert reasons(shared) == ["group-b: its model is not the one that the record names"]
+    assert reasons(shared) == ["group-b: its model cannot be read: it is no file of safetensors"]
 
 
 @pytest.mark.parametrize(
@@ -233,14 +236,14 @@ def test_model_that_is_not_the_records(shared: Path) -> None:
         ('submitter = "me\\u202e"', "holds control characters"),
         ('submitter = ""', "submitter"),
         ("schema_version = 2", "schema_version"),
-        ("nonsense", "not TOML"),
+        ("nonsense", "cannot be read as TOML"),
     ],
 )
 def test_manifest_that_is_none(shared: Path, line: str, fault: str) -> None:
     path = manifest_path(shared, "c")
     key = line.partition(" ")[0]
     path.write_text("\n".join(line if it.startswith(f"{key} ") else it for it in [*path.read_text().splitlines()]))
-    if fault == "not TOML":
+    if line == "nonsense":
         path.write_text(line)
     found = [it for it in check_submissions(shared).findings if it.submission == "c"]
     assert any(fault in it.what for it in found)

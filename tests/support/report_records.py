@@ -61,7 +61,7 @@ def with_curves(record: Record, **shapes: int) -> Record:
 
 def configuration(*records: Record, label: str = "label") -> Configuration:
     """The only configuration of a figure."""
-    return Configuration(1, label, records, style(0))
+    return Configuration(1, label, records, style(0), 1)
 
 
 def legend(figure: Figure) -> list[str]:

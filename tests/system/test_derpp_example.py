@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "seu_bench_derpp_strategy"
 
 #: A short run; two epochs, so that images of the first are replayed in the second.
-SHORT = ["--strategy", "derpp", "--protocol", "smoke", "-o", "backbone=mlp", "-o", "mem_size=20", "-o", "epochs=2"]
+SHORT = ["--strategy", "derpp", "--protocol", "smoke", "-o", "backbone=mlp", "-o", "memory=20", "-o", "epochs=2"]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_is_listed_with_its_options(environment: Environment) -> None:
     listed = json.loads(command(environment, "list", "strategies", "--format", "json"))
     (entry,) = [entry for entry in listed if entry["name"] == "derpp"]
     assert entry["package"] == "seu-bench-derpp-strategy"
-    assert {"alpha", "beta", "mem_size", "backbone", "restore"} <= {option["name"] for option in entry["options"]}
+    assert {"alpha", "beta", "memory", "backbone", "restore"} <= {option["name"] for option in entry["options"]}
     assert "derpp" not in Registry().strategies
 
 

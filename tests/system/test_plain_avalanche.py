@@ -40,14 +40,16 @@ SMALL = {"cells": 3, "channels": 2, "epochs": 1, "batch_size": 16} | {
 }
 
 
-def tasks(*shapes: tuple[int, ...], labels: bool = True, widths: tuple[int, ...] = (2, 3)) -> Any:
+def tasks(*shapes: tuple[int, ...], labels: bool = True, numbers: Any = ((0, 1), (0, 1, 2))) -> Any:
     """A benchmark as any Avalanche user would make it: a task of random images for each shape."""
 
     def split(seed: int) -> list[Any]:
         made = []
         for task, shape in enumerate(shapes):
             generator = torch.Generator().manual_seed(seed + task)
-            data: Any = TensorDataset(torch.rand(24, *shape, generator=generator), torch.arange(24) % widths[task])
+            data: Any = TensorDataset(
+                torch.rand(24, *shape, generator=generator), torch.tensor(numbers[task] * 24)[:24]
+            )
             data.targets = data.tensors[1].tolist()
             known = as_classification_dataset(data)
             made.append(known.update_data_attribute("targets_task_labels", TaskLabels([task * labels] * 24)))
@@ -129,7 +131,7 @@ def test_refused(name: str, asked: dict[str, Any], error: type[Exception], said:
 def test_benchmarks_that_do_not_fit() -> None:
     """Without task labels, of several shapes, of images that are no tensors."""
     with pytest.raises(RequestError, match="2 experiences with 1 different task labels"):
-        seu_bench.make_strategy("ewc", tasks(SHAPE, SHAPE, labels=False))
+        seu_bench.make_strategy("ewc", tasks(SHAPE, SHAPE, labels=False, numbers=((1, 2), (0,))))
     with pytest.raises(RequestError, match="differ in the shape of their images"):
         seu_bench.make_strategy("ewc", tasks(SHAPE, (1, 6, 6)))
     with pytest.raises(RequestError, match=r"of experience 0 are of shape \(64,\), not tensors"):
@@ -138,7 +140,7 @@ def test_benchmarks_that_do_not_fit() -> None:
 
 def test_without_task_labels_the_classes_say_the_scenario() -> None:
     """The same ones in each experience: domains; one head answers for both."""
-    benchmark = tasks(SHAPE, SHAPE, labels=False, widths=(2, 2))
+    benchmark = tasks(SHAPE, SHAPE, labels=False, numbers=((0, 1), (0, 1)))
     assert plan_of(benchmark).scenario == "domain"
     strategy = seu_bench.make_strategy("naive", benchmark, options={"epochs": 1, "backbone": "mlp"})
     for experience in benchmark.train_stream:
@@ -146,6 +148,19 @@ def test_without_task_labels_the_classes_say_the_scenario() -> None:
     assert len(strategy.model.heads) == 1 and strategy.model(torch.rand(2, *SHAPE), 0).shape == (2, 2)
     with pytest.raises(RequestError, match="cannot learn the scenario 'domain'"):
         seu_bench.make_strategy("pnn", benchmark)
+
+
+def test_a_class_comes_back() -> None:
+    """Without task labels a number is a class: it has one output."""
+    benchmark = tasks(SHAPE, SHAPE, SHAPE, labels=False, numbers=((0, 1), (1, 2), (0, 2)))
+    plan = plan_of(benchmark)
+    assert (plan.scenario, plan.classes_per_task) == ("class", (2, 1, 0))
+    assert [task.labels for task in plan.tasks] == [(0, 1), (1, 2), (0, 2)]
+    strategy = seu_bench.make_strategy("icarl", benchmark, options={"epochs": 1, "backbone": "mlp"})
+    for experience in benchmark.train_stream:
+        strategy.train(experience)
+    strategy.eval(benchmark.test_stream)
+    assert strategy.model(torch.rand(2, *SHAPE), 0).shape == (2, 3)
 
 
 def apart(kind: str) -> Any:

@@ -58,7 +58,7 @@ def test_faults_are_found(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     path = tmp_path / "tuned" / "mine-quick-ewc.toml"
-    assert ["there is no such tuned file" in fault for fault in faults(tmp_path)] == [True]
+    assert ["the tuned file does not exist" in fault for fault in faults(tmp_path)] == [True]
     place = {"benchmark": "mine", "benchmark_version": 1, "protocol": "quick", "id": path.stem}
     tuned_file(**place).write(path)
     assert list(faults(tmp_path)) == []

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from scipy.stats import binom
+from support.remembering import REMEMBERED, Diced, repaired
 from support.tried import ALL, FIXED_SEU, each, scenario_of, tried
 from torch import nn
 
@@ -292,7 +293,7 @@ def test_contract_passes_what_is_sound(tmp_path: Path) -> None:
         (Broken(Drawing.of), "evaluation_changes_nothing", "drew random numbers"),
         (Broken(Unseeded.of), "depends_on_the_seed_alone", "drawn elsewhere"),
         (Broken(seedless), "depends_on_the_seed_alone", "use context.seed"),
-        (Broken(Forgetful.of), "resumes_to_the_same_weights", "between two tasks ends with other weights"),
+        (Broken(Forgetful.of), "resumes_to_the_same_weights", "stopped after task 0 is not the same after epoch 1"),
         (Broken(Pickled.of), "resumes_to_the_same_weights", "more than tensors and plain values"),
         (Broken(grown), "model_can_be_made_again", "cannot be made again"),
         (Broken(more_parameters=1), "counts_its_parameters", "parameters were measured, and cost said"),
@@ -306,6 +307,21 @@ def test_contract_fails_for(broken: Broken, check: str, said: str) -> None:
     """Each fault is found by the check that is made for it, in words that name it."""
     with pytest.raises(pytest.fail.Exception, match=said):
         getattr(StrategyContract(), f"test_{check}")(broken.trial)
+
+
+@pytest.mark.parametrize("strategy", REMEMBERED, ids=lambda strategy: strategy.__name__)
+def test_state_that_changes_within_an_epoch(strategy: type[StagedStrategy]) -> None:
+    """A strategy that forgets it fails at once, in the first task; one that names it resumes to the bit."""
+    check = StrategyContract().test_resumes_to_the_same_weights
+    fault = r"after epoch 1 of training of task 0 is not .* weights.* differs. Name in state_attributes"
+    with pytest.raises(pytest.fail.Exception, match=fault):
+        check(Broken(strategy.of).trial)
+    check(Broken(repaired(strategy).of).trial)
+
+
+def test_a_random_generator_is_no_memory() -> None:
+    """The estimate of plain fine-tuning holds for a strategy that resumes with a generator of its own."""
+    StrategyContract().test_counts_its_parameters(Broken(repaired(Diced).of).trial)
 
 
 def test_contract_fails_for_training_on_validation_images() -> None:

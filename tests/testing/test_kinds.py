@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -170,7 +169,7 @@ def textures() -> RawDataset:
 
 
 def test_broken_data_sets(textures: RawDataset, tmp_path: Path) -> None:
-    """Descriptions that do not add up, arrays of another type or shape, labels that are none, another order."""
+    """Descriptions that do not add up, other numbers of images, another order."""
 
     def trial(data: Data) -> Any:
         return broken(DatasetContract, "dataset", "datasets", data)
@@ -185,18 +184,13 @@ def test_broken_data_sets(textures: RawDataset, tmp_path: Path) -> None:
     with fails("the status 'here' is none of"):
         sound.test_says_whether_it_is_there(Data(textures, status="here"), tmp_path)
     images, labels = textures.train.images, textures.train.labels
-    for split, said in (
-        (RawSplit(images.astype(np.float32), labels), "train images are float32"),
-        (RawSplit(images[1:], labels), r"train images are uint8 of shape \(7, 1, 8, 8\)"),
-        (RawSplit(images, labels.astype(np.int32)), "train labels are int32"),
-        (RawSplit(images, labels + 1), "train labels are from 1 to 2, for 2 classes"),
-        (RawSplit(images, labels * 0), r"train_per_class is \(4, 4\), and there are \[8, 0\]"),
-    ):
-        data = replace(textures, train=split)  # type: ignore[arg-type]
-        with fails(said):
-            sound.test_holds_what_it_describes(Data(data), data)
+    data = replace(textures, train=RawSplit(images, labels * 0))
+    with fails(r"train_per_class is \(4, 4\), and there are \[8, 0\]"):
+        sound.test_holds_what_it_describes(Data(data), data)
     with fails("a second load"):
-        sound.test_is_the_same_at_each_load(Data(textures), replace(textures, train=textures.test))
+        sound.test_is_the_same_at_each_load(
+            Data(textures), replace(textures, train=RawSplit(images[::-1], labels[::-1]))
+        )
 
 
 def test_missing_files(textures: RawDataset, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -37,6 +38,40 @@ class Repeating(StagedStrategy):
             return loss
         self.passed(len(self.first))
         return loss + self.model.forward_single_task(self.first, 0).square().mean()
+
+
+class Noting(StagedStrategy):
+    """Notes the length of each batch, in place."""
+
+    state_attributes = ("sizes", "fixed")
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.sizes: list[int] = []
+        self.fixed = torch.zeros(3)
+
+    def criterion(self) -> Tensor:
+        if self.is_training:
+            self.sizes.append(len(self.mb_x))
+        return super().criterion()
+
+
+def test_state_within_a_phase() -> None:
+    """It has what the phase found beside what there is now, whatever changes in place; what did not change, once."""
+    stream = class_stream([[0, 1]], images=IMAGES)
+    made = context(stream.plan, "naive", {"backbone": "linear", "epochs": EPOCHS, "batch_size": 8})
+    strategy = Noting.of(made, model=backbone_model(made))
+    states: list[dict[str, Any]] = []
+    strategy.pause = lambda _: states.append(copy.deepcopy(strategy.state_dict()))
+    learn(stream, strategy)
+    assert [state["own"]["sizes"] for state in states] == [[], []]
+    assert [state["own_now"]["sizes"] for state in states] == [[8, 4], [8, 4, 8, 4]]
+    assert all(state["own"]["fixed"] is state["own_now"]["fixed"] for state in states)
+    resumed = Noting.of(made, model=backbone_model(made))
+    resumed.load_state_dict(states[0])
+    learn(stream, resumed)
+    assert resumed.sizes == [8, 4, 8, 4] and states[0]["own_now"]["sizes"] == [8, 4]
+    assert vars(resumed.clock) == vars(strategy.clock)
 
 
 def test_passes_beyond_the_batch() -> None:

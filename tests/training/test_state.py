@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seu_bench.errors import CheckpointError, RunError
-from seu_bench.training.state import fitting, not_finite
+from seu_bench.training.state import difference, fitting, not_finite
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,22 @@ from seu_bench.training.state import fitting, not_finite
 def test_not_finite(state: Any, name: str | None) -> None:
     """The tensor is named; plain numbers may be infinite."""
     assert not_finite(state) == name
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "place"),
+    [
+        ({"a": [torch.ones(2), 1]}, {"a": (torch.ones(2), 1)}, None),
+        ({"a": [torch.ones(2), 1]}, {"a": [torch.ones(2), True]}, "a[1]"),
+        ({"a": {"b": torch.ones(2)}}, {"a": {"b": torch.ones(2).double()}}, "a.b"),
+        ({"a": {"b": torch.ones(2)}}, {"a": {"c": torch.ones(2)}}, "a"),
+        ({"a": torch.ones(())}, {"a": 1.0}, "a"),
+        ({"a": [None, "x"]}, {"a": [None]}, "a"),
+    ],
+)
+def test_difference(one: Any, other: Any, place: str | None) -> None:
+    """The first place is named; lists and tuples of equal parts are equal."""
+    assert difference(one, other) == difference(other, one) == place
 
 
 def test_errors_of_loading() -> None:

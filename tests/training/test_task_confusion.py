@@ -44,6 +44,14 @@ def test_answers_by_their_task(evaluator: TaskConfusion) -> None:
     assert evaluator.result() == [[3, 2, 1], [1, 3, 0], [0, 1, 2]]
 
 
+def test_a_class_of_several_tasks() -> None:
+    """It is one of the images' own task where that has it, otherwise of the first that has it."""
+    evaluator = TaskConfusion((2, 1, 0), labels=((0, 1), (1, 2), (2, 0)))
+    for task in range(3):
+        answer(evaluator, task, [0, 1, 1, 2])
+    assert evaluator.result() == [[3, 1, 0], [1, 3, 0], [2, 0, 2]]
+
+
 def test_tasks_not_evaluated_are_empty(evaluator: TaskConfusion) -> None:
     """Of a stream that is learned in part; no answer is a class of theirs."""
     assert evaluator.result() == [[], [], []]

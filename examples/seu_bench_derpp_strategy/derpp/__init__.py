@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from seu_bench import LazyFactory, Register, hookimpl
@@ -12,7 +15,9 @@ from seu_bench.training import StrategyFactory
 class DerOptions(BackboneOptions, SelectingOptions):
     """The backbone, the schedule, the selection of weights, and DER++'s own."""
 
-    mem_size: PositiveInt = Field(200, description="images kept")
+    older_names: ClassVar[Mapping[str, str]] = {"mem_size": "memory"}
+
+    memory: PositiveInt = Field(200, description="images kept")
     batch_size_mem: PositiveInt = Field(32, description="images replayed with each batch, twice")
     alpha: NonNegativeFloat = Field(0.1, description="weight of the squared distance to remembered logits")
     beta: NonNegativeFloat = Field(0.5, description="weight of the cross-entropy of remembered labels")

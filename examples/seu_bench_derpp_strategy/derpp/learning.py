@@ -20,7 +20,6 @@ from seu_bench.training import (
     StagedStrategy,
     StrategyContext,
     TaskData,
-    TrainingStage,
     backbone_model,
     checked_options,
     fixed_size_cost,
@@ -33,17 +32,15 @@ class DarkReplay(StagedStrategy):
     P. Buzzega et al., "Dark Experience for General Continual Learning", NeurIPS 2020, equation 6.
     """
 
+    state_attributes = ("memory",)
+
     def __init__(self, *, options: DerOptions, plan: StreamPlan, **more: Any) -> None:
         super().__init__(**more)
         self.options = options
         self.plan = plan
         self.widths = torch.tensor(plan.classes_per_task)
         shape = plan.channels, plan.height, plan.width
-        self.memory = Reservoir(options.mem_size, shape, max(plan.classes_per_task), self.device)
-
-    def training_stage(self, task: TaskData) -> TrainingStage:
-        """The usual training, with the memory in its state."""
-        return RememberingStage(self, task)
+        self.memory = Reservoir(options.memory, shape, max(plan.classes_per_task), self.device)
 
     def trained_module(self, task: TaskData) -> nn.Module:
         """All of the model: replayed images reach the heads of earlier tasks."""
@@ -77,14 +74,6 @@ class DarkReplay(StagedStrategy):
         logits: Tensor = self.model(x, tasks)
         return logits
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """The memory as it is between two phases."""
-        return {"memory": self.memory.state_dict()}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``get_extra_state`` returned."""
-        self.memory.load_state_dict(state["memory"])
-
     def kept(self) -> Mapping[str, Any]:
         """The state has images as float32; as they are stored, they take 8 bits."""
         count = len(self.memory)
@@ -94,23 +83,6 @@ class DarkReplay(StagedStrategy):
             "exemplars": [KeptImages(images, self.plan.stored_shape(task)) for task, images in enumerate(by_task)],
             "logits": self.memory.logits[:count],
         }
-
-
-class RememberingStage(TrainingStage):
-    """The memory changes with every batch, so that it belongs to the state of the stage as well."""
-
-    def __init__(self, strategy: DarkReplay, task: TaskData) -> None:
-        super().__init__(strategy, task)
-        self.memory = strategy.memory
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Weights and optimiser, which the base holds, and the memory as it is now."""
-        return {**super().get_extra_state(), "memory": self.memory.state_dict()}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``get_extra_state`` returned."""
-        super().set_extra_state(state)
-        self.memory.load_state_dict(state["memory"])
 
 
 def build(context: StrategyContext) -> DarkReplay:
@@ -131,13 +103,13 @@ def cost(context: StrategyContext) -> Cost:
     for index, task in enumerate(plan.tasks):
         replayed = 0
         for start, stop in batch_bounds(task.num_train, schedule.batch_size, join=True) * schedule.epochs:
-            replayed += 2 * min(options.batch_size_mem, options.mem_size, seen)
+            replayed += 2 * min(options.batch_size_mem, options.memory, seen)
             seen += stop - start
         replays.append(StageCost("training", index, replayed, 0))
         # Images of different sizes: which of them are kept is drawn by lot.
         sizes = [KeptImages(1, plan.stored_shape(earlier)).nbytes for earlier in range(index + 1)]
         for bounds, size in ((most, max(sizes)), (least, min(sizes))):
-            bounds.append(min(seen, options.mem_size) * (size + 4 * widest))
+            bounds.append(min(seen, options.memory) * (size + 4 * widest))
     plain = fixed_size_cost(context, replays, kept_copies=0)
     return replace(
         plain,

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from seu_bench.config.commands import command
 from seu_bench.config.options import format_option
-from seu_bench.config.run import Request
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, has_unequal_tasks, measured_rows
 from seu_bench.results.reference_rows import reference_of
 from seu_bench.results.scenarios import benchmark_title
-from seu_bench.utils.text import format_seconds
+from seu_bench.utils.text import format_seconds, printable_lines
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,6 +35,7 @@ def summary_lines(record: Record, results: Path, metrics: Mapping[str, Metric] =
         metrics: those known.
     """
     from rich.table import Table
+    from rich.text import Text
 
     from seu_bench.cli.tables import literal
 
@@ -62,15 +63,13 @@ def summary_lines(record: Record, results: Path, metrics: Mapping[str, Metric] =
         if text:
             table.add_row(f"  {heading}", literal(text))
     yield table
-    yield literal(f"{show_command(record, results)} shows the accuracy matrix, all metrics, stages, genotypes")
+    told = f"{show_command(record, results)} shows the accuracy matrix, all metrics, stages, genotypes"
+    yield Text(printable_lines(told))  # each blank of a command counts
 
 
 def show_command(record: Record, results: Path) -> str:
     """Return the command that shows a run, to be pasted."""
-    import shlex
-
-    place = "" if results == Request.model_fields["results"].default else f" --results {shlex.quote(str(results))}"
-    return f"seu-bench show {record.run_id}{place}"
+    return command("show", record.run_id, results=results)
 
 
 def _values(record: Record, metrics: Mapping[str, Metric], names: Mapping[str, str]) -> str:

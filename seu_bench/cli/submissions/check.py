@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
+import random
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from seu_bench.errors import ExitStatus, SeuBenchError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import runs_folder
 from seu_bench.results.submissions.checking import Checked, Finding, check_submissions
+from seu_bench.results.submissions.manifest import STATED
 
 
 @verbosity_options
@@ -25,45 +27,63 @@ from seu_bench.results.submissions.checking import Checked, Finding, check_submi
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Seeds of each configuration.")
 @click.option(
     "--verify",
-    "sample",
+    "most",
     type=click.IntRange(min=0),
-    default=1,
+    default=4,
     show_default=True,
-    help="Models of each submission that are measured again, which takes the data sets.",
+    help="Models of each submission that are measured again, all where it has no more; this takes the data sets.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=None,
+    help="Seed by which those models are drawn, to repeat a check [default: from the clock].",
 )
 @format_option
-def check_submission(folder: Path, seeds: int, sample: int, data_root: Path | None, device: str, form: str) -> None:
+def check_submission(
+    folder: Path, seeds: int, most: int, seed: int | None, data_root: Path | None, device: str, form: str
+) -> None:
     """Check a shared leaderboard's folder: what a pull request's CI runs.
 
-    Manifests, digests, metrics, hostile texts, copies, seeds, and what options were tuned on; of each submission with
-    models some are measured again. Exit status 1 if anything is refused.
+    Manifests, digests, metrics, hostile texts, copies, seeds, what options were tuned on, and what each run must have
+    by its own request; of each submission with models some are measured again. Exit status 1 if anything is refused.
     """
-    registry = Registry()
+    from seu_bench.engine.saved_model.claims import claim_faults
+
+    registry, seed = Registry(), time.time_ns() % 2**32 if seed is None else seed
     found = check_submissions(folder, registry.known_metrics, seeds=seeds)
-    findings = list(found.findings)
+    findings, faulty = list(found.findings), {it.run for it in found.findings}
+    for run_id, record in found.records.items():
+        if run_id not in faulty:  # what is hostile is not even asked for
+            told = claim_faults(registry, record, data_root)
+            findings += [Finding(record.submitter or "", run_id, what) for what in told]
     verified: list[str] = []
-    if not findings:
-        for name, run_id in _sample(found, sample):
-            findings += [Finding(name, run_id, what) for what in _faults(registry, folder, run_id, data_root, device)]
-            verified.append(run_id)
+    for name, run_id in () if findings else _sample(found, most, seed):
+        findings += [Finding(name, run_id, what) for what in _faults(registry, folder, run_id, data_root, device)]
+        verified.append(run_id)
+    stated = [run_id for run_id in found.records if run_id not in found.models]
     verdict = f"{len(found.records)} runs of {len(found.manifests)} submissions: "
-    verdict += f"{len(findings)} reasons to refuse" if findings else f"accepted; verified: {len(verified)}"
+    verdict += f"{len(findings)} reasons to refuse" if findings else "accepted"
+    notes = [
+        f"models measured again: {len(verified)} of {len(found.models)}, drawn by --seed {seed}",
+        f"runs without a model, whose accuracies are stated: {len(stated)}",
+        STATED,
+    ]
     rows = [(it.submission or "-", it.run or "-", literal(it.what)) for it in findings]
     table = new_table("refused", ("=submission", "=run", "reason"), rows)
-    parts: list[str | RenderableType] = [verdict] if is_quiet() or not findings else [table, verdict]
-    document = {"accepted": not findings, "verified": verified, "findings": list(map(asdict, findings))}
-    print_as(form, document, parts)
+    parts: list[str | RenderableType] = [verdict] if is_quiet() else [*([table] if findings else []), verdict, *notes]
+    document = {"accepted": not findings, "seed": seed, "verified": verified, "without_models": stated}
+    print_as(form, document | {"stated": STATED, "findings": list(map(asdict, findings))}, parts)
     if findings:
         raise SystemExit(ExitStatus.NOT_MET)
 
 
-def _sample(found: Checked, most: int) -> Iterator[tuple[str, str]]:
-    """Some runs of each submission that have a model: which, hangs on all that it submits."""
-    for name, manifest in found.manifests.items():
-        salt = "".join(run.record_sha256 for run in manifest.runs.values())
-        models = [run_id for run_id, run in manifest.runs.items() if run.weights_sha256 is not None]
-        models.sort(key=lambda run_id: hashlib.sha256(f"{salt}{run_id}".encode()).digest())
-        yield from ((name, run_id) for run_id in models[:most])
+def _sample(found: Checked, most: int, seed: int) -> Iterator[tuple[str, str]]:
+    """Some runs of each submission that have a model, drawn by a seed that no submitter knows."""
+    for name in found.manifests:
+        models = [run_id for run_id in found.models if found.records[run_id].submitter == name]
+        drawn = random.Random(f"{seed} {name}").sample(models, min(most, len(models)))
+        yield from ((name, run_id) for run_id in drawn)
 
 
 def _faults(registry: Registry, folder: Path, run_id: str, data_root: Path | None, device: str) -> list[str]:

@@ -10,6 +10,7 @@ import click
 from seu_bench.cli.completion import values
 from seu_bench.cli.options import known_metrics, request_command
 from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
+from seu_bench.config.commands import command
 from seu_bench.results.submissions.submitting import submit as submitted
 
 
@@ -45,9 +46,9 @@ def submit(
     RUN is a run id, a unique prefix of one, or a run's folder. Runs that would not be accepted are refused, and then
     nothing is written.
     """
-    chosen = re.sub(r"[^a-z0-9]+", "-", (name or submitter).lower()).strip("-") or "submission"
+    chosen = re.sub(r"[^a-z0-9]+", "-", (name or submitter).lower())[:100].strip("-") or "submission"
     about = {"submitter": submitter, "licence": licence, "contact": contact, "note": note}
     made = submitted(runs, folder, chosen, about=about, results=results, weights=models, metrics=known_metrics())
     if not is_quiet():
         click.echo(f"{len(made.runs)} runs, {made.models} of them with models: {made.path}")
-        click.echo(f"seu-bench check-submission {folder} checks what is there")
+        click.echo(f"{command('check-submission', '--', str(folder))} checks what is there")

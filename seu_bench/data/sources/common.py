@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from seu_bench.data.dataset import DatasetInfo, Images, Labels, RawDataset, RawSplit
 from seu_bench.errors import DataError
+from seu_bench.utils.hardware import free_host_memory
 from seu_bench.utils.progress import bar
 
 #: The environment variable that names the data root where ``--data-root`` is not given.
@@ -96,6 +99,22 @@ def described(
     return RawDataset(counted(blank, train.labels, test.labels), train, test)
 
 
+def require_memory(name: str, images: int, shape: Sequence[int], bytes_per_pixel: int = 1) -> None:
+    """Refuse so many images of a data set, each of ``shape``, if they take more memory than is free.
+
+    Raises:
+        DataError: there is not enough; the message has the size.
+    """
+    needed, free = images * math.prod(shape) * bytes_per_pixel, free_host_memory()
+    if needed > free:
+        size = " x ".join(map(str, shape))
+        raise DataError(
+            f"data set {name!r} does not fit into memory: {images:,} images of {size} take {needed:,} bytes, "
+            f"and {free:,} are free",
+            remedy="take fewer or smaller images, or a folder of images with cache = 'disk'",
+        )
+
+
 def channels_first(images: NDArray[Any]) -> NDArray[Any]:
     """Images ``[N, H, W]``, ``[N, H, W, C]`` or ``[N, C, H, W]`` as ``[N, C, H, W]``.
 
@@ -106,24 +125,49 @@ def channels_first(images: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2) if images.shape[3] in (1, 3) else images)
 
 
-def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images:
-    """A PIL image of 1, 8 or 16 bits per channel as 8-bit pixels ``[C, H, W]``; transparency is dropped.
+def wide_values(image: Any) -> NDArray[Any] | None:
+    """Grey values ``[H, W]`` of a PIL image of 16 or 32 bits per pixel; ``None``: its pixels have 8 bits or fewer.
+
+    Raises:
+        ValueError: a value is not a number, or the image has channels of 16 bits.
+    """
+    if not image.mode.startswith(("I", "F")):
+        if any(re.search(r";16[BLN]", str(tile.args)) for tile in getattr(image, "tile", [])):
+            raise ValueError("its channels have 16 bits, of which Pillow reads the upper 8: save it with 8 bits")
+        return None
+    values = np.asarray(image)
+    if not np.isfinite(values).all():
+        raise ValueError("it has pixels that are no number, or infinite")
+    return values
+
+
+def as_pixels(
+    image: Any, channels: int, size: tuple[int, int] | None, limits: tuple[float, float] | None = None
+) -> Images:
+    """A PIL image as 8-bit pixels ``[C, H, W]``; transparency is dropped.
 
     Args:
         channels: 1 for grey, 3 for red, green and blue.
         size: height and width to resize to (bilinear); ``None`` keeps the image's own.
+        limits: grey values of 16 or 32 bits that become 0 and 255, of all images of a set; values beyond are cut.
+            ``None``: it is a set of images with at most 8 bits per channel.
 
     Raises:
-        ValueError: pixels of 32 bits, whose range is unknown.
+        ValueError: the image has other bits per pixel than its set.
         OSError, SyntaxError: the image's file is corrupt.
     """
     from PIL import Image
 
-    if image.mode.startswith("I;16"):
-        # Pillow would clip 16-bit grey to white; its upper 8 bits are the picture.
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    elif image.mode in ("I", "F"):
-        raise ValueError(f"pixels of mode {image.mode!r} (32 bits) have no known range; save them with 8 bits")
+    values = wide_values(image)
+    if values is not None:
+        if limits is None:
+            raise ValueError(
+                f"its pixels are {values.min():g} to {values.max():g} (mode {image.mode}): "
+                "more than 8 bits are scaled only in class folders in which all images have them"
+            )
+        low, high = limits
+        scaled = (np.clip(values.astype(np.float64), low, high) - low) * (255 / (high - low))
+        image = Image.fromarray(np.round(scaled).astype(np.uint8))
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     image = image.convert("L" if channels == 1 else "RGB")

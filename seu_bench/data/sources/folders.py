@@ -6,24 +6,31 @@ would change fingerprints and held-out images, and importing it takes seconds wh
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from seu_bench.config.benchmark import FolderDefinition
-from seu_bench.data.dataset import DatasetInfo, DatasetState, Images, Labels, RawDataset
-from seu_bench.data.sources.common import as_pixels, counted, default_data_root, hold_out, one_line
-from seu_bench.data.sources.decoding import in_file, in_memory
+from seu_bench.data.dataset import DatasetInfo, DatasetState, Labels, RawDataset
+from seu_bench.data.sources.common import as_pixels, counted, default_data_root, hold_out, one_line, wide_values
+from seu_bench.data.sources.decoding import NAMED, Decode, Result, decoded_in_order, image_errors, in_file, in_memory
 from seu_bench.data.sources.layouts import LAYOUTS, Layout, Tree
 from seu_bench.data.sources.own_files import OwnFiles
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError
 
 #: Formats of images, which are recognised by content. Pillow knows others, some of which start programs to read them.
 IMAGE_FORMATS: Final = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+#: Endings of image files; by others, such as Thumbs.db and desktop.ini, files are left out, as torchvision does.
+IMAGE_ENDINGS: Final = (
+    ".apng", ".bmp", ".dib", ".gif", ".j2k", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".jpx", ".pbm", ".pgm", ".png",
+    ".pnm", ".ppm", ".tga", ".tif", ".tiff", ".webp",
+)  # fmt: skip
 
 #: Names of folders that hold splits, not classes.
 _SPLITS: Final = frozenset({"train", "training", "test", "testing", "val", "valid", "validation"})
@@ -40,7 +47,9 @@ class _Split(NamedTuple):
 class FolderSource(OwnFiles):
     """A folder with one folder of images per class, or with two such folders called ``train`` and ``test``.
 
-    Classes are the sorted names of their folders. Hidden files are passed over; every other file must be an image.
+    Classes are the sorted names of their folders. Hidden files are left out, and so are those whose names do not end
+    like an image's, which is said when the images are loaded; every other file must be an image. Grey images of 16 or
+    32 bits are scaled to 8 by the range of all training images.
     """
 
     kind = "images of the folder"
@@ -53,13 +62,32 @@ class FolderSource(OwnFiles):
         """Decode, convert and resize every image, or find them decoded on disk where the definition says so."""
         info, train, test = self._layout()
         splits = (train.paths, train.labels), (test.paths, test.labels)
+        self._warn_of_other_files()
 
-        def decode(path: Path) -> Images:
-            return self._pixels(path, info)
+        def decoder() -> Decode:
+            limits = self._limits(train.paths, test.paths)
+            size = info.height, info.width
+            return lambda path: self._opened(path, lambda image: as_pixels(image, info.channels, size, limits))
 
         if self.definition.cache == "disk":
-            return in_file(info, *splits, decode, default_data_root(root))
-        return in_memory(info, *splits, decode)
+            place = f"{self.path} {self.definition.layout} {self.definition.test_fraction}"
+            return in_file(info, *splits, decoder, default_data_root(root), place)
+        return in_memory(info, *splits, decoder())
+
+    def files(self, folder: Path | None = None) -> list[Path]:
+        """All image files below a folder, sorted by relative path; well-known sets have texts, too."""
+        found = super().files(folder)
+        if self.definition.layout != "class_folders":
+            return found
+        return [file for file in found if _ends_like_an_image(file)]
+
+    def _warn_of_other_files(self) -> None:
+        places = [file.relative_to(self.path) for file in super().files() if not _ends_like_an_image(file)]
+        left_out = [place.as_posix() for place in places if len(place.parts) > 1]
+        if left_out and self.definition.layout == "class_folders":
+            shown = ", ".join(left_out[:NAMED]) + (f" and {len(left_out) - NAMED:,} more" if left_out[NAMED:] else "")
+            what = f"data set {self.name!r} leaves out {len(left_out):,} files that do not end like images: {shown}"
+            warnings.warn(what, stacklevel=2)
 
     def _layout(self) -> tuple[DatasetInfo, _Split, _Split]:
         self._check_folder()
@@ -105,10 +133,16 @@ class FolderSource(OwnFiles):
             raise self._unreadable(folder, error) from error
         files = [self.files(folder / name) for name in names]
         if not any(files):
-            raise self.fault(f"has no images in class folders below {folder}", "make one folder of images per class")
+            raise self.fault(
+                f"has no images in class folders below {folder}",
+                "make one folder of images (.png, .jpg, ...) per class",
+            )
         empty = ", ".join(name for name, members in zip(names, files, strict=True) if not members)
         if empty:
-            raise self.fault(f"has class folders without images in {folder}: {empty}", "fill or delete them")
+            raise self.fault(
+                f"has class folders without images in {folder}: {empty}",
+                "fill them with images (.png, .jpg, ...), or delete them",
+            )
         if names and all(name.casefold() in _SPLITS for name in names):
             # Of such folders a benchmark would be made whose classes are "train" and "val".
             what = f"has folders in the place of classes in {folder} that are called like splits: {', '.join(names)}"
@@ -118,15 +152,43 @@ class FolderSource(OwnFiles):
         labels = np.repeat(np.arange(len(names), dtype=np.int64), [len(members) for members in files])
         return _Split([path for members in files for path in members], labels, names)
 
-    def _pixels(self, path: Path, info: DatasetInfo) -> Images:
+    def _opened(self, path: Path, use: Callable[[Any], Result]) -> Result:
         from PIL import Image
 
-        try:
-            with Image.open(path, formats=IMAGE_FORMATS) as image:
-                return as_pixels(image, info.channels, (info.height, info.width))
-        except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
-            what = f"has a file that is no usable image: {one_line(error)}"
-            raise self.fault(what, "repair, convert or remove it", DataCorruptError, path) from error
+        with Image.open(path, formats=IMAGE_FORMATS) as image:
+            return use(image)
+
+    def _limits(self, train: Sequence[Path], test: Sequence[Path]) -> tuple[float, float] | None:
+        """Least and greatest grey value of the training images, where images have more than 8 bits."""
+
+        def range_and_mean(path: Path) -> tuple[float, float, float]:
+            values = self._opened(path, wide_values)
+            if values is None:
+                raise ValueError("its pixels have 8 bits, and those of other images more: save all alike")
+            return float(values.min()), float(values.max()), float(values.mean())
+
+        # Sets of 8-bit images are not read twice: an image of more bits among them is refused when it is decoded.
+        for path in train:
+            with contextlib.suppress(*image_errors()):
+                if self._opened(path, wide_values) is None:
+                    return None
+                break
+        else:
+            return None
+        found = np.array(list(decoded_in_order([*train, *test], range_and_mean, self.name)))
+        known, others = found[: len(train)], found[len(train) :]
+        low, high, mean = known[:, 0].min(), known[:, 1].max(), known[:, 2].mean()
+        if low == high:
+            raise self.fault(f"has the value {low:g} in every pixel of its training images", "bring other images")
+        said = f"{low:g} to {high:g} in training images (mean {mean:g}) become 0 to 255"
+        if others[:, 0].min() < low or others[:, 1].max() > high:
+            said += f"; test images have {others[:, 0].min():g} to {others[:, 1].max():g}, and are cut to that"
+        warnings.warn(f"data set {self.name!r} has pixels of more than 8 bits: {said}", stacklevel=2)
+        return float(low), float(high)
+
+
+def _ends_like_an_image(file: Path) -> bool:
+    return file.suffix.lower() in IMAGE_ENDINGS
 
 
 class KnownFolderSource(FolderSource):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seu_bench.config.benchmark import TorchvisionDefinition
+from seu_bench.config.commands import command
 from seu_bench.data.dataset import DatasetInfo, RawDataset
 from seu_bench.data.sources.common import default_data_root
 from seu_bench.data.sources.torchvision_class import TorchvisionClassSource
@@ -46,4 +47,4 @@ class KnownClassSource(TorchvisionClassSource):
 
     def _download_command(self, folder: Path) -> str:
         """Registered sets are fetched by their name."""
-        return f"seu-bench data fetch {self.name} --data-root {folder}"
+        return command("data", "fetch", self.name, data_root=folder)

@@ -18,6 +18,7 @@ from urllib.parse import urlparse
 import numpy as np
 from numpy.typing import NDArray
 
+from seu_bench.config.commands import command
 from seu_bench.data.dataset import DatasetInfo, DatasetState, RawDataset, RawSplit
 from seu_bench.data.sources.common import DATA_ROOT_VARIABLE, counted, default_data_root, download_bars, one_line
 from seu_bench.data.sources.torchvision_class import array_split
@@ -122,7 +123,7 @@ class TorchvisionSource:
             raise self._corrupt(folder, state.detail)
 
     def _command(self, folder: Path) -> str:
-        return f"seu-bench data fetch {self.known.name} --data-root {folder}"
+        return command("data", "fetch", self.known.name, data_root=folder)
 
     def _corrupt(self, folder: Path, detail: str) -> DataError:
         remedy = f"delete the file that is named above, then: {self._command(folder)}"

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from seu_bench.data.dataset import DatasetInfo, DatasetState, RawDataset
 from seu_bench.errors import DataError, DataMissingError
+from seu_bench.utils.files import KINDS
 
 
 class OwnFiles(ABC):
@@ -61,6 +62,7 @@ class OwnFiles(ABC):
         """Raise the error of a path that does not exist or cannot be read."""
         try:
             exists = self.path.exists()
+            kind = stat.S_IFMT(self.path.stat().st_mode) if exists else stat.S_IFREG
         except (OSError, ValueError) as error:
             raise self._unreadable(self.path, error) from error
         if not exists:
@@ -68,6 +70,8 @@ class OwnFiles(ABC):
                 "correct its 'path' in the benchmark file (relative paths start from that file), or put the data there"
             )
             raise self.fault("is missing", remedy, DataMissingError)
+        if kind not in (stat.S_IFREG, stat.S_IFDIR):
+            raise self.fault(f"is {KINDS.get(kind, 'something else')}, neither file nor folder", "give another path")
 
     def files(self, folder: Path | None = None) -> list[Path]:
         """The file itself, or all files below a folder, sorted by relative path; hidden ones are passed over.

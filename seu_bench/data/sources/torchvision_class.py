@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 import warnings
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from seu_bench.data.sources.common import (
     described,
     download_bars,
     one_line,
+    require_memory,
 )
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError, SpecError, UnknownNameError
 from seu_bench.utils.progress import tracked
@@ -183,7 +185,7 @@ class TorchvisionClassSource:
             {"root": str(folder), **arguments, "download": True} for parts in self._arguments for arguments in parts
         ]
         calls = (f"{name}({', '.join(f'{key}={value!r}' for key, value in each.items())})" for each in given)
-        return f'python -c "from torchvision.datasets import {name}; {"; ".join(calls)}"'
+        return shlex.join(["python", "-c", f"from torchvision.datasets import {name}; {'; '.join(calls)}"])
 
     def _split(self, dataset: Any, folder: Path) -> RawSplit:
         size, channels = self.definition.size, self.definition.channels
@@ -199,6 +201,8 @@ class TorchvisionClassSource:
     def _one_by_one(self, dataset: Any, folder: Path, channels: int | None, size: tuple[int, int] | None) -> RawSplit:
         from PIL import Image
 
+        # What torchvision makes up has the size that the definition asks for, not that of files.
+        require_memory(self.name, len(dataset), getattr(dataset, "image_size", size or ()))
         pixels: list[Images] = []
         labels: list[int] = []
         for index in tracked(range(len(dataset)), f"reading images of {self.name}"):
@@ -215,7 +219,7 @@ class TorchvisionClassSource:
             if not isinstance(label, int | np.integer):
                 what = f"has labels that are {type(label).__name__}, not int"
                 raise self._unfit(what, "choose a set, or arguments, with int labels", folder)
-            channels = channels or (1 if image.mode in ("1", "L") or image.mode.startswith("I;16") else 3)
+            channels = channels or (1 if image.mode in ("1", "L") else 3)
             try:
                 pixels.append(as_pixels(image, channels, size))
             except (OSError, SyntaxError, ValueError) as error:
@@ -227,6 +231,8 @@ class TorchvisionClassSource:
                 what = f"has images of different sizes: {first} first, image {index} {last}"
                 raise self._unfit(what, f"give [datasets.{self.name}] size = [HEIGHT, WIDTH]", folder)
             labels.append(int(label))
+            if index == 0:
+                require_memory(self.name, len(dataset), pixels[0].shape)
         if not pixels:
             raise self._unfit("has no images", "check its arguments", folder)
         return RawSplit(np.stack(pixels), np.asarray(labels, dtype=np.int64))

@@ -26,14 +26,12 @@ from seu_bench.results.record import Record
 from seu_bench.results.record_files import MODEL_NAME
 from seu_bench.results.record_parts import FileName
 from seu_bench.utils.files import write_atomic
-from seu_bench.utils.reading import open_file, read_file
+from seu_bench.utils.reading import announced_bytes, read_file
 
 #: What the file says that it is, and in which form; the only key of its metadata.
 FORMAT: Final = "seu-bench model"
 SCHEMA_VERSION: Final = 1
 KEY: Final = "seu_bench"
-#: Bytes of the longest header that safetensors reads.
-_LONGEST_HEADER: Final = 100_000_000
 #: Bytes that are read of a file whose header cannot be: its checksum is told all the same.
 _UNANNOUNCED: Final = 2**26
 
@@ -121,21 +119,9 @@ def read_weights(folder: Path, record: Record) -> bytes:
         remedy = "run it to its end, without --no-weights (a finished one: with --restart)"
         raise unusable(path, f"run {record.run_id} saved no weights: {why}", remedy)
     try:
-        return read_file(path, max(_announced_bytes(path), _UNANNOUNCED))
+        return read_file(path, max(announced_bytes(path), _UNANNOUNCED))
     except OSError as error:
         raise unusable(path, f"the weights cannot be read: {error.strerror or error}") from error
-
-
-def _announced_bytes(path: Path) -> int:
-    """Bytes that a file has by its own header, so that one without an end is not read to it; 0: it has no header."""
-    with open_file(path) as file:
-        length = int.from_bytes(file.read(8), "little")
-        text = file.read(length) if length <= _LONGEST_HEADER else b""
-    try:
-        offsets = [entry["data_offsets"] for name, entry in json.loads(text).items() if name != "__metadata__"]
-        return 8 + length + max((int(end) for _, end in offsets), default=0)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return 0
 
 
 def parse_weights(content: bytes, path: Path) -> ModelFile:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from seu_bench.config.commands import command
 from seu_bench.config.options import build_options
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.data.classes import shuffled
@@ -248,7 +247,7 @@ def build_model(registry: Registry, file: ModelFile, record: Record) -> LearnedM
         raise unusable(
             file.path,
             f"the model of run {record.run_id} cannot be built: {what}",
-            remedy or f"install what made it (see seu-bench show {record.run_id}), or {MAKE_AGAIN}",
+            remedy or f"install what made it (see {command('show', str(file.path.parent))}), or {MAKE_AGAIN}",
         ) from error
 
 
@@ -262,9 +261,6 @@ def _context(registry: Registry, record: Record) -> StrategyContext:
         raise ResultsError("the record's lists of tasks differ in length", remedy=MAKE_AGAIN)
     described = zip(record.task_names, record.task_classes, record.task_images, strict=True)
     tasks = tuple(TaskPlan(name, classes, *images) for name, classes, images in described)
-    if record.scenario == "class":
-        firsts = accumulate(record.task_classes, initial=0)
-        tasks = tuple(replace(task, first_class=first) for task, first in zip(tasks, firsts, strict=False))
     factory = registry.strategies.find(record.strategy).factory
     options = build_options(factory.options, f"strategy {record.strategy!r}", record.options)
     return StrategyContext(

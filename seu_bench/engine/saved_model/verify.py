@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from seu_bench.engine.saved_model.model import LearnedModel, build_model, learne
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.code import FILES, code_fault
 from seu_bench.results.recomputing import recomputed
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_digest
 from seu_bench.results.record_files import MODEL_NAME, find_run
@@ -30,6 +32,7 @@ from seu_bench.training.monitoring.evaluators import class_counts
 from seu_bench.utils.hardware import computing_with
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import read_file
+from seu_bench.utils.text import printable
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,7 @@ def verify(
     folder = find_run(results, run)
     record = read_record(folder)
     content = saved.read_weights(folder, record)
-    if benchmark is None and record.benchmark not in registry.benchmarks:
-        raise RequestError(
-            f"benchmark {record.benchmark!r} is not registered here",
-            where=str(folder),
-            remedy="give the file that the run was made with: --benchmark FILE.toml",
-        )
-    resolved = resolve(registry, request_of(record, benchmark, data_root))
+    resolved = resolve_record(registry, record, benchmark, data_root)
     with computing_with(record.threads):
         return _verified(registry, folder, record, content, resolved, torch.device(choose_device(device)))
 
@@ -108,13 +105,14 @@ def _verified(
 ) -> Verification:
     spec = resolved.spec
     stream = build_stream(spec.benchmark, resolved.load, resolved.limits, spec.seed, chosen, **resolved.part)
-    path, made = folder / MODEL_NAME, stream_fields(stream)
+    path, made = folder / MODEL_NAME, stream_fields(stream.plan) | {"task_inputs": stream.inputs}
     for name in ("task_class_names", "task_inputs"):  # of which earlier versions say nothing, or not of every data set
         if not getattr(record, name):
             del made[name]
     checks = [
         _record(folder),
         _run_id(record, spec),
+        *_code(record, resolved),
         _same("weights", "SHA-256", hashlib.sha256(content).hexdigest(), record.weights_sha256, f"{path}: "),
     ]
     file, model = None, None
@@ -141,6 +139,59 @@ def _verified(
         checks.append(_accuracy(record, model, stream, resolved.spec.protocol.eval_batch_size))
         checks += _sizes(record, model, chosen, sizes)
     return Verification(record, folder, (*checks, _metrics(record, registry)))
+
+
+def resolve_record(
+    registry: Registry, record: Record, benchmark: Path | None = None, data_root: Path | None = None
+) -> ResolvedRun:
+    """Resolve the request of a record that may be a stranger's: it may name no file, and define no data.
+
+    Args:
+        registry: what is installed.
+        record: of any origin.
+        benchmark: the user's own TOML file, for a run of a benchmark that is not registered.
+        data_root: folder of data sets.
+
+    Returns:
+        The run.
+
+    Raises:
+        RequestError: the record names a file, or what it asks for is not installed, or is no valid request.
+    """
+    request = request_of(record, benchmark, data_root)
+    if benchmark is None and record.benchmark not in registry.benchmarks:
+        raise RequestError(
+            f"benchmark {record.benchmark!r} is not registered here",
+            where=record.run_id,
+            remedy="give the file that the run was made with: seu-bench verify --benchmark FILE.toml",
+        )
+    for key, value in request.options.items():
+        if benchmark is not None and key.startswith("benchmark."):
+            continue
+        if key.startswith("benchmark.datasets"):
+            what = f"the record defines data of its own: {key}"
+            remedy = "write it into a benchmark's file: seu-bench verify --benchmark FILE.toml"
+            raise RequestError(what, where=record.run_id, remedy=remedy)
+        if named := next(filter(_names_a_file, _texts(value)), None):
+            what = f"the record names a file: {key}={printable(named)[:120]}"
+            remedy = "records have the digests of files, and no paths: this one was changed, or is a plugin's fault"
+            raise RequestError(what, where=record.run_id, remedy=remedy)
+    return resolve(registry, request)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text of plain values; keys are names of fields, which are validated."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(part)
+
+
+def _names_a_file(text: str) -> bool:
+    """Whether an option of this text might be opened as a file."""
+    is_path = text.startswith("~") or any(letter in text for letter in "/\\\0")
+    return is_path or (os.path.lexists(text) and not Path(text).is_dir())
 
 
 def request_of(record: Record, benchmark: Path | None = None, data_root: Path | None = None) -> Request:
@@ -197,6 +248,17 @@ def _run_id(record: Record, spec: RunSpec) -> Check:
         return Check("run id", None, (told, "here this run id means one thread (--restart makes that run)"))
     why = "the record's settings or the benchmark were changed since, or it was made with a file (--benchmark)"
     return Check("run id", False, (f"the record's settings give run {spec.run_id}, not {record.run_id}", why))
+
+
+def _code(record: Record, resolved: ResolvedRun) -> Iterator[Check]:
+    """The code that builds and measures the model, where that is not seu-bench's own. Other code may do the same."""
+    named = [code for code in record.code if code.kind not in FILES]
+    if (fault := code_fault(record.code, resolved.code)) is not None:
+        yield Check("code", None, (fault, "what follows is built and measured by the code that is here"))
+    elif named:
+        yield Check("code", True, tuple(f"{code.kind} {code.name!r} of {code}" for code in named))
+    elif any(code.kind not in ("metric", *FILES) for code in resolved.code):
+        yield Check("code", None, ("the record does not name it: its run was made by an earlier version",))
 
 
 def _record(folder: Path) -> Check:

@@ -6,7 +6,7 @@ all seeds it was run on.
 
 ==================  =================================================================
 :mod:`.boards`      a leaderboard: its rows, and the standing of each one
-:mod:`.ordering`    the order of rows: the front of accuracy against memory first
+:mod:`.ordering`    the order of rows and their ranks by accuracy; the front against memory
 :mod:`.markdown`    cells with units and marks; the Markdown page
 :mod:`.latex`       the table of LaTeX
 :mod:`.tuned_rows`  the mark of tuned rows, and what the tuning cost

@@ -12,13 +12,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
+from seu_bench.config.options import format_option
 from seu_bench.config.streams import Scenario
+from seu_bench.results.code import metric_code
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record
 from seu_bench.results.record_parts import TuningRecord
-from seu_bench.results.reference_rows import MissingReferences, reference_of
+from seu_bench.results.reference_rows import MissingReferences, format_seeds, reference_of
 from seu_bench.results.scenarios import with_scenario
 from seu_bench.results.statistics.differences import PairedDifference, Verdict, compare_paired
+from seu_bench.results.statistics.ranks import rank_by_common_seeds, usual_seeds
 from seu_bench.results.statistics.samples import SampleSummary, summarize
 from seu_bench.utils.notebook import Strong, html_table
 from seu_bench.utils.text import spreadsheet_cell
@@ -31,6 +34,9 @@ CHOICES: Final = ("options", "searcher_options", "creator_options", "benchmark_o
 #: What all records of a leaderboard have in common.
 PLACE: Final = ("benchmark", "benchmark_version", "scenario", "protocol", "data_fingerprint")
 
+#: Behind the number of seeds of a row that lacks some.
+FEW_SEEDS: Final = " ‡"
+
 #: Standing of a row in a column: ``best``, or whether its difference to that one is significant.
 Standing: TypeAlias = Literal["best"] | Verdict
 
@@ -41,6 +47,9 @@ class Row:
 
     Attributes:
         number: from 1, of the row in the whole leaderboard: a name for it, and no rank.
+        rank: by accuracy, among the learners of the whole leaderboard
+            (:func:`~seu_bench.results.statistics.ranks.rank_by_common_seeds`); ``None`` for references, and where
+            nothing is ranked, accuracy was not measured, or there are too few seeds.
         configuration: the label, unique among the rows.
         runs: the records by seed, in the order of seeds.
         on_front: whether no other row of the whole leaderboard is as accurate with less memory, or more accurate with
@@ -50,6 +59,7 @@ class Row:
     number: int
     configuration: str
     runs: Mapping[int, Record]
+    rank: int | None = None
     on_front: bool = False
     _summaries: dict[str, SampleSummary | None] = field(default_factory=dict, repr=False)
 
@@ -95,9 +105,12 @@ class Row:
         return {seed: float(value) for seed, value in found.items() if value is not None and math.isfinite(value)}
 
     def summary(self, metric: str) -> SampleSummary | None:
-        """The summary over seeds; ``None`` where it was not measured for every one: means would not compare."""
+        """The summary over seeds; ``None`` where it was not measured for every one, or by other code of a plugin: means
+        would not compare."""
         if metric not in self._summaries:
-            self._summaries[metric] = summarize([run.metrics.get(metric) for run in self.runs.values()])
+            runs = self.runs.values()
+            is_one = len({metric_code(run, metric) for run in runs}) == 1
+            self._summaries[metric] = summarize([run.metrics.get(metric) for run in runs]) if is_one else None
         return self._summaries[metric]
 
     def mean(self, metric: str) -> float | None:
@@ -115,13 +128,15 @@ class Leaderboard:
         fingerprints: number of leaderboards that differ from this one in nothing but the data fingerprint, and it.
         records: number of records that were counted.
         excluded: which records were not counted and why, one line for each reason.
-        rows: those on the front of accuracy against size first, then the others, each by accuracy; references last.
+        rows: by accuracy; references last.
         columns: the metrics shown, by id.
         size: the metric of size of that front: ``memory_bytes``, or ``params_total`` where a record has no memory.
         missing: references that the whole leaderboard lacks, and the command that makes them.
         unranked: why its records are never ranked: nothing is compared then, and it is written to no file; ``None`` for
             those that are.
         views: if only some of the rows are here, why, one line for each reason.
+        changed: settings that are not as in the protocol, the same in all rows that have them.
+        budgets: how many images rows keep in memory, where that is not the same for all that keep some.
     """
 
     benchmark: str
@@ -139,6 +154,8 @@ class Leaderboard:
     missing: MissingReferences | None = None
     unranked: str | None = None
     views: tuple[str, ...] = ()
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    budgets: tuple[int, ...] = ()
 
     @property
     def title(self) -> str:
@@ -152,6 +169,42 @@ class Leaderboard:
     def references(self) -> tuple[Row, ...]:
         """Rows that compete with nobody; they come last."""
         return tuple(row for row in self.rows if row.reference is not None)
+
+    @cached_property
+    def seeds(self) -> frozenset[int]:
+        """Seeds that most learners have."""
+        learners = [row.runs for row in self.rows if row.reference is None]
+        return usual_seeds(learners or [row.runs for row in self.rows])
+
+    @property
+    def settings(self) -> list[str]:
+        """How the rows were run, where that is not as the title says, one sentence each; not escaped."""
+        found = []
+        if self.changed:
+            changed = ", ".join(f"{key}={format_option(value)}" for key, value in self.changed.items())
+            found.append(f"options changed from the protocol, in every row that has them: {changed}")
+        if self.budgets:
+            found.append(f"memories are not equal: rows keep {' or '.join(map(str, self.budgets))} images")
+        return found
+
+    @property
+    def conditions(self) -> list[str]:
+        """:attr:`settings` and :attr:`seed_note`, for a caption; not escaped."""
+        return [*self.settings, *([f"{FEW_SEEDS.strip()} {self.seed_note}"] if self.seed_note else [])]
+
+    @property
+    def seed_note(self) -> str | None:
+        """What the mark :data:`FEW_SEEDS` means; ``None`` where no row has it."""
+        if not any(self.lacks_seeds(row) for row in self.rows):
+            return None
+        return (
+            f"lacks some of the seeds {format_seeds(self.seeds)}, which most rows have: its means are over its own "
+            "seeds, ranks and marks compare two rows on the seeds that both have"
+        )
+
+    def lacks_seeds(self, row: Row) -> bool:
+        """Whether a row lacks some of the seeds that most have, and must be marked."""
+        return not self.seeds <= row.runs.keys()
 
     def first(self, most: int | None) -> tuple[Row, ...]:
         """The first ``most`` rows, ``None`` for all, and every reference."""
@@ -174,16 +227,17 @@ class Leaderboard:
     def beside_best(self, metric: str) -> tuple[Row | None, dict[Row, PairedDifference]]:
         """The best row of a column of :data:`COMPARED`, and the differences of the other rows to it.
 
-        The best row has the highest mean of those that are no references, which are compared with none; of several, the
-        first. The other rows are one family of comparisons. Where nothing is ranked there is no best row.
+        The best row is the first of the best rank in the metric among those that are no references, which are compared
+        with none. The other rows are one family of comparisons. Where nothing is ranked there is no best row.
         """
         if self.unranked is not None:
             return None, {}
-        means = {row: mean for row in self.rows if row.reference is None and (mean := row.mean(metric)) is not None}
-        if not means:
+        rows = [row for row in self.rows if row.reference is None and row.mean(metric) is not None]
+        if not rows:
             return None, {}
-        best = max(means, key=lambda row: means[row])
-        others = [row for row in means if row is not best]
+        ranks = rank_by_common_seeds([row.values(metric) for row in rows])
+        best = min(zip(rows, ranks, strict=True), key=lambda ranked: ranked[1] or math.inf)[0]
+        others = [row for row in rows if row is not best]
         found = compare_paired([(row.values(metric), best.values(metric)) for row in others])
         return best, dict(zip(others, found, strict=True))
 
@@ -198,27 +252,28 @@ class Leaderboard:
         for row in self.rows:
             texts = {name: mean_and_deviation(metric, row.summary(name)) for name, metric in self.columns.items()}
             cells = [Strong(text) if best.get(name) is row else text for name, text in texts.items()]
-            rows.append([row.configuration, row.number, row.seeds, *cells])
-        headings = ["configuration", "#", "seeds", *map(self.heading, self.columns)]
+            rows.append([row.rank, row.configuration, row.seeds, *cells])
+        headings = ["rank", "configuration", "seeds", *map(self.heading, self.columns)]
         references = f"references: {', '.join(row.configuration for row in self.references)}"
-        notes = ["mean ± standard deviation over seeds", *([references] if self.references else []), *self.views]
-        return html_table(self.title, headings, rows, notes)
+        notes = ["mean ± standard deviation over seeds", *([references] if self.references else [])]
+        notes += [*self.conditions, *self.views]
+        return html_table(self.title, headings, rows, notes, left=2)
 
     def narrowed(self, rows: Sequence[Row], reason: str) -> Leaderboard:
         """Select rows for a ``reason`` among :attr:`views`.
 
-        Numbers and front stay those of the whole leaderboard; the best of these rows is what the others are compared
-        with.
+        Numbers, ranks and front stay those of the whole leaderboard; the best of these rows is what the others are
+        compared with.
         """
         return replace(self, rows=tuple(rows), views=(*self.views, reason))
 
     def table(self) -> list[dict[str, Any]]:
         """One dictionary per row, in the units of the record, e.g. for ``pandas.DataFrame``.
 
-        Its keys: ``benchmark``, ``benchmark_version``, ``scenario``, ``protocol``, ``data_fingerprint``, ``row``,
-        ``on_front``, ``configuration``, ``strategy``, ``searcher``, ``creator``, ``seeds`` (how many), ``reference``
-        (what the row is one of; ``None`` for a learner), ``tuned`` (the method; ``None``: the options were not tuned);
-        for each of :attr:`columns`
+        Its keys: ``benchmark``, ``benchmark_version``, ``scenario``, ``protocol``, ``data_fingerprint``, ``rank``,
+        ``row``, ``on_front``, ``configuration``, ``strategy``, ``searcher``, ``creator``, ``seeds`` (how many),
+        ``reference`` (what the row is one of; ``None`` for a learner), ``tuned`` (the method; ``None``: the options
+        were not tuned); for each of :attr:`columns`
         ``<metric>_mean`` (``None``: not measured for every seed), ``<metric>_std``, ``<metric>_low`` and
         ``<metric>_high`` (95 % confidence interval of the mean; ``None`` for one seed); for each of :data:`COMPARED`
         ``<metric>_against_best``; the options as JSON; ``run_ids``. Rows
@@ -230,7 +285,10 @@ class Leaderboard:
         return [
             {
                 **place,
-                **{key: row[key] for key in ("row", "on_front", "configuration", "strategy", "searcher", "creator")},
+                **{
+                    key: row[key]
+                    for key in ("rank", "row", "on_front", "configuration", "strategy", "searcher", "creator")
+                },
                 "seeds": len(row["run_ids"]),
                 "reference": row["reference"],
                 "tuned": ", ".join(tuning["method"] for tuning in row["tunings"]) or None,
@@ -244,10 +302,11 @@ class Leaderboard:
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        names = (*PLACE, "records", "size", "unranked", "views", "excluded")
+        names = (*PLACE, "changed", "records", "size", "unranked", "views", "excluded")
         standings = {name: self.standings(name) for name in COMPARED}
         rows = [
             {
+                "rank": row.rank,
                 "row": row.number,
                 "on_front": row.on_front,
                 "reference": row.reference,

@@ -13,8 +13,16 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from seu_bench.config.streams import SCENARIOS
-from seu_bench.errors import NewerRecordError, ResultsError
-from seu_bench.results.labels import CanonicalTexts, configuration_labels, protocol_settings, why_not_ranked
+from seu_bench.errors import NewerRecordError, ResultsError, SeuBenchError
+from seu_bench.results.code import learner_code
+from seu_bench.results.labels import (
+    CanonicalTexts,
+    configuration_labels,
+    protocol_settings,
+    shared_changes,
+    unequal_budgets,
+    why_not_ranked,
+)
 from seu_bench.results.leaderboard.boards import CHOICES, Leaderboard, Row, to_csv
 from seu_bench.results.leaderboard.markdown import exclusions, to_markdown
 from seu_bench.results.leaderboard.ordering import ordered, size_axis
@@ -26,6 +34,7 @@ from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS, has_uneq
 from seu_bench.results.reference import compare_with_reference
 from seu_bench.results.reference_rows import missing_references
 from seu_bench.results.scenarios import benchmark_title, other_overrides
+from seu_bench.results.submissions.manifest import is_shared, submitted_records
 from seu_bench.utils.files import refuse_link, write_atomic
 
 #: Metrics that most records have no value of, or 0: a column of them is shown where one has another.
@@ -78,7 +87,8 @@ def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
         ``pandas.DataFrame(read_leaderboards(Path("results")).boards[0].table())``
     """
     records, unread = collect(results, metrics)
-    return LeaderboardBuild(records, unread, tuple(_boards(records, unread, metrics)))
+    own = None if is_shared(results) else results  # nobody runs something in a shared folder
+    return LeaderboardBuild(records, unread, tuple(_boards(records, unread, metrics, own)))
 
 
 def make_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:
@@ -119,6 +129,8 @@ def collect(
 ) -> tuple[list[Record], dict[str, list[str]]]:
     """Read a results folder: records by run id, with relative metrics; and runs that are unreadable, by the reason.
 
+    Of a shared leaderboard's folder only runs that manifests name are read.
+
     Args:
         details: whether to read stages, genotypes and all else that tables do not need.
     """
@@ -135,7 +147,12 @@ def collect(
     collects = gc.isenabled()
     gc.disable()
     try:
-        for item in read_records(results) if details else (found.record for found in read_summaries(results)):
+        items: Iterable[Record | SeuBenchError]
+        if is_shared(results):
+            items = submitted_records(results)
+        else:
+            items = read_records(results) if details else (found.record for found in read_summaries(results))
+        for item in items:
             if isinstance(item, Record):
                 records.append(item)
             else:
@@ -160,7 +177,7 @@ def _excluded(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) ->
 
 
 def _boards(
-    records: Sequence[Record], unread: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]
+    records: Sequence[Record], unread: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric], results: Path | None
 ) -> Iterator[Leaderboard]:
     """The leaderboards of records; of one place, those of the data with the most records first."""
     by_place: dict[_Place, list[Record]] = defaultdict(list)
@@ -178,7 +195,7 @@ def _boards(
             names.add(name := free_name(runs[0], fingerprint, names))
             board = board_of(runs, metrics, name)
             why = (*board.excluded, *excluded)
-            yield replace(board, fingerprints=len(by_data), excluded=why, missing=missing_references(runs))
+            yield replace(board, fingerprints=len(by_data), excluded=why, missing=missing_references(runs, results))
 
 
 def board_of(runs: Sequence[Record], metrics: Mapping[str, Metric], name: str) -> Leaderboard:
@@ -200,7 +217,20 @@ def board_of(runs: Sequence[Record], metrics: Mapping[str, Metric], name: str) -
     measured -= {metric for metric, scenarios in SCENARIO_METRICS.items() if first.scenario not in scenarios}
     columns = {key: metric for key, metric in metrics.items() if metric.column and key in measured}
     place = first.benchmark, first.benchmark_version, first.protocol, first.data_fingerprint or "-"
-    return Leaderboard(*place, name, 1, counted, tuple(lines), rows, columns, size_axis(rows), first.scenario)
+    records = [row.record for row in rows]
+    return Leaderboard(
+        *place,
+        name,
+        1,
+        counted,
+        tuple(lines),
+        rows,
+        columns,
+        size_axis(rows),
+        first.scenario,
+        changed=shared_changes(records),
+        budgets=unequal_budgets(records),
+    )
 
 
 def free_name(record: Record, fingerprint: str, taken: set[str], protocol: str | None = None) -> str:
@@ -243,4 +273,5 @@ def _choice(record: Record) -> list[Any]:
     names = [record.strategy, record.searcher, record.creator]
     options = [other_overrides(record) if part == "benchmark_overrides" else getattr(record, part) for part in CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
-    return [names, options, protocol_settings(record), record.precision, record.threads, record.stability_decay]
+    settings = [options, protocol_settings(record), record.precision, record.threads, record.stability_decay]
+    return [names, *settings, learner_code(record), record.submitter]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Row, Standing
+from seu_bench.results.leaderboard.markdown import stated
 from seu_bench.results.leaderboard.ordering import SIZES
 from seu_bench.results.metric import Metric
 from seu_bench.results.scenarios import definition
@@ -21,8 +22,9 @@ _WIDEST: Final = 24
 _WIDTH: Final = 0.28
 #: Marks of rows on the front, of references and of tuned rows.
 _FRONT: Final = r"$\bullet$~"
-_REFERENCE: Final = r"$\circ$~"
+_REFERENCE: Final = r"$\circ$"
 _TUNED: Final = r"$^{\dagger}$"
+_FEW_SEEDS: Final = r"$^{\ddagger}$"
 
 
 def usual_columns(board: Leaderboard) -> list[str]:
@@ -49,7 +51,7 @@ def to_latex(board: Leaderboard, columns: Sequence[str] | None = None) -> str:
     learners = [texts for row, texts in rows.items() if row.reference is None]
     references = [texts for row, texts in rows.items() if row.reference is not None]
     counts = [] if _seeds(board) else ["seeds"]
-    headings = [r"\#", "configuration", *counts, *[_heading(board.heading(name)) for name in names]]
+    headings = ["rank", "configuration", *counts, *[_heading(board.heading(name)) for name in names]]
     configuration = rf"p{{{_WIDTH}\linewidth}}" if _is_wide(board) else "l"
     numbers = "r" * (len(counts) + len(names))
     lines = [
@@ -94,12 +96,12 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _cells(board: Leaderboard, names: Sequence[str]) -> list[list[str]]:
-    """Rows of LaTeX: number, configuration, seeds, mean and standard deviation of the metrics."""
-    counts = [[] if _seeds(board) else [str(row.seeds)] for row in board.rows]
-    ragged = r"\raggedright " if _is_wide(board) else ""
-    shown = [
-        [_number(row), ragged + _configuration(row), *count] for row, count in zip(board.rows, counts, strict=True)
+    """Rows of LaTeX: rank, configuration, seeds, mean and standard deviation of the metrics."""
+    counts = [
+        [] if _seeds(board) else [f"{row.seeds}{_FEW_SEEDS if board.lacks_seeds(row) else ''}"] for row in board.rows
     ]
+    ragged = r"\raggedright " if _is_wide(board) else ""
+    shown = [[_rank(row), ragged + _configuration(row), *count] for row, count in zip(board.rows, counts, strict=True)]
     for name in names:
         standings: Sequence[Standing | None] = board.standings(name) if name in COMPARED else [None] * len(board.rows)
         for texts, row, standing in zip(shown, board.rows, standings, strict=True):
@@ -107,9 +109,8 @@ def _cells(board: Leaderboard, names: Sequence[str]) -> list[list[str]]:
     return shown
 
 
-def _number(row: Row) -> str:
-    mark = _FRONT if row.on_front else _REFERENCE if row.reference is not None else ""
-    return f"{mark}{row.number}"
+def _rank(row: Row) -> str:
+    return _REFERENCE if row.reference is not None else f"{_FRONT if row.on_front else ''}{row.rank or '--'}"
 
 
 def _configuration(row: Row) -> str:
@@ -136,9 +137,8 @@ def _is_wide(board: Leaderboard) -> bool:
 
 
 def _seeds(board: Leaderboard) -> int | None:
-    """The number of seeds of every row; ``None`` where they differ, which a column must say then."""
-    numbers = {row.seeds for row in board.rows}
-    return numbers.pop() if len(numbers) == 1 else None
+    """The number of seeds of every row; ``None`` where seeds differ, which a column must say then."""
+    return None if len({frozenset(row.runs) for row in board.rows}) != 1 else board.rows[0].seeds
 
 
 def _heading(text: str) -> str:
@@ -151,6 +151,7 @@ def _heading(text: str) -> str:
 
 def _caption(board: Leaderboard) -> str:
     seeds, title = _seeds(board), escape_latex(board.title)
+    title = ". ".join([title, *(escape_latex(text[0].upper() + text[1:]) for text in board.settings)])
     if seeds == 1 or not board.rows:
         return f"{title}. One seed." if board.rows else f"{title}."
     return rf"{title}. Mean $\pm$ standard deviation over {'' if seeds is None else f'{seeds} '}seeds."
@@ -169,7 +170,7 @@ def _sentences(board: Leaderboard, names: Collection[str]) -> Iterator[str]:
     if any(row.on_front for row in board.rows):
         yield rf"{_FRONT}on the front of accuracy against {SIZES[board.size]}."
     if board.references:
-        yield rf"{_REFERENCE}a reference, which competes with nobody."
+        yield rf"{_REFERENCE}~a reference, which is not ranked."
     standings = {standing for name in COMPARED if name in names for standing in board.standings(name)}
     if "best" in standings:
         yield "Bold: the highest mean of its column."
@@ -178,8 +179,11 @@ def _sentences(board: Leaderboard, names: Collection[str]) -> Iterator[str]:
         yield rf"Underlined: not significantly different from it ({test}, $p \geq {LEVEL}$)."
     if "too few seeds" in standings:
         yield f"$^{{?}}$ fewer than {FEWEST_PAIRS} seeds in common with it."
+    if board.seed_note is not None:
+        yield f"{_FEW_SEEDS} {escape_latex(board.seed_note)}."
     if any(row.tunings for row in board.rows):
         yield f"{_TUNED} hyper-parameters tuned on other seeds."
     if any(row.mean(name) is None for row in board.rows for name in names):
         yield "--: not measured for every seed."
+    yield from (f"{escape_latex(text)}." for text in stated(board))
     yield from (f"{escape_latex(view)}." for view in board.views)

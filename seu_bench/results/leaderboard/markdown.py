@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from seu_bench.metrics import points_for_size
-from seu_bench.results.leaderboard.boards import COMPARED, Leaderboard, Row, Standing, mean_and_deviation
+from seu_bench.results.leaderboard.boards import COMPARED, FEW_SEEDS, Leaderboard, Row, Standing, mean_and_deviation
 from seu_bench.results.leaderboard.ordering import SIZES
 from seu_bench.results.leaderboard.tuned_rows import HEADINGS, MEANING, TUNED, tuning_cells, tuning_notes
 from seu_bench.results.metric import Metric
@@ -14,11 +14,12 @@ from seu_bench.results.scenarios import definition
 from seu_bench.results.statistics.differences import FEWEST_PAIRS
 from seu_bench.results.statistics.power import LEVEL
 from seu_bench.results.statistics.samples import SampleSummary
+from seu_bench.results.submissions.manifest import STATED
 from seu_bench.utils.text import escape_markdown, printable
 
-#: Before the number of a row on the front.
+#: Before the rank of a row on the front.
 FRONT: Final = "● "
-#: Before the number of a reference.
+#: In place of the rank of a reference.
 REFERENCE: Final = "○ "
 #: Marks before the values of compared columns.
 MARKS: Final[Mapping[Standing | None, str]] = {"best": "* ", "not significant": "≈ ", "too few seeds": "? "}
@@ -31,9 +32,9 @@ LEGEND: Final = (
 
 
 def cells(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | None = None) -> list[list[str]]:
-    """Rows of text: number, configuration, seeds, mean ± standard deviation of the metrics; not escaped."""
+    """Rows of text: rank, configuration, seeds, mean ± standard deviation of the metrics; not escaped."""
     shown = [
-        [_number(row), row.configuration + (TUNED if row.tunings else ""), str(row.seeds)]
+        [rank_cell(row), row.configuration + (TUNED if row.tunings else ""), seeds_cell(board, row)]
         + [mean_and_deviation(board.columns[name], row.summary(name)) for name in metrics or board.columns]
         for row in board.first(most)
     ]
@@ -45,31 +46,40 @@ def cells(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | 
 
 
 def intervals(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | None = None) -> list[list[str]]:
-    """Rows of text: number, configuration, 95 % confidence intervals of the means; not escaped."""
+    """Rows of text: rank, configuration, 95 % confidence intervals of the means; not escaped."""
     return [
-        [_number(row), row.configuration]
+        [rank_cell(row), row.configuration]
         + [_interval(board.columns[name], row.summary(name)) for name in metrics or board.columns]
         for row in board.first(most)
     ]
 
 
 def notes(board: Leaderboard) -> list[str]:
-    """What the scenario and the order of rows mean, what the mixed score favours, what marks are, and which rows a view
-    has."""
-    scenario = [] if board.scenario == "task" else [definition(board.scenario)]
+    """How rows were run, what scenario and order mean, what the mixed score favours, what marks are, and which rows a
+    view has."""
+    first = [*board.conditions, *([] if board.scenario == "task" else [definition(board.scenario)])]
     if board.unranked is not None:
         order = f"not ranked: {board.unranked}. Rows are in the order of accuracy, and none is compared with another"
-        return [*scenario, order, *_references(board), *tuning_notes(board), *board.views]
+        return [*first, order, *_references(board), *tuning_notes(board), *stated(board), *board.views]
     size, memory = SIZES[board.size], next(iter(SIZES))
     order = (
-        f"first the rows on the front of accuracy against {size} ({FRONT.strip()}), than which no other is as accurate "
-        "and smaller, or as small and more accurate; then the others; each by accuracy. Numbers name rows and are no "
-        "ranks"
+        f"ranks are by mean accuracy; {FRONT.strip()} on the front of accuracy against {size}: no other row is "
+        "as accurate and smaller, or as small and more accurate"
     )
     if board.size != memory:
         unknown = sum(row.mean(memory) is None for row in board.rows)
         order += f". Memory was not measured for {count(unknown, 'row')}: {size} stand for it"
-    return [*scenario, order, *_references(board), *tuning_notes(board), *_favours(board), LEGEND, *board.views]
+    marks = [*_favours(board), LEGEND, *stated(board), *board.views]
+    return [*first, order, *_references(board), *tuning_notes(board), *marks]
+
+
+def stated(board: Leaderboard) -> Iterator[str]:
+    """What nobody can measure again of a shared leaderboard's rows."""
+    rows = [row for row in board.rows if row.record.submitter is not None]
+    if rows:
+        yield STATED
+    if without := [row.configuration for row in rows if any(run.weights_sha256 is None for run in row.runs.values())]:
+        yield f"without models, so that all accuracies are stated: {named(without)}"
 
 
 def exclusions(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
@@ -108,7 +118,7 @@ def to_markdown(board: Leaderboard) -> str:
         )
     headings = [escape_markdown(board.heading(name)) for name in board.columns]
     rows, learners = cells(board), len(board.rows) - len(board.references)
-    columns = ["#", "configuration", "seeds", *headings]
+    columns = ["rank", "configuration", "seeds", *headings]
     sections = [
         f"# {escape_markdown(board.title)}",
         _items(lines),
@@ -117,7 +127,7 @@ def to_markdown(board: Leaderboard) -> str:
         *_tuning(board),
         "## Confidence intervals",
         "95 % confidence interval of the mean by Student's t with n - 1 degrees of freedom; `-` for one seed.",
-        _table(["#", "configuration", *headings], intervals(board)),
+        _table(["rank", "configuration", *headings], intervals(board)),
         "## Definitions",
         _items(
             f"{heading}: {escape_markdown(metric.summary)}"
@@ -135,16 +145,23 @@ def _tuning(board: Leaderboard) -> Iterator[str]:
         yield from ("## Tuning", MEANING, _table(HEADINGS, found))
 
 
-def _number(row: Row) -> str:
-    mark = FRONT if row.on_front else REFERENCE if row.reference is not None else ""
-    return mark + str(row.number)
+def rank_cell(row: Row) -> str:
+    """The rank of a row behind the mark of the front; the mark of a reference; ``-``: not ranked."""
+    if row.reference is not None:
+        return REFERENCE.strip()
+    return (FRONT if row.on_front else "") + str(row.rank or "-")
+
+
+def seeds_cell(board: Leaderboard, row: Row) -> str:
+    """The number of seeds of a row, marked where it lacks some that most rows have."""
+    return f"{row.seeds}{FEW_SEEDS if board.lacks_seeds(row) else ''}"
 
 
 def _references(board: Leaderboard) -> Iterator[str]:
     """What each reference is, and which are missing."""
     if board.references:
         names = "; ".join(f"{row.configuration}: {row.reference}" for row in board.references)
-        yield f"{REFERENCE}references, which come last and compete with nobody: {names}"
+        yield f"{REFERENCE}references, which come last and are not ranked: {names}"
     if board.missing is not None:
         yield f"references that are missing here: {', '.join(board.missing.names)}; make them: {board.missing.command}"
 
@@ -156,9 +173,8 @@ def _favours(board: Leaderboard) -> Iterator[str]:
         if accuracy is not None and size is not None and 0 <= accuracy <= 1 and 0 < size < 2**63:
             points = points_for_size(100 * accuracy, size)
             yield (
-                f"the mixed score favours small models: one with ten times the {size:,.0f} parameters of row "
-                f"{row.number} must be {points:.1f} points more accurate than its {100 * accuracy:.1f} % for the same "
-                "score"
+                f"the mixed score favours small models: one with ten times the {size:,.0f} parameters of the first row "
+                f"must be {points:.1f} points more accurate than its {100 * accuracy:.1f} % for the same score"
             )
             return
 

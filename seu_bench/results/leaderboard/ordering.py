@@ -1,17 +1,18 @@
-"""The order of a leaderboard: rows on the front of accuracy against memory first, then the others, each by accuracy.
+"""The order of a leaderboard: learners by accuracy, their ranks, and which are on the front of accuracy against memory.
 
-References are no part of the contest: they come last and are neither on the front nor taken off it.
+References are no part of the contest: they come last, have no rank and are neither on the front nor taken off it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from seu_bench.results.leaderboard.boards import Row
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, known_metric
+from seu_bench.results.statistics.ranks import rank_by_common_seeds
 
 ACCURACY: Final = "acc"
 #: What a model keeps, in words: the front has the first of these that was measured for all rows.
@@ -52,17 +53,21 @@ def not_dominated(rows: Sequence[Row], axes: Sequence[str], metrics: Mapping[str
 
 
 def ordered(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Order the rows of a leaderboard, and number them from 1; what was not measured comes last."""
-    front = set(not_dominated([row for row in rows if row.reference is None], (ACCURACY, size_axis(rows))))
-
-    def place(row: Row) -> tuple[bool, bool, bool, float, str]:
-        accuracy = row.mean(ACCURACY)
-        is_reference = row.reference is not None
-        return is_reference, row not in front, accuracy is None, -(accuracy or 0.0), row.configuration
-
+    """Order the rows of a leaderboard, number them from 1, and rank the learners."""
+    learners = [row for row in rows if row.reference is None]
+    front = set(not_dominated(learners, (ACCURACY, size_axis(rows))))
+    ranks = rank_rows(learners)
+    first = sorted(rows, key=lambda row: (row not in front, row.configuration))
     return tuple(
-        replace(row, number=number, on_front=row in front) for number, row in enumerate(sorted(rows, key=place), 1)
+        replace(row, number=number, rank=ranks.get(row), on_front=row in front)
+        for number, row in enumerate(by_metric(first, ACCURACY, METRICS[ACCURACY]), 1)
     )
+
+
+def rank_rows(rows: Iterable[Row]) -> dict[Row, int | None]:
+    """Rank the rows whose accuracy was measured for every seed (:func:`rank_by_common_seeds`)."""
+    measured = [row for row in rows if row.mean(ACCURACY) is not None]
+    return dict(zip(measured, rank_by_common_seeds([row.values(ACCURACY) for row in measured]), strict=True))
 
 
 def by_metric(rows: Sequence[Row], name: str, metric: Metric) -> list[Row]:

@@ -14,7 +14,7 @@ TUNED: Final = " †"
 #: Methods of tuning that use what no lifelong learner has, and what that is.
 _UNFAIR: Final = {"whole-stream": "validation images of all tasks before the last one is learned"}
 HEADINGS: Final = (
-    "#",
+    "rank",
     "configuration",
     "method",
     "seeds",
@@ -42,7 +42,17 @@ def _cells(row: Row, tuning: TuningRecord, runs: int) -> list[str]:
     flops = "-" if tuning.flops is None else f"{tuning.flops / 1e12:,.3f}"
     seconds = "-" if tuning.cpu_seconds is None else format_seconds(tuning.cpu_seconds)
     seeds, file = ", ".join(map(str, tuning.seeds)), f"{tuning.id} {tuning.sha256[:10]}"
-    return [str(row.number), row.configuration, tuning.method, seeds, f"{tuning.runs:,}", *passes, flops, seconds, file]
+    return [
+        str(row.rank or "-"),
+        row.configuration,
+        tuning.method,
+        seeds,
+        f"{tuning.runs:,}",
+        *passes,
+        flops,
+        seconds,
+        file,
+    ]
 
 
 def tuning_notes(board: Leaderboard) -> Iterator[str]:
@@ -53,6 +63,6 @@ def tuning_notes(board: Leaderboard) -> Iterator[str]:
             "took is in no other cost"
         )
     for method, what in _UNFAIR.items():
-        rows = [str(row.number) for row in board.rows if any(tuning.method == method for tuning in row.tunings)]
+        rows = [row.configuration for row in board.rows if any(tuning.method == method for tuning in row.tunings)]
         if rows:
-            yield f"tuned by {method}, which uses {what}: row {', '.join(rows)}"
+            yield f"tuned by {method}, which uses {what}: {', '.join(rows)}"

@@ -75,7 +75,7 @@ def _reason(record: Record) -> str | None:
 
 
 def _without_ranks(board: Leaderboard, reason: str) -> Leaderboard:
-    rows = [replace(row, on_front=False) for row in board.rows]
+    rows = [replace(row, rank=None, on_front=False) for row in board.rows]
     ordered = by_metric(rows, ACCURACY, METRICS[ACCURACY])
     numbered = tuple(replace(row, number=number) for number, row in enumerate(ordered, 1))
     return replace(board, rows=numbered, unranked=reason)

@@ -97,8 +97,8 @@ def critical_difference(comparison: BenchmarkComparison, metrics: Mapping[str, M
             "-" if row.corrected is None else f"{row.corrected:.4f}",
             _word(row),
             *(
-                f"{metric.format_cell(it.mean(comparison.metric) or 0.0)} (rank {row.ranks[name]:g})"
-                for name, it in zip(names, comparison.rows[row.configuration], strict=True)
+                f"{metric.format_cell(means[row.configuration])} (rank {row.ranks[name]:g})"
+                for name, means in comparison.means.items()
             ),
         )
         for row in ranks.rows
@@ -117,7 +117,7 @@ def critical_difference(comparison: BenchmarkComparison, metrics: Mapping[str, M
         + more
         + f" {with_scenario(f'Protocol {printable(comparison.protocol)}', comparison.scenario)}; "
         + f"{metric.column or comparison.metric}, means over "
-        + f"{seed_counts([row.seeds for on in comparison.rows.values() for row in on])}.",
+        + f"{seed_counts([len(seeds) for seeds in comparison.seeds for _ in ranks.rows])}.",
         f"Average ranks of {len(ranks.rows)} configurations over {', '.join(names)}. " + sentences(words),
         draw,
         [("configuration", "average rank", "p (Holm)", "beside the best", *names.values()), *rows],

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
+from seu_bench.config.commands import command
 from seu_bench.errors import OptionError, ResultsError
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS
@@ -94,7 +95,8 @@ def write_figures(
     sections, ranks, outside = read_sections(results, benchmark, protocol, reading, metrics, unranked=unranked)
     work = chosen(all_pictures(sections, ranks), names)
     if not work:
-        raise ResultsError("there is nothing to draw", where=str(results), remedy="see why with seu-bench leaderboard")
+        remedy = f"see why: {command('leaderboard', results=results)}"
+        raise ResultsError("there is nothing to draw", where=str(results), remedy=remedy)
     if form in FORMATS:
         if len(work) > 1:
             raise OptionError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from seu_bench.config.commands import command
 from seu_bench.errors import ResultsError
 from seu_bench.results.leaderboard.boards import Leaderboard, Row
 from seu_bench.results.leaderboard.building import read_leaderboards
@@ -90,9 +91,9 @@ class Section:
         return drawn, beside
 
     @property
-    def runs(self) -> list[tuple[int, Record]]:
-        """Records behind the figures, each with the number of its configuration's row."""
-        return [(each.number, run) for each in self.drawn for run in each.runs]
+    def runs(self) -> list[tuple[int | None, Record]]:
+        """Records behind the figures, each with the rank of its configuration."""
+        return [(each.rank, run) for each in self.drawn for run in each.runs]
 
 
 def read_sections(
@@ -121,7 +122,7 @@ def read_sections(
         raise ResultsError(
             f"no record of {' and '.join(asked)} can be ranked",
             where=str(results),
-            remedy="see which there are with seu-bench leaderboard; --unranked shows what is never ranked"
+            remedy=f"see which there are: {command('leaderboard', '--unranked', results=results)}"
             + "".join(f"\n  {line}" for line in outside),
         )
     chosen = {}
@@ -185,7 +186,11 @@ def _section(board: Leaderboard, rows: Sequence[Row] | None, records: dict[str, 
         """What can be drawn of these rows, each in its style."""
         return [
             Configuration(
-                row.number, printable(row.configuration), tuple(records[it] for it in row.run_ids.values()), style
+                row.number,
+                printable(row.configuration),
+                tuple(records[it] for it in row.run_ids.values()),
+                style,
+                row.rank,
             )
             for row, style in zip(rows, styles, strict=True)
         ]

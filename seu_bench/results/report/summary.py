@@ -71,21 +71,24 @@ def over_seeds(values: Values) -> SeedSummary:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A row of a leaderboard with its number and label there, not escaped, and the records behind it, by seed."""
+    """A row of a leaderboard with its number, label and rank there, not escaped, and the records behind it, by seed."""
 
     number: int
     label: str
     runs: tuple[Record, ...]
     style: Style
+    rank: int | None = None
 
     @property
     def title(self) -> str:
-        """Number and label, or that it is a reference: a label that a figure cuts short is still found in the
+        """Rank and label, or that it is a reference: a label that a figure cuts short is still found in the
         leaderboard."""
-        return f"{self.number} {self.label}" if reference_of(self.example) is None else f"reference: {self.label}"
+        if reference_of(self.example) is not None:
+            return f"reference: {self.label}"
+        return self.label if self.rank is None else f"{self.rank} {self.label}"
 
     def named(self, layout: Layout) -> str:
-        """Name in a figure: on a page the title, in a paper, where the leaderboard's numbers say nothing, the label."""
+        """Name in a figure: on a page the title, in a paper, where the leaderboard's ranks say nothing, the label."""
         return self.title if layout.width is None or reference_of(self.example) is not None else self.label
 
     @property

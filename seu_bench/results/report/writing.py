@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from seu_bench.config.commands import command
 from seu_bench.errors import OptionError, ResultsError
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS
@@ -91,7 +92,7 @@ def write_report(
         raise ResultsError(
             "no record can be reported now, and there is a report already, which would be replaced by an empty one",
             where=str(page),
-            remedy="see why with seu-bench leaderboard; or give --allow-empty, or another --output",
+            remedy=f"see why: {command('leaderboard', results=results)}; or give --allow-empty, or another --output",
         )
     if names:
         ranks = keep(sections, ranks, names)

@@ -1,4 +1,5 @@
-"""Several configurations over several benchmarks: average ranks, Friedman's test, and Holm's post hoc.
+"""Several configurations ranked on their common seeds; and over several benchmarks: average ranks, Friedman's test, and
+Holm's post hoc.
 
 After J. Demsar, "Statistical Comparisons of Classifiers over Multiple Data Sets", JMLR 7, 2006. The blocks are
 benchmarks, not benchmarks times seeds: seeds of one benchmark are no independent data sets, so that a configuration's
@@ -8,11 +9,12 @@ value on a benchmark is its mean over seeds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from seu_bench.results.statistics.differences import Verdict, holm, judge
+from seu_bench.results.statistics.differences import FEWEST_PAIRS, BySeed, Verdict, holm, judge
 from seu_bench.results.statistics.power import LEVEL
 
 #: With fewer benchmarks, or fewer configurations, nothing is tested.
@@ -20,6 +22,67 @@ FEWEST_BENCHMARKS: Final = 3
 FEWEST_CONFIGURATIONS: Final = 3
 #: Draws of a bootstrap.
 BOOTSTRAPS: Final = 2000
+#: Means of accuracies and scores that differ by less are equal but for rounding.
+_ROUNDING: Final = 1e-12
+
+_Key = TypeVar("_Key")
+
+
+def usual_seeds(samples: Iterable[Iterable[int]]) -> frozenset[int]:
+    """Return the seeds that most samples have: the most frequent set of them, of several the largest."""
+    counts = Counter(map(frozenset, samples))
+    return max(
+        counts, key=lambda seeds: (counts[seeds], len(seeds), [-seed for seed in sorted(seeds)]), default=frozenset()
+    )
+
+
+def rank_by_common_seeds(samples: Sequence[BySeed]) -> list[int | None]:
+    """Rank samples by their means, the highest first; two are compared on the seeds that both have.
+
+    Args:
+        samples: values of a metric by seed.
+
+    Returns:
+        One more than the number of samples that are better than it; equal ones have the same rank. ``None`` for those
+        that have fewer than :data:`~seu_bench.results.statistics.differences.FEWEST_PAIRS` of :func:`usual_seeds`, or
+        than all of these, if there are fewer.
+
+    Example:
+        >>> easy, hard = {0: 0.9, 1: 0.9, 2: 0.9}, {3: 0.1, 4: 0.1}
+        >>> rank_by_common_seeds([easy | hard, {seed: 0.95 for seed in easy | hard}, {seed: 0.85 for seed in easy}])
+        [2, 1, 3]
+    """
+    import numpy as np
+
+    usual = usual_seeds(samples)
+    ranked = [len(usual & own.keys()) >= min(FEWEST_PAIRS, len(usual)) for own in samples]
+    seeds = sorted({seed for own in samples for seed in own})
+    table = np.array([[own.get(seed, math.nan) for seed in seeds] for own in samples]).reshape(len(samples), len(seeds))
+    rivals = table[ranked]
+    with np.errstate(over="ignore", invalid="ignore"):  # a stranger's record may hold 1e300
+        return [
+            1 + int((np.nansum(rivals - own, axis=1) > _ROUNDING * len(seeds)).sum()) if enough else None
+            for own, enough in zip(table, ranked, strict=True)
+        ]
+
+
+def on_common_seeds(samples: Mapping[_Key, BySeed]) -> dict[_Key, dict[int, float]]:
+    """Restrict samples to the seeds that all of them have.
+
+    Args:
+        samples: values of a metric by seed.
+
+    Returns:
+        Those that have enough seeds in common (see :func:`rank_by_common_seeds`); the others are left out, those that
+        have the fewest of :func:`usual_seeds` first.
+    """
+    common = usual = usual_seeds(samples.values())
+    kept = set()
+    for key in sorted(samples, key=lambda key: -len(usual & samples[key].keys())):
+        if len(shared := common & samples[key].keys()) >= min(FEWEST_PAIRS, len(usual)):
+            common = shared
+            kept.add(key)
+    return {key: {seed: samples[key][seed] for seed in sorted(common)} for key in samples if key in kept}
 
 
 @dataclass(frozen=True)

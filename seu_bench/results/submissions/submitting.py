@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seu_bench.config.toml_file import validated
+from seu_bench.config.toml_file import toml_text, validated
 from seu_bench.errors import ResultsError
 from seu_bench.results.metric import Metric
-from seu_bench.results.record import Record, parse_record, record_path
+from seu_bench.results.record import RECORD_NAME, Record, parse_record, record_path
 from seu_bench.results.record_files import MODEL_NAME, record_document
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.submissions.checking import record_faults
 from seu_bench.results.submissions.manifest import (
+    FOLDER,
     GUIDE,
     Manifest,
     SubmittedRun,
     environments_of,
     manifest_path,
-    read_manifest,
     read_manifests,
-    write_manifest,
+    refuse_links,
 )
-from seu_bench.utils.files import write_atomic
+from seu_bench.utils.files import HeldFolder, cannot_write, make_folder, remove_parts
+from seu_bench.utils.locks import alone_in
 from seu_bench.utils.reading import cannot_read, read_file
 
 
@@ -51,6 +52,8 @@ def submit(
 ) -> Submitted:
     """Copy runs into a shared folder, and write the manifest.
 
+    One process at a time reads the manifests and writes. Nothing is written through a link.
+
     Args:
         names: run ids, unique beginnings of them, or runs' folders.
         folder: the shared folder; made where there is none.
@@ -68,16 +71,15 @@ def submit(
             submission is somebody else's. Nothing was written.
         SpecError: what is said about the submission is refused.
     """
+    if folder.resolve() == results.resolve():  # whose other runs would be in no table any more
+        what = "this is the folder of one's own results, not a shared one"
+        raise ResultsError(what, where=str(folder), remedy="give another folder with --to")
     texts = [record_document(results, each) for each in names]
     records = {(record := parse_record(text, each)).run_id: record for each, text in zip(names, texts, strict=True)}
     documents = dict(zip(records, texts, strict=True)) if len(records) == len(texts) else {}
     if not documents:
         raise ResultsError("a run is named twice", where=", ".join(names), remedy="name each run once")
-    before = _submission_before(folder, name, str(about["submitter"]))
-    owners = {run_id: owner for owner, run_id in _submitted_runs(folder)}
     for run_id, text in documents.items():
-        if (owner := owners.get(run_id)) is not None:
-            raise ResultsError(f"the run has been submitted before, by {owner}", where=run_id, remedy="leave it out")
         if faults := list(record_faults(json.loads(text), records[run_id], metrics)):
             told = f"the run would not be accepted: {'; '.join(faults)}"
             raise ResultsError(told, where=run_id, remedy="leave it out")
@@ -89,42 +91,66 @@ def submit(
         )
         for run_id, record in records.items()
     }
-    known = {} if before is None else before.runs
-    others = [parse_record(record_document(folder, run_id), run_id) for run_id in known]
-    manifest = validated(
-        Manifest,
-        {**about, **environments_of([*others, *records.values()]), "runs": {**known, **runs}},
-        "the submission",
-        GUIDE,
-    )
-    for run_id, text in documents.items():
-        if (content := models.get(run_id)) is not None:
-            write_atomic(record_path(folder, run_id).parent / MODEL_NAME, content)
-        write_atomic(record_path(folder, run_id), text)
-    written = write_manifest(folder, name, manifest)
-    return Submitted(written, tuple(documents), sum(content is not None for content in models.values()))
+    refuse_links(folder, *(record_path(folder, run_id).parent for run_id in documents))
+    with alone_in(folder / FOLDER):
+        others = _submissions_before(folder, name, runs)
+        known = others[name].runs if name in others else {}
+        made = [*records.values(), *(parse_record(record_document(folder, run_id), run_id) for run_id in known)]
+        document = {**about, **environments_of(made), "runs": {**known, **runs}}
+        manifest = validated(Manifest, document, "the submission", GUIDE)
+        _refuse_others(others, name, manifest, folder)
+        _write(folder, name, manifest, documents, models)
+    count = sum(content is not None for content in models.values())
+    return Submitted(manifest_path(folder, name), tuple(documents), count)
 
 
-def _submission_before(folder: Path, name: str, submitter: str) -> Manifest | None:
-    """The submission that runs are added to; ``None``: there is none of that name.
+def _submissions_before(folder: Path, name: str, runs: Collection[str]) -> dict[str, Manifest]:
+    """The submissions that are there. Runs of none of them were left by an interruption.
 
     Raises:
-        ResultsError: somebody else made it.
+        ResultsError: one of ``runs`` is in a submission.
+        SpecError: the submission ``name`` cannot be read.
     """
-    path = manifest_path(folder, name)
-    before = read_manifest(path) if path.exists() else None
-    if before is not None and before.submitter != submitter:
-        raise ResultsError(
-            f"this submission is {before.submitter}'s", where=str(path), remedy="choose another name with --name"
-        )
-    return before
-
-
-def _submitted_runs(folder: Path) -> Iterator[tuple[str, str]]:
-    """Runs of all submissions, each behind the submission's name. Runs of none were left by an interruption."""
-    for name, manifest in read_manifests(folder):
+    found = {}
+    for other, manifest in read_manifests(folder):
         if isinstance(manifest, Manifest):
-            yield from ((name, run_id) for run_id in manifest.runs)
+            found[other] = manifest
+            for run_id in manifest.runs.keys() & runs:
+                told = f"the run has been submitted before, by {other}"
+                raise ResultsError(told, where=run_id, remedy="leave it out")
+        elif other == name:
+            raise manifest
+    return found
+
+
+def _refuse_others(others: Mapping[str, Manifest], name: str, manifest: Manifest, folder: Path) -> None:
+    """Refuse the submission of another submitter, and a second one of the same: rows belong to a submission."""
+    for other, before in others.items():
+        if (other == name) == (before.submitter_key == manifest.submitter_key):
+            continue
+        what = f"this submission is {before.submitter}'s"
+        remedy = "choose another name with --name" if other == name else f"add to it with --name {other}"
+        raise ResultsError(what, where=str(manifest_path(folder, other)), remedy=remedy)
+
+
+def _write(
+    folder: Path, name: str, manifest: Manifest, documents: Mapping[str, str], models: Mapping[str, bytes | None]
+) -> None:
+    """Write models, records, and the manifest last, each by the handle of its folder, which no link can move."""
+    try:
+        make_folder(folder)
+        with HeldFolder(folder) as shared:
+            with shared.subfolder("runs") as runs:
+                for run_id, text in documents.items():
+                    with runs.subfolder(run_id) as run:
+                        remove_parts(run.path)
+                        if (content := models.get(run_id)) is not None:
+                            run.write(MODEL_NAME, content)
+                        run.write(RECORD_NAME, text)
+            with shared.subfolder(FOLDER) as held:
+                held.write(f"{name}.toml", toml_text(manifest.model_dump(mode="json", exclude_none=True)))
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
 def _model(results: Path, record: Record) -> bytes | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import accumulate
 from typing import Any, Final
 
 import torch
@@ -96,22 +95,25 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
 class TaskConfusion(PluginMetric[list[list[int]]]):
     """``C[i][j]``: how many of task i's test images were answered with a class of task j, in the last evaluation.
 
-    For the class-incremental scenario, in which an answer is one of all tasks' classes, numbered through. Answers are
-    counted on the device; there is one synchronisation per evaluated task.
+    For the class-incremental scenario, in which an answer is one of all tasks' classes, numbered through. A class of
+    several tasks counts as one of task i where that has it, otherwise as one of the first of them. Answers are counted
+    on the device; there is one synchronisation per evaluated task.
 
     Args:
-        classes: number of classes of each task, in the order in which they are learned.
+        classes: number of classes that each task adds, in the order in which they are learned.
+        labels: numbers of the classes of each task; empty where no class is in several tasks.
         stream: name of the stream that is evaluated; evaluations of other streams do not enter.
 
     Example:
         ``EvaluationPlugin(AccuracyMatrix(5), TaskConfusion(plan.classes_per_task), loggers=[])``
     """
 
-    def __init__(self, classes: Sequence[int], stream: str = "test") -> None:
+    def __init__(self, classes: Sequence[int], labels: Sequence[Sequence[int]] = (), stream: str = "test") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tasks = len(classes)
         self.stream = stream
-        self._ends = torch.tensor(list(accumulate(classes)))
+        self._labels = labels
+        self._first_tasks = torch.arange(self.tasks).repeat_interleave(torch.tensor(classes))
         self.reset()
 
     def reset(self) -> None:
@@ -127,13 +129,17 @@ class TaskConfusion(PluginMetric[list[list[int]]]):
     def before_eval_exp(self, strategy: Any) -> None:
         """Start counting a task."""
         self._answers: torch.Tensor | int = 0
+        self._task_of = self._first_tasks.clone()
+        if strategy is not None and self._labels:
+            task = int(strategy.experience.current_experience)
+            self._task_of[list(self._labels[task])] = task
 
     def after_eval_iteration(self, strategy: Any) -> None:
         """Count a batch."""
         super().after_eval_iteration(strategy)
         answers = strategy.mb_output.argmax(dim=1)
-        self._ends = self._ends.to(answers.device)
-        tasks = torch.bucketize(answers, self._ends, right=True)
+        self._task_of = self._task_of.to(answers.device)
+        tasks = self._task_of[answers]
         # A sum over comparisons: bincount asks the device for the largest value, which waits for it.
         places = torch.arange(self.tasks, device=answers.device)
         self._answers = self._answers + (tasks.unsqueeze(1) == places).sum(dim=0)

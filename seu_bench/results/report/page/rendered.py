@@ -34,7 +34,7 @@ from seu_bench.results.statistics.words import HEADINGS, MEANING, difference_cel
 from seu_bench.utils.text import printable
 
 #: Of a table of runs.
-RUNS: Final = ("#", "run", "seed", "accuracy", "forgetting", "parameters", "training", "device", "began")
+RUNS: Final = ("rank", "run", "seed", "accuracy", "forgetting", "parameters", "training", "device", "began")
 #: plotly.js adds its rules to the style of this id.
 _PLOTLY_STYLE: Final = "/* Rules of plotly.js are added here. */"
 
@@ -175,14 +175,14 @@ def _beside_best(section: Section) -> tuple[str, list[Sequence[str]]]:
     ]
     if best is None or not rows:
         return "", []
-    return f"{best.number} {printable(best.configuration)}", [("configuration", "seeds", *HEADINGS), *rows]
+    return f"{best.rank} {printable(best.configuration)}", [("configuration", "seeds", *HEADINGS), *rows]
 
 
-def _run_cells(runs: Sequence[tuple[int, Record]]) -> list[list[str]]:
+def _run_cells(runs: Sequence[tuple[int | None, Record]]) -> list[list[str]]:
     shown = ("acc", "forgetting", "params_total", "train_seconds")
     return [
-        [str(number), run.run_id, str(run.seed)]
+        [str(rank or "-"), run.run_id, str(run.seed)]
         + [METRICS[name].format(run.metrics.get(name)) for name in shown]
         + [printable(run.environment.device), printable(run.started)]
-        for number, run in runs
+        for rank, run in runs
     ]

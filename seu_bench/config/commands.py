@@ -1,0 +1,67 @@
+"""Commands that are printed to be pasted into a shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seu_bench.config.fields import CommandLine
+from seu_bench.config.options import format_option
+from seu_bench.config.run import Request
+from seu_bench.config.stability import StabilityDecay
+
+#: Fields that are part of a command also at their defaults.
+_ALWAYS = ("strategy", "benchmark", "seed")
+
+
+def command(name: str, *words: str, **fields: Any) -> str:
+    """Write a command of seu-bench that can be pasted into a shell: every part of it is quoted.
+
+    Args:
+        name: of the command.
+        words: its arguments, and options that are no fields of a request.
+        fields: fields of :class:`~seu_bench.config.run.Request`, or options of the same form; those that are ``None``
+            or at their defaults are left out.
+
+    Returns:
+        The command.
+
+    Example:
+        >>> command("show", "a-run", results="my results")
+        "seu-bench show a-run --results 'my results'"
+    """
+    options = (word for key, value in fields.items() for option in option_words(key, value) for word in option)
+    return shlex.join(["seu-bench", name, *words, *options])
+
+
+def option_words(name: str, value: Any) -> Iterator[tuple[str, ...]]:
+    """Yield a field as it is given on the command line: the words of each option, not quoted."""
+    field = Request.model_fields.get(name)
+    if value is None or (
+        field is not None and name not in _ALWAYS and value == field.get_default(call_default_factory=True)
+    ):
+        return
+    form = next((mark for mark in field.metadata if isinstance(mark, CommandLine)), None) if field else None
+    flag = form.flags[0] if form and form.flags else f"--{name.replace('_', '-')}"
+    match value:
+        case bool():
+            yield (flag,)
+        case Mapping():
+            for key, item in value.items():
+                if item is not None:
+                    # In a sweep a comma in bare text would divide it.
+                    yield flag, f"{key}={format_option(item, bare=',' not in str(item))}"
+        case tuple():
+            yield flag, ",".join(map(str, value))
+        case StabilityDecay():
+            yield flag, _decay_text(value)
+        case _:
+            yield flag, str(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def _decay_text(decay: StabilityDecay) -> str:
+    """The rule as :func:`seu_bench.config.stability.parse_decay` reads it."""
+    rates = {"learning_rate": "|".join(map(str, decay.learning_rates))} if decay.learning_rates else {}
+    others = {"tolerance": decay.tolerance, "factor": decay.factor, "searches": decay.searches} | rates
+    return ",".join([f"{decay.option}={decay.start}", *[f"{key}={value}" for key, value in others.items()]])

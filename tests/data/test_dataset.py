@@ -1,0 +1,85 @@
+"""Arrays of a data set: converted where nothing has to be guessed, refused with type and range otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.tiny import raw_dataset
+
+from seu_bench.config.benchmark import FolderDefinition
+from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
+from seu_bench.data.sources.common import require_memory
+from seu_bench.data.sources.definitions import definition_source
+from seu_bench.data.synthetic import synthetic_dataset
+from seu_bench.errors import DataError
+
+DATA = raw_dataset([6] * 3, [2] * 3, channels=3, size=8)
+IMAGES: NDArray[np.uint8] = DATA.train.images[:]
+LABELS = DATA.train.labels
+
+
+def with_train(images: Any, labels: Any = LABELS) -> RawDataset:
+    return RawDataset(DATA.info, RawSplit(images, labels), DATA.test)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_floating_point_in_0_to_1(kind: str) -> None:
+    assert with_train(IMAGES.astype(kind) / 255).checksum() == DATA.checksum()
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "uint16", ">i2", "uint64"])
+def test_whole_numbers_of_any_width(kind: str) -> None:
+    """Images as well as labels; labels ``[N, 1]`` are ``[N]``."""
+    data = with_train(IMAGES.astype(kind), LABELS.astype(kind)[:, None])
+    assert data.checksum() == DATA.checksum()
+    assert f"{data.train.images.dtype} {data.train.labels.dtype}" == "uint8 int64"
+
+
+def test_truth_values() -> None:
+    assert np.array_equal(with_train(IMAGES > 99).train.images[:], np.where(IMAGES > 99, 255, 0))
+
+
+FAULTS: list[tuple[Any, Any, str]] = [
+    (IMAGES.astype(np.float32), LABELS, r"train images: has dtype float32 and values 0\.\.\d+; needed"),
+    (IMAGES.astype(np.float32) / 127.5 - 1, LABELS, r"dtype float32 and values -1\.\.[01].*; needed"),
+    (IMAGES * 16.0 / np.nan, LABELS, r"dtype float64 and values nan\.\.nan"),
+    (IMAGES.astype(np.int64) * 16, LABELS, r"dtype int64 and values 0\.\.\d{4}; needed"),
+    (IMAGES.astype(np.int64) - 1, LABELS, r"dtype int64 and values -1\.\.\d+; needed"),
+    (IMAGES.astype("U3"), LABELS, "dtype <U3; needed"),
+    (IMAGES.transpose(0, 2, 3, 1), LABELS, r"shape \(18, 8, 8, 3\); needed is \(18, 3, 8, 8\), \[N, C, H, W\]"),
+    (IMAGES[:, 0], LABELS, r"shape \(18, 8, 8\); needed"),
+    (IMAGES[1:], LABELS, r"shape \(17, 3, 8, 8\); needed is \(18"),
+    (IMAGES, LABELS[1:], r"labels are int64 of shape \(17,\); needed are integers of \(18,\)"),
+    (IMAGES, LABELS.astype(np.float32), r"labels are float32 of shape"),
+    (IMAGES, np.eye(3, dtype=np.int64)[LABELS], r"labels are int64 of shape \(18, 3\)"),
+    (IMAGES, LABELS - 1, "labels are from -1 to 1, for 3 classes"),
+    (IMAGES, LABELS + 1, "labels are from 1 to 3, for 3 classes"),
+]
+
+
+@pytest.mark.parametrize(("images", "labels", "said"), FAULTS, ids=[said[:40] for *_, said in FAULTS])
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_arrays_that_would_be_learned_as_noise(images: Any, labels: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said) as caught:
+        with_train(images, labels)
+    assert "'tiny'" in caught.value.what and caught.value.remedy
+
+
+def test_data_of_a_size_that_no_memory_has(tmp_path: Path) -> None:
+    """Refused with their size before any of them is made: made-up ones, those of a definition, inputs."""
+    huge = DatasetInfo("huge", 3, 224, 224, 10, num_train=10**8, num_test=10)
+    with pytest.raises(DataError, match="2,000,100 images of 3 x 224 x 224 take 301,071,052,800 bytes"):
+        synthetic_dataset(huge, 0)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            (tmp_path / name / f"{number}.png").touch()
+    for cache in ("memory", "disk"):
+        table = {"kind": "folder", "path": tmp_path, "size": 10**6, "cache": cache}
+        with pytest.raises(DataError, match="images of 3 x 1000000 x 1000000 take"):
+            definition_source(FolderDefinition.model_validate(table), "mine").load(tmp_path / "root")
+    require_memory("small", 2, (3, 4, 4))

@@ -1,0 +1,155 @@
+"""One option for the budget of images, ``memory``, in all methods that keep some; older names and runs hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.board_records import leaderboards, writer
+from support.commands import Command
+from support.tiny import all_threads, one_thread, registry
+
+import seu_bench
+from seu_bench.config.run import Request
+from seu_bench.engine.option_sources import option_sources
+from seu_bench.engine.resolve import resolve
+from seu_bench.errors import OptionError, RequestError
+from seu_bench.results.record import Record, image_budget, parse_record, record_path
+
+setup_module, teardown_module = one_thread, all_threads
+
+REHEARSING = ("agem", "er_ace", "gdumb", "gem", "icarl", "mir", "replay")
+OWN = """
+name = "own"
+version = 1
+summary = "a user's own"
+default_protocol = "mine"
+
+[stream]
+kind = "classes"
+dataset = "digits"
+classes_per_task = 5
+scenario = "class"
+
+[protocols.mine]
+summary = "short"
+training = { epochs = 1 }
+strategies.replay.mem_size = 30
+strategies.gem.patterns_per_experience = 15
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    return str(path)
+
+
+def run_id(strategy: str, benchmark: str = "split_mnist_class", **options: Any) -> str:
+    return resolve(registry(), Request(strategy=strategy, benchmark=benchmark, options=options)).spec.run_id
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "digest"),
+    [
+        ("replay", {}, "b48760a2d7"),
+        ("replay", {"mem_size": 77}, "252e7d21ab"),
+        ("gem", {}, "d636965674"),
+        ("gem", {"patterns_per_experience": 7}, "0e0551593c"),
+        ("icarl", {}, "1042a6074b"),
+        ("icarl", {"memory": 2000}, "17f659bf69"),
+    ],
+)
+def test_run_ids_are_those_of_before(strategy: str, options: dict[str, Any], digest: str) -> None:
+    """As they were when every method had a name of its own for it, and icarl kept 2000 by default."""
+    asked = Request(strategy=strategy, benchmark="split_mnist_class", protocol="quick", options=options)
+    assert resolve(registry(), asked).spec.run_id.endswith(f"-seed0-{digest}")
+
+
+@pytest.mark.parametrize("strategy", ["er_ace", "gdumb", "mir", "replay"])
+def test_an_older_name_is_the_same_option(strategy: str, own: str) -> None:
+    given = {run_id(strategy, own, **{name: 77}) for name in ("memory", "mem_size")}
+    assert given == {run_id(strategy, own, memory=77, mem_size=77)} != {run_id(strategy, own, memory=78)}
+    with pytest.raises(OptionError, match="option 'memory' is given twice"):
+        run_id(strategy, own, memory=77, mem_size=78)
+
+
+def test_what_is_given_replaces_what_a_protocol_says_by_another_name(own: str) -> None:
+    def found(strategy: str, **options: Any) -> dict[str, Any]:
+        run = resolve(registry(), Request(strategy=strategy, benchmark=own, options=options))
+        sources = {it.key: (it.value, it.source) for it in option_sources(run)}
+        return {key: value for key, value in sources.items() if key in ("memory", "patterns_per_experience")}
+
+    assert found("replay") == {"memory": (30, "protocol mine")}
+    assert found("replay", memory=50) == found("replay", mem_size=50) == {"memory": (50, "given")}
+    assert found("gem")["patterns_per_experience"] == (15, "protocol mine") and found("gem")["memory"][0] is None
+    assert found("gem", memory=50)["memory"] == (50, "given")
+    assert found("gem", memory=50)["patterns_per_experience"][0] is None
+    assert found("gem", patterns_per_experience=9)["patterns_per_experience"] == (9, "given")
+    with pytest.raises(OptionError, match="are both given"):
+        found("gem", patterns_per_experience=9, memory=50)
+
+
+def test_all_keep_as_many_by_default(tmp_path: Path) -> None:
+    """On a user's own benchmark; A-GEM and GEM divide them among tasks."""
+    path = tmp_path / "own.toml"
+    path.write_text(OWN.partition("strategies")[0])
+    for strategy in REHEARSING:
+        asked = Request(strategy=strategy, benchmark=str(path))
+        assert resolve(registry(), asked).options.model_dump()["memory"] == 200, strategy
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("strategy", "older"), [("replay", "mem_size"), ("icarl", "memory")])
+def test_weights_and_leaderboard_are_the_same(strategy: str, older: str, own: str, tmp_path: Path) -> None:
+    """A record that was written by the older name is in the row of one of today; the budget is named in both."""
+    fields: dict[str, Any] = {"strategy": strategy, "benchmark": own, "results": tmp_path}
+    before = seu_bench.run(**fields, options={older: 40, "backbone": "mlp"})
+    again = seu_bench.run(**fields, options={"memory": 40, "backbone": "mlp"}, restart=True)
+    assert (before.run_id, before.weights_sha256) == (again.run_id, again.weights_sha256)
+    seu_bench.run(**fields, options={"memory": 40, "backbone": "mlp"}, seed=1)
+    path = record_path(tmp_path, before.run_id)
+    document = json.loads(path.read_text())
+    document["options"][older] = document["options"].pop("memory")
+    path.write_text(json.dumps(document))
+    (board,) = leaderboards(tmp_path)
+    (row,) = board.rows
+    assert row.seeds == 2 and {image_budget(run) for run in row.runs.values()} == {40}
+
+
+def test_gem_needs_room_for_an_image_of_each_task(own: str, tmp_path: Path) -> None:
+    options = {"memory": 1, "backbone": "mlp"}
+    with pytest.raises(RequestError, match="2 tasks have no image each in a memory of 1"):
+        seu_bench.run(strategy="gem", benchmark=own, options=options, results=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "old", "new", "budget"),
+    [
+        ("replay", {"mem_size": 90}, {"memory": 90}, 90),
+        ("gem", {"patterns_per_experience": None}, {"memory": 200, "patterns_per_experience": None}, 200),
+        ("agem", {"patterns_per_experience": 40}, {"memory": None, "patterns_per_experience": 40}, 80),
+        ("icarl", {"memory": 90}, {"memory": 90}, 90),
+        ("naive", {}, {}, None),
+    ],
+)
+def test_older_records(
+    strategy: str, old: dict[str, Any], new: dict[str, Any], budget: int | None, tmp_path: Path
+) -> None:
+    """Are read as they would be written now: one row with later ones."""
+    put = writer(tmp_path)
+    put(1, strategy=strategy, options=new, task_order=(0, 1))
+    written = put(0, strategy=strategy, options=old, task_order=(0, 1))
+    record = parse_record(written.model_dump_json(), "here")
+    assert isinstance(record, Record) and record.options == new and image_budget(record) == budget
+    (board,) = leaderboards(tmp_path)
+    assert [row.seeds for row in board.rows] == [2]
+
+
+def test_a_sweep_over_memory_reaches_all(command: Command, own: str, tmp_path: Path) -> None:
+    given = ("--strategy", "replay,gem,icarl", "-o", "memory=20,40", "--results", tmp_path, "--dry-run")
+    answer = command("sweep", "--benchmark", own, *given)
+    assert answer.status == 0 and "takes no memory" not in answer.out + answer.err, answer.err
