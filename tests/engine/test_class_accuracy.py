@@ -113,6 +113,17 @@ def test_counts_are_those_of_the_model(learn: Learn, benchmark: Path, tmp_path: 
     assert record.metrics["acc"] != pytest.approx(record.metrics["image_acc"])
 
 
+def test_a_class_that_comes_back_keeps_its_name(learn: Learn) -> None:
+    """It is counted with the images of each task that has it."""
+    groups = {"backbone": "linear", "epochs": 1, "benchmark.stream.scenario": "class"}
+    record = learn(options=groups | {"benchmark.stream.groups": [[2, 0], [4, 2, 3]]})
+    named = [
+        [(record.class_name(task, place), images) for place, (_, images) in enumerate(counts)]
+        for task, counts in enumerate(record.task_class_counts)
+    ]
+    assert named == [[("2", 12), ("0", 24)], [("4", 6), ("2", 12), ("3", 1)]]
+
+
 def test_frames_have_them(learn: Learn, tmp_path: Path) -> None:
     """Metrics by default, the counts with the details; the leaderboard has a column of the accuracy over images."""
     record = learn()
