@@ -38,6 +38,9 @@ class ShownRecord:
     def class_name(self: Any, task: int, place: int) -> str:
         """Return the name of a class by its place among a task's; the place where the record has no name."""
         names = dict(enumerate(dict(enumerate(self.task_class_names)).get(task, ())))
+        if self.task_labels:  # a task names those classes alone that no earlier one has
+            names = dict(enumerate(name for named in self.task_class_names for name in named))
+            place = dict(enumerate(dict(enumerate(self.task_labels)).get(task, ()))).get(place, place)
         return str(names.get(place, place))
 
     def _repr_html_(self: Any) -> str:

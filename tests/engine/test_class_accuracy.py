@@ -48,7 +48,7 @@ Learn: TypeAlias = Callable[..., Record]
 def benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A benchmark of images that are noise and a bright row for their class."""
     folder, draws = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for split, counts in (("train", TRAIN), ("test", TEST)):
         labels = np.repeat(np.arange(5), counts)
         images = draws.integers(0, 150, (len(labels), 8, 8), dtype=np.uint8)
@@ -111,6 +111,17 @@ def test_counts_are_those_of_the_model(learn: Learn, benchmark: Path, tmp_path: 
     assert record.metrics["image_acc"] == pytest.approx(all_right / sum(TEST))
     assert record.metrics["balanced_acc"] == pytest.approx(np.mean([right[str(c)] / TEST[c] for c in range(5)]))
     assert record.metrics["acc"] != pytest.approx(record.metrics["image_acc"])
+
+
+def test_a_class_that_comes_back_keeps_its_name(learn: Learn) -> None:
+    """It is counted with the images of each task that has it."""
+    groups = {"backbone": "linear", "epochs": 1, "benchmark.stream.scenario": "class"}
+    record = learn(options=groups | {"benchmark.stream.groups": [[2, 0], [4, 2, 3]]})
+    named = [
+        [(record.class_name(task, place), images) for place, (_, images) in enumerate(counts)]
+        for task, counts in enumerate(record.task_class_counts)
+    ]
+    assert named == [[("2", 12), ("0", 24)], [("4", 6), ("2", 12), ("3", 1)]]
 
 
 def test_frames_have_them(learn: Learn, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ class LearnedModel(nn.Module):
         self.classes_per_task = network.classes_per_task
         self.learned = learned_tasks(record)
         self.input_shape = record.input_shape
-        self.inputs = nn.ModuleList(PixelInput(it, record.input_shape or it.shape) for it in record.task_inputs) or None
+        self.inputs = [PixelInput(it, record.input_shape or it.shape) for it in record.task_inputs] or None
         self._class_names = [
             [record.class_name(task, place) for place in range(classes)]
             for task, classes in enumerate(self.classes_per_task if record.task_class_names else ())
@@ -136,8 +136,8 @@ class LearnedModel(nn.Module):
                 f"the record of run {self.run_id} does not say how images were normalised: an earlier version wrote it",
                 remedy="normalise them as the benchmark does, or run it again with --restart",
             )
-        images: Tensor = self.inputs[task](pixels)
-        return images
+        images: Tensor = self.inputs[task](pixels.cpu())
+        return images.to(pixels.device)
 
     def forward(self, images: Tensor, task: int | None = None) -> Tensor:
         """Logits of normalised images.
