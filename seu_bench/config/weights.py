@@ -48,7 +48,7 @@ class Weights:
             return cls(None, found[1])
         try:
             path = Path(given).expanduser().resolve()
-            if path.suffix == ".safetensors" and path.stat().st_size > (most := announced_bytes(path)):
+            if path.suffix == ".safetensors" and path.stat().st_size > (most := announced_bytes(path)) > 0:
                 raise ValueError(f"it is longer than the {most} bytes that its header announces")
             with open_file(path) as file:
                 return cls(path, digest_of(file))

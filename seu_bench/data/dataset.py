@@ -85,10 +85,15 @@ class RawDataset:
     test: RawSplit
     known_checksums: tuple[str, str] | None = None
 
-    def __post_init__(self) -> None:
-        """Convert arrays of other types, and refuse what is no data set."""
-        for name, count in (("train", self.info.num_train), ("test", self.info.num_test)):
-            object.__setattr__(self, name, _checked_split(self.info, name, count, getattr(self, name)))
+    def checked(self) -> RawDataset:
+        """The data set with arrays of other types converted.
+
+        Raises:
+            DataError: it is no data set that its ``info`` describes.
+        """
+        counts = {"train": self.info.num_train, "test": self.info.num_test}
+        splits = {name: _checked_split(self.info, name, count, getattr(self, name)) for name, count in counts.items()}
+        return replace(self, **splits)
 
     def without_test(self) -> RawDataset:
         """The data set with no test images, for whoever must not see them."""

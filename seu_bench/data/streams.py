@@ -127,6 +127,7 @@ def build_stream(
     raw = {name: load(name) for name in tracked(dataset_names(spec), "reading data sets")}
     if evaluation == "validation":
         raw = {name: data.without_test() for name, data in raw.items()}
+    raw = {name: data.checked() for name, data in raw.items()}
     infos = {name: data.info for name, data in raw.items()}
     spec = numbered(spec, infos)
     excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation}

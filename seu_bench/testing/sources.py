@@ -45,7 +45,7 @@ class DatasetContract(Contract):
     def loaded(self, source: DatasetSource) -> RawDataset:
         """It in memory; the test is skipped where its files are missing."""
         _skip_without_files(self.dataset, source, self.root)
-        return source.load(self.root)
+        return source.load(self.root).checked()
 
     def test_describes_itself(self, source: DatasetSource) -> None:
         """Sizes are positive, and numbers of images per class add up."""
@@ -85,7 +85,7 @@ class DatasetContract(Contract):
         pytest.fail("state() says that files are missing, and load() raises no DataMissingError")
 
     def test_holds_what_it_describes(self, source: DatasetSource, loaded: RawDataset) -> None:
-        """What ``info`` says; that arrays are of that shape and range, a :class:`RawDataset` sees to itself."""
+        """What ``info`` says; that arrays are of that shape and range, was checked before."""
         info = source.info(self.root)
         require(loaded.info == info, f"what is loaded says that it is {loaded.info}, and info() says {info}")
         for name in ("train", "test"):

@@ -161,7 +161,7 @@ def test_benchmark_file(command: Command, tmp_path: Path, content: bytes | None,
 def test_folder_as_benchmark(command: Command, tmp_path: Path) -> None:
     """A folder is no benchmark file."""
     (tmp_path / "own.toml").mkdir()
-    refused(command, "cost", "--benchmark", tmp_path / "own.toml", said=("cannot be read", str(tmp_path), "directory"))
+    refused(command, "cost", "--benchmark", tmp_path / "own.toml", said=("cannot be read", str(tmp_path), "folder"))
 
 
 @pytest.mark.parametrize("name", ["split_cifar10", "split_cifar100", "pmnist", "mixture"])

@@ -58,5 +58,7 @@ def test_a_file_that_is_gone_is_a_placeholder(command: Command, tmp_path: Path) 
     shutil.rmtree(tmp_path / "a")
     shown = command("leaderboard", "--results", results).out
     assert f"--benchmark FILE_OF_my_months.toml --protocol mine --seeds 0 --results {results}" in shown
-    (results / "submissions").mkdir()
-    assert "--protocol mine --seeds 0\n" in command("leaderboard", "--from", results).out
+    shared = tmp_path / "shared"
+    about = ("--submitter", "jane", "--licence", "CC0-1.0", "--to", shared)
+    assert command("submit", getattr(record, "run_id", ""), "--results", results, *about).status == 0
+    assert "--protocol mine --seeds 0\n" in command("leaderboard", "--from", shared).out

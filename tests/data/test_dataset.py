@@ -23,7 +23,7 @@ LABELS = DATA.train.labels
 
 
 def with_train(images: Any, labels: Any = LABELS) -> RawDataset:
-    return RawDataset(DATA.info, RawSplit(images, labels), DATA.test)
+    return RawDataset(DATA.info, RawSplit(images, labels), DATA.test).checked()
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])

@@ -164,7 +164,7 @@ def test_passes_of_a_run(variant: Variant) -> None:
 
 
 def test_tasks_in_another_order() -> None:
-    """A task without a column is neither learned out of turn, nor twice, nor evaluated."""
+    """A task without a column is neither learned out of turn, nor twice; evaluated, it has no right answer."""
     source = stream()
     strategy, scenario = build(source, "pnn", width=WIDTH), source.avalanche()
     with pytest.raises(RunError, match="task 1 cannot get column 0"):
@@ -172,8 +172,10 @@ def test_tasks_in_another_order() -> None:
     strategy.train(scenario.train_stream[0])
     with pytest.raises(RunError, match="task 0 cannot get column 1"):
         strategy.train(scenario.train_stream[0])
+    strategy.eval(scenario.test_stream[:2])
+    images = next(iter(source.tasks[1].test.batches(8, shuffle=False)))[0]
     with pytest.raises(RunError, match="task 1 has no column yet"):
-        strategy.eval(scenario.test_stream[:2])
+        strategy.model(images, 1)
 
 
 # --- states -----------------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ def test_file(tmp_path: Path) -> None:
         keep_weights = false
         references = true
         retry_failed = true
+        accept_code = true
         log = "mlflow,tensorboard"
         evaluation = "validation"
         first_tasks = 3
@@ -77,6 +78,7 @@ def test_file(tmp_path: Path) -> None:
         "keep_weights": False,
         "references": True,
         "retry_failed": True,
+        "accept_code": True,
         "log": ("mlflow", "tensorboard"),
         "log_options": {"mlflow.experiment": "grid"},
         "evaluation": "validation",
