@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -196,6 +197,8 @@ def main() -> None:
     defer_imports()
     wait_passively()
     keep_freed_memory()
+    # Where in the code it was raised tells a user nothing.
+    warnings.formatwarning = lambda message, *_place: f"warning: {printable_lines(str(message))}\n"
     try:
         status, message = _status_of(cli)
     except Exception:

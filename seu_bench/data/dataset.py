@@ -91,9 +91,8 @@ class RawDataset:
         Raises:
             DataError: it is no data set that its ``info`` describes.
         """
-        counts = {"train": self.info.num_train, "test": self.info.num_test}
-        splits = {name: _checked_split(self.info, name, count, getattr(self, name)) for name, count in counts.items()}
-        return replace(self, **splits)
+        train = _checked_split(self.info, "train", self.info.num_train, self.train)
+        return replace(self, train=train, test=_checked_split(self.info, "test", self.info.num_test, self.test))
 
     def without_test(self) -> RawDataset:
         """The data set with no test images, for whoever must not see them."""

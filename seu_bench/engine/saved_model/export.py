@@ -11,12 +11,12 @@ import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
-from seu_bench.engine.saved_model.model import LearnedModel, PixelInput, load_model
+from seu_bench.engine.saved_model.model import LearnedModel, load_model
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.results.record_files import find_run
 from seu_bench.utils.files import check_output, write_output
@@ -88,7 +88,7 @@ def onnx_bytes(model: LearnedModel, task: int) -> bytes:
     example = torch.zeros((2, *(model.input_shape or ())))
     told = "float32, normalised as the benchmark does, of which the run's record says no more"
     if model.inputs is not None:
-        shape = cast(PixelInput, model.inputs[task]).shape
+        shape = model.inputs[task].shape
         example = torch.zeros((2, *shape), dtype=torch.uint8)
         told = f"uint8, pixels from 0 to 255, [N, {', '.join(map(str, shape))}]; the graph normalises them"
     try:
