@@ -286,7 +286,7 @@ def compute_metrics(record: Record) -> dict[str, Value]:
 
 
 def without_times(record: Record, metrics: Mapping[str, Metric] = METRICS) -> dict[str, Any]:
-    """Return a record without clocks and measured memory: equal in two runs of one seed on one machine.
+    """Return a record without clocks, measured memory and places: equal in two runs of one seed on one machine.
 
     Args:
         record: of any status.
@@ -296,9 +296,8 @@ def without_times(record: Record, metrics: Mapping[str, Metric] = METRICS) -> di
         The record as plain values.
     """
     clocks = {"__all__": {"seconds", "cpu_seconds"}}
-    document = record.model_dump(
-        mode="json", exclude={"started": True, "seconds": True, "record_sha256": True, "stages": clocks}
-    )
+    others = dict.fromkeys(("started", "seconds", "record_sha256", "benchmark_file"), True)
+    document = record.model_dump(mode="json", exclude={**others, "stages": clocks})
     document["metrics"] = {
         name: value for name, value in document["metrics"].items() if not known_metric(name, metrics).machine_dependent
     }

@@ -100,7 +100,8 @@ def spoil_foreign(path: Path) -> None:
 
 def spoil_content(path: Path) -> None:
     """A right checksum over what is no state of this strategy."""
-    write_checkpoint(path, path.parents[1].name, read_header(path).position, {"strategy": {"task": 1}, "record": 7})
+    state = read_checkpoint(path, path.parents[1].name)
+    write_checkpoint(path, path.parents[1].name, read_header(path).position, state | {"strategy": {"task": 1}})
 
 
 SPOILED = {

@@ -51,9 +51,12 @@ def test_exported_is_the_solver(tmp_path: Path) -> None:
     model = load_model(saved_run("vae", tmp_path), tmp_path)
     content = onnx_bytes(model, 1)
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    images = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    (logits,) = session.run(["logits"], {"images": images.numpy()})
-    assert torch.allclose(torch.from_numpy(logits), model(images), atol=1e-5) and logits.shape == (5, 10)
+    pixels = torch.randint(256, (5, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    (logits,) = session.run(["logits"], {"images": pixels.numpy()})
+    assert torch.allclose(torch.from_numpy(logits), model(model.preprocess(pixels, 1)), atol=1e-5) and logits.shape == (
+        5,
+        10,
+    )
     network: Any = model.network
     for weight in network.generator.parameters():
         if weight.numel() > 100:

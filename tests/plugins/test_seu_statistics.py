@@ -291,9 +291,10 @@ def test_record_file_and_export(command: Command, made: Callable[..., Path]) -> 
     content = onnx_bytes(model, 1)
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     for count in (1, 7):
-        x = torch.randn((count, *(model.input_shape or ())), generator=torch.Generator().manual_seed(count))
-        found: Any = session.run(["logits"], {"images": x.numpy()})[0]
-        assert np.abs(found - model(x, 1).numpy()).max() < 1e-4
+        shape, generator = (count, *(model.input_shape or ())), torch.Generator().manual_seed(count)
+        pixels = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
+        found: Any = session.run(["logits"], {"images": pixels.numpy()})[0]
+        assert np.abs(found - model(model.preprocess(pixels, 1), 1).numpy()).max() < 1e-4
     # The shared stem's own statistics, which are the first task's, are not in the file of the second.
     norm: Any = model.network.get_submodule("layers.0.0.norm")
     assert norm.running_mean.numpy().tobytes() not in content

@@ -29,7 +29,10 @@ BEFORE = {
     "docs/guides/saved_models.md": """
         import torch, seu_bench
         record = seu_bench.run("seu", "split_digits", protocol="quick", options={"epochs": 1, "searcher.epochs": 1})
-        images = torch.zeros(2, 1, 8, 8)
+        pixels = torch.zeros(2, 1, 8, 8, dtype=torch.uint8)
+        import pathlib
+        from seu_bench.engine.saved_model.export import onnx_bytes
+        pathlib.Path("task-2.onnx").write_bytes(onnx_bytes(seu_bench.load_model(record.run_id), 2))
     """,
     "docs/guides/strategies.md": """
         from collections.abc import Mapping
