@@ -132,7 +132,7 @@ def test_sorts(driver: Any) -> None:
     come references."""
     ranks = [text.strip("● ") for text in column(driver, 0, ":not(.reference)")]
     ranked = [int(text) for text in ranks if text != "-"]  # a row with too few seeds has none
-    assert ranked == sorted(ranked) and len(ranked) > 5
+    assert ranked == sorted(ranked) and ranked
     (reference,) = column(driver, 1, ".reference")
     for text in ("acc", "parameters", "seeds"):
         number = place(driver, text)
