@@ -90,7 +90,7 @@ def test_driver_that_leaves(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "seu-bench sweep --attach follows running jobs" in err
+    assert f"seu-bench sweep --attach --results {results} follows running jobs" in err
     assert out.rstrip().endswith("1 running, 1 finished") or out.rstrip().endswith("1 finished, 1 running")
     assert within(60, lambda: len(queue()) == 1)  # the other one was just ending
     jobs, before = queue(), finished(results)
