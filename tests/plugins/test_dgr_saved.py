@@ -53,10 +53,8 @@ def test_exported_is_the_solver(tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     pixels = torch.randint(256, (5, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     (logits,) = session.run(["logits"], {"images": pixels.numpy()})
-    assert torch.allclose(torch.from_numpy(logits), model(model.preprocess(pixels, 1)), atol=1e-5) and logits.shape == (
-        5,
-        10,
-    )
+    assert logits.shape == (5, 10)
+    assert torch.allclose(torch.from_numpy(logits), model(model.preprocess(pixels, 1)), atol=1e-5)
     network: Any = model.network
     for weight in network.generator.parameters():
         if weight.numel() > 100:
