@@ -14,9 +14,12 @@ In an Avalanche script::
     strategy = seu_bench.make_strategy("seu", benchmark, options={"epochs": 10})
     strategy.train(benchmark.train_stream[0])
 
-In a plugin::
+In a file of your own, for ``seu-bench run --plugin my_method.py --strategy mine``::
 
-    from seu_bench import LazyFactory, Register, hookimpl
+    from seu_bench import Method, Reservoir
+
+    class Mine(Method):
+        name = "mine"
 """
 
 from __future__ import annotations
@@ -33,10 +36,17 @@ if TYPE_CHECKING:
     from .hookspecs import hookimpl
     from .plugin.registration import LazyFactory, Register
     from .results.frame import load_records
+    from .training.memories import Balanced, Herded, Reservoir, Ring
+    from .training.method import Method
 
 __all__ = [
+    "Balanced",
+    "Herded",
     "LazyFactory",
+    "Method",
     "Register",
+    "Reservoir",
+    "Ring",
     "__version__",
     "hookimpl",
     "leaderboard",

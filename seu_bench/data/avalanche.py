@@ -11,6 +11,7 @@ its strategies hold places, so that what is rehearsed is augmented, too.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -152,6 +153,46 @@ class BatchLoader:
         task = torch.tensor([self.images.task_label])
         for x, y in self.images.batches(self.batch_size, shuffle=self.shuffle):
             yield [x, y, task.expand(len(y))]
+
+
+class MixedBatches:
+    """Batches ``[x, y, t]`` of tables of several tasks, shuffled over all of them; a new order for each iteration.
+
+    Args:
+        tables: images of one task each.
+        batch_size: images per batch; a single image left over joins the batch before it.
+
+    Example:
+        ``for x, y, t in MixedBatches([task.train, *memory.tables()], 64): ...``
+    """
+
+    def __init__(self, tables: Sequence[TaskImages], batch_size: int) -> None:
+        self.tables = [table for table in tables if len(table)]
+        self.batch_size = batch_size
+        self._starts = torch.tensor([0, *itertools.accumulate(map(len, self.tables))])
+
+    def __len__(self) -> int:
+        return len(self._bounds)
+
+    def __iter__(self) -> Iterator[list[Tensor]]:
+        order = torch.randperm(int(self._starts[-1]))
+        for start, stop in self._bounds:
+            positions = order[start:stop]
+            which = torch.searchsorted(self._starts, positions, right=True) - 1
+            parts: list[list[Tensor]] = []
+            places: list[Tensor] = []
+            for number in which.unique().tolist():
+                places.append((which == number).nonzero().flatten())
+                table = self.tables[number]
+                x, y = table.training_batch(positions[places[-1]] - self._starts[number])
+                parts.append([x, y, torch.full((len(y),), table.task_label)])
+            back = torch.cat(places).argsort()
+            whole = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
+            yield whole if len(parts) == 1 else [tensor[back.to(tensor.device)] for tensor in whole]
+
+    @property
+    def _bounds(self) -> list[tuple[int, int]]:
+        return batch_bounds(int(self._starts[-1]), self.batch_size, join=True)
 
 
 class MixedLoader:

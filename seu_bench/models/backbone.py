@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Self
 
@@ -69,9 +69,14 @@ class BackboneModel(MultiHeadModel):
         frozen: whether the backbone stays as it is, in evaluation mode. Its features are computed once per image and
             cached while a task is learned.
 
+    Attributes:
+        predictor: answers in evaluation mode in place of the heads: images and a task -> logits; ``None``: none does.
+
     Example:
         ``BackboneModel(nn.Flatten(), 64, plan.classes_per_task, plan.scenario)``
     """
+
+    predictor: Callable[[Tensor, int], Tensor] | None = None
 
     def __init__(
         self,
@@ -119,13 +124,21 @@ class BackboneModel(MultiHeadModel):
         features: Tensor = self.backbone(images)
         return features
 
-    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
+    def logits(self, x: Tensor, task: int) -> Tensor:
         """Logits ``[N, outputs]`` of the head that answers for a task."""
-        logits: Tensor = self.head(task_label)(self.backbone_features(x))
+        logits: Tensor = self.head(task)(self.backbone_features(x))
         return logits
+
+    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
+        """The same; in evaluation mode what a method answers in their place, if it has an answer of its own."""
+        if self.predictor is not None and not self.training:
+            return self.predictor(x, task_label)
+        return self.logits(x, task_label)
 
     def forward_mixed(self, images: Tensor, task_labels: Tensor) -> Tensor:
         """Logits ``[N, widest head present]``; the backbone is computed once for all tasks."""
+        if self.predictor is not None and not self.training and self.scenario == "task":
+            return super().forward_mixed(images, task_labels)
         if self.scenario != "task":
             return self.forward_single_task(images, 0)
         features = self.backbone_features(images)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from seu_bench.config.benchmark_file import BenchmarkFile
 from seu_bench.plugin.entries import Entry
+from seu_bench.plugin.methods import MethodFactory
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record_parts import CodeRecord
 from seu_bench.utils.reading import read_file
@@ -60,8 +61,9 @@ def modules_of(registry: Registry, entry: Entry[Any]) -> frozenset[str]:
     plugin, factory = registry.manager.get_plugin(entry.plugin), entry.factory
     own = getattr(plugin, "__module__", None) or getattr(plugin, "__name__", None)  # an object's, or a module's
     names = [own or "builtins", type(factory).__module__]
-    for part in (factory, *(getattr(factory, name, None) for name in ("build", "cost", "compute"))):
-        reference = getattr(part, "reference", None) or getattr(part, "target", None)
+    parts = () if isinstance(factory, MethodFactory) else ("build", "cost", "compute")
+    for part in (factory, *(getattr(factory, name, None) for name in parts)):
+        reference = getattr(part, "target", None) or getattr(part, "reference", None)
         names.append(reference if isinstance(reference, str) else getattr(part, "__module__", None) or "builtins")
     modules = {name.partition(":")[0] for name in names}
     return frozenset(name for name in modules if name.partition(".")[0] not in _NOT_OF_PLUGINS)

@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from seu_bench.errors import PluginError, UnknownNameError
 from seu_bench.plugin.manager import PACKAGE, PluginManager, broken, faults_told
+from seu_bench.plugin.methods import MethodFactory
 from seu_bench.plugin.registration import Unavailable
 
 Factory = TypeVar("Factory")
@@ -100,7 +101,9 @@ def collect(
                 ": letters, digits, '_', '.', '+' and '-', 60 at the most, the first a letter or a digit",
                 package,
             )
-        if not isinstance(factory, Unavailable) and (lacks := _lacking(factory, needs.split())):
+        # A method has all of them, and is imported when one is asked for.
+        is_light = isinstance(factory, Unavailable | MethodFactory)
+        if not is_light and (lacks := _lacking(factory, needs.split())):
             said = f"plugin {plugin!r} of package {package} registers the {singular} {name!r}, which has no {lacks}"
             raise broken(said, package)
         first = entries.get(name)
@@ -115,6 +118,11 @@ def collect(
             entries[name] = Entry(name, Unavailable(fault.what, fault.remedy or ""), plugin, package)
 
     for owner in manager.owners():
+        if singular == "strategy":
+            for name, factory in manager.methods.get(owner, ()):
+                register(owner, name, factory)
+        if not manager.has_plugin(owner):
+            continue
         others = [other for other in manager.get_plugins() if other is not manager.get_plugin(owner)]
         try:
             manager.subset_hook_caller(hook, others)(register=partial(register, owner))

@@ -19,6 +19,7 @@ import pluggy
 from seu_bench import hookspecs
 from seu_bench._version import __version__
 from seu_bench.errors import PluginError
+from seu_bench.plugin.methods import GROUP, MethodFactory
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -36,6 +37,7 @@ class PluginManager(pluggy.PluginManager):
     Attributes:
         packages: package of each plugin that was loaded by entry point.
         faults: by plugin, why it, or a part of it, cannot be used.
+        methods: methods by the name of the plugin that brings them: name and factory of each.
     """
 
     def __init__(self) -> None:
@@ -43,6 +45,7 @@ class PluginManager(pluggy.PluginManager):
         self.add_hookspecs(hookspecs)
         self.packages: dict[str, str] = {}
         self.faults: dict[str, PluginError] = {}
+        self.methods: dict[str, list[tuple[str, MethodFactory]]] = {}
 
     def package(self, plugin: str) -> str:
         """The package that a plugin came from; its own name where it was not installed."""
@@ -50,7 +53,8 @@ class PluginManager(pluggy.PluginManager):
 
     def owners(self) -> list[str]:
         """Names of the plugins, ours first, so that another one's name is the one that is refused."""
-        return sorted(dict(self.list_name_plugin()), key=lambda name: self.package(name) != PACKAGE)
+        names = {*dict(self.list_name_plugin()), *self.methods}
+        return sorted(names, key=lambda name: (self.package(name) != PACKAGE, name))
 
 
 def installed_points() -> list[tuple[EntryPoint, str]]:
@@ -61,7 +65,8 @@ def installed_points() -> list[tuple[EntryPoint, str]]:
     """
     from importlib.metadata import entry_points  # takes longer than all else that ``seu-bench --help`` imports
 
-    points = sorted(entry_points(group=hookspecs.GROUP), key=lambda point: point.name)
+    every = entry_points()
+    points = sorted([*every.select(group=hookspecs.GROUP), *every.select(group=GROUP)], key=lambda it: it.name)
     # A package's name is read from its metadata, and one package has many plugins.
     names = {dist: dist.name for dist in {point.dist for point in points} if dist is not None}
     found = [(point, names[point.dist] if point.dist is not None else "an unknown package") for point in points]
@@ -87,7 +92,7 @@ def only_ours() -> bool:
         return False
     found = (file for folder in folders for file in folder.glob("*-[Ii][Nn][Ff][Oo]/entry_points.txt"))
     others = (file for file in found if not file.parent.name.startswith(("seu_bench-", "seu_bench.egg-info")))
-    section = f"[{hookspecs.GROUP}]".encode()
+    section = f"[{hookspecs.GROUP}".encode()  # of both groups
     try:
         return not any(section in file.read_bytes() for file in others)
     except OSError:
@@ -119,6 +124,9 @@ def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> Plug
         if package != PACKAGE and (wanted := _unmet(point)):
             what = f"plugin {name!r} of package {package} needs {wanted}, and this is {__version__}"
             manager.faults[name] = broken(what, package, value)
+            continue
+        if point.group == GROUP:
+            manager.methods[name] = [(name, MethodFactory(value))]
             continue
         try:
             plugin = point.load()

@@ -9,6 +9,8 @@
 :mod:`.template`         Avalanche's template on whole batches, without its idle callbacks
 :mod:`.phases`           the phases of a task, their resuming, precision and compilation
 :mod:`.strategy`         base class of strategies
+:mod:`.method`           base class of methods: a strategy as its mathematics
+:mod:`.memories`         images of earlier tasks: reservoir, ring, balanced, herded
 :mod:`.task_training`    the stage that trains a task's path
 :mod:`.plateau`          a training whose rate follows the validation loss
 :mod:`.loops`            an epoch, an evaluation, optimiser, learning rates, best weights
@@ -64,6 +66,8 @@ if TYPE_CHECKING:
         set_rate,
         train_epoch,
     )
+    from .memories import Balanced, Batch, Herded, Memory, Reservoir, Ring, herd
+    from .method import Method
     from .monitoring.evaluators import AccuracyMatrix, ModelSizes
     from .monitoring.memory import KeptImages, bytes_by_kind, memory_of
     from .phases import Phase, TaskData
@@ -80,6 +84,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AccuracyMatrix",
     "BackboneFactory",
+    "Balanced",
+    "Batch",
     "BestWeights",
     "Component",
     "Cost",
@@ -90,11 +96,16 @@ __all__ = [
     "EpochlessStage",
     "Forward",
     "GrowingModel",
+    "Herded",
     "KeptImages",
+    "Memory",
+    "Method",
     "ModelSizes",
     "PassFlops",
     "Phase",
     "ProgressCallback",
+    "Reservoir",
+    "Ring",
     "SampledStage",
     "SearchTask",
     "SearcherFactory",
@@ -123,6 +134,7 @@ __all__ = [
     "guarded_stage",
     "h_score",
     "half_passes",
+    "herd",
     "knn_accuracy",
     "log_evidence",
     "make_sgd",

@@ -96,10 +96,17 @@ class EpochMeter:
     Args:
         device: of the losses.
         on_batch: called with the number of images of each batch.
+        begin: called when a batch is there, with what tells batches of different cost apart.
     """
 
-    def __init__(self, device: torch.device, on_batch: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        on_batch: Callable[[int], None] | None = None,
+        begin: Callable[[Hashable], None] = lambda _: None,
+    ) -> None:
         self._on_batch = on_batch
+        self.begin = begin
         self._loss = torch.zeros((), device=device)
         self._correct = torch.zeros((), device=device, dtype=torch.int64)
         self._images = 0

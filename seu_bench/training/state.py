@@ -55,6 +55,16 @@ def get_state(value: Any) -> Any:
     return value.state_dict() if hasattr(value, "state_dict") else value
 
 
+def can_be_saved(value: Any) -> bool:
+    """Whether :func:`get_state` makes tensors and plain values of a value."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str | int | tuple) and can_be_saved(part) for key, part in value.items())
+    if isinstance(value, list | tuple | set):
+        return all(map(can_be_saved, value))
+    plain = value is None or isinstance(value, torch.Tensor | torch.Generator | bool | int | float | str)
+    return plain or (hasattr(value, "state_dict") and hasattr(value, "load_state_dict"))
+
+
 def set_state(owner: object, name: str, state: Any) -> None:
     """Give an attribute what :func:`get_state` returned: into the object that is there, or in place of the value."""
     value = getattr(owner, name)

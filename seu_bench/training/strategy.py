@@ -6,7 +6,7 @@ fresh optimiser and schedule per task, and validation after each epoch with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -19,7 +19,7 @@ from seu_bench.config.common_options import SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule
 from seu_bench.config.run import ComputeConfig
 from seu_bench.models.multihead import MultiHeadModel
-from seu_bench.training.interfaces import StrategyContext, checked_options
+from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.loops import EpochMeter, clip_gradients, evaluate, make_sgd
 from seu_bench.training.phases import Phase, PhasedStrategy, TaskData
 from seu_bench.training.plateau import PlateauStage
@@ -107,11 +107,9 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
             context: options, protocol, seed, device and callbacks of the run.
             model: network with one head per task.
             more: further arguments of the constructor; they take precedence over those of the context.
-
-        Raises:
-            RequestError: the context's options are no :class:`~seu_bench.config.common_options.TrainingOptions`.
         """
-        options = checked_options(context, TrainingOptions)
+        # Where nothing is trained by SGD the options have no schedule.
+        options = context.options if isinstance(context.options, TrainingOptions) else TrainingOptions()
         arguments: dict[str, Any] = {
             "schedule": options.applied_to(context.protocol.training),
             "seed": context.seed,
@@ -192,6 +190,13 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         """Return the seed of one purpose in one task, e.g. ``seed_for("search", 3)``."""
         return derive_seed(self.seed, purpose, task)
 
+    def batch_signature(self) -> Hashable:
+        """Return what tells batches of different cost per image apart, whose operations are then counted once each.
+
+        It is asked for when the batch is there; by default all cost the same.
+        """
+        return None
+
     def training_mode(self) -> None:
         """Make the model ready for an epoch of training; called once before each."""
         self.model.train()
@@ -209,6 +214,11 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         if self.schedule.clip_norm is not None:
             clip_gradients(self._clipped, self.schedule.clip_norm)
         self.optimizer.step()
+
+    def _before_training_iteration(self, **kwargs: Any) -> None:
+        if self.epoch_meter is not None:
+            self.epoch_meter.begin(self.batch_signature())
+        super()._before_training_iteration(**kwargs)
 
     def _after_training_iteration(self, **kwargs: Any) -> None:
         if self.epoch_meter is not None and self.mb_output is not None:

@@ -116,10 +116,8 @@ class TrainingStage(Stage[Any]):
                 self.passed(images)
                 counted, before = self.image_passes, counted
                 repeated.end(counted - before)  # the batch's own, and what the strategy added
-                repeated.begin()
 
-            meter = strategy.epoch_meter = EpochMeter(strategy.device, on_batch)
-            repeated.begin()
+            meter = strategy.epoch_meter = EpochMeter(strategy.device, on_batch, repeated.begin)
             try:
                 strategy.train_one_epoch()
             finally:

@@ -1,0 +1,390 @@
+"""Memories of training images that outlive their task: what stays, what is drawn, and the bytes that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, Final, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from seu_bench.data.augmentation import Augmenter
+from seu_bench.data.images import TaskImages
+from seu_bench.data.planning import StreamPlan
+from seu_bench.training.monitoring.memory import KeptImages
+
+#: What images are told apart by where each group of them has its share of a memory.
+Grouping: TypeAlias = Literal["class", "task"]
+#: Features ``[N, F]`` of images ``[N, C, H, W]``, by which exemplars are chosen.
+Features: TypeAlias = Callable[[Tensor], Tensor]
+#: Every image has these; ``origin`` is its task, also where learners are not told.
+_OWN: Final = ("x", "y", "task", "origin")
+
+
+class Batch(SimpleNamespace):
+    """Images of a memory: tensors by name, whose first dimension is the image.
+
+    Attributes:
+        x: images ``[N, C, H, W]``, as the network gets them.
+        y: labels ``[N]``.
+        task: task labels ``[N]``, on the CPU, as ``model(x, task)`` takes them.
+
+    What else was remembered of each image has the name that it was given by.
+    """
+
+    x: Tensor
+    y: Tensor
+    task: Tensor
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getattr__(self, name: str) -> Tensor:
+        raise AttributeError(
+            f"nothing called {name!r} is remembered; there is {', '.join(vars(self)) or 'no image yet'}"
+        )
+
+
+class Memory:
+    """Base of memories: rows of tensors, drawn at random, that can be saved and know the bytes that they stand for.
+
+    Images that come by :meth:`add` stay as they came. Those that come by :meth:`add_images` are kept as they are in the
+    stream, and augmented whenever they are drawn.
+    """
+
+    #: Numbers of each image that the memory cannot do without: they count among the bytes.
+    _counted: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.fields: dict[str, Tensor] = {}
+        self._augmenter: Augmenter | None = None
+        self._origin = 0
+
+    def __len__(self) -> int:
+        return len(self.fields["y"]) if self.fields else 0
+
+    def begin_task(self, images: TaskImages) -> None:
+        """Take note of the task that comes; a :class:`~seu_bench.training.method.Method` calls it."""
+        self._origin = images.task
+        self._augmenter = images.augmenter if images.permutation is None else None
+
+    def draw(self, count: int) -> Batch:
+        """Draw images at random, none twice.
+
+        Args:
+            count: how many, at most.
+
+        Returns:
+            The images, with all that is remembered of them.
+        """
+        return self.at(torch.randperm(len(self))[:count])
+
+    def at(self, positions: Tensor) -> Batch:
+        """Return the images at ``positions`` ``[N]`` of the memory, which may be on the CPU."""
+        found = {name: rows[positions.to(rows.device)] for name, rows in self.fields.items()}
+        if self._augmenter is not None and len(positions) and self._kept_as_they_are:
+            found["x"] = self._augmenter(found["x"])
+        return Batch(**found)
+
+    def everything(self) -> Batch:
+        """Return all images, not augmented."""
+        return Batch(**self.fields)
+
+    def tables(self) -> list[TaskImages]:
+        """Return all images as tables of one task each, to train on."""
+        found = []
+        for task in self.fields["task"].unique().tolist() if len(self) else ():
+            here = (self.fields["task"] == task).nonzero().flatten()
+            x, y = self.fields["x"], self.fields["y"]
+            augmenter = self._augmenter if self._kept_as_they_are else None
+            found.append(TaskImages(x, here.to(x.device), y[here.to(y.device)], task, x.shape[1], augmenter=augmenter))
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the rows, as copies, for the memory changes."""
+        return {"fields": {name: rows.clone() for name, rows in self.fields.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.fields = {name: rows.clone() for name, rows in state["fields"].items()}
+        for name in ("task", "origin"):
+            if name in self.fields:
+                self.fields[name] = self.fields[name].cpu()
+
+    def kept(self, plan: StreamPlan) -> dict[str, Any]:
+        """Return what a deployment would have to keep, by kind, as ``StagedStrategy.kept`` does.
+
+        Args:
+            plan: of the stream, which knows the size of each task's images.
+        """
+        if not len(self):
+            return {}
+        counts = torch.bincount(self.fields["origin"], minlength=len(plan.tasks)).tolist()
+        images = [KeptImages(count, plan.stored_shape(task)) for task, count in enumerate(counts) if count]
+        return {
+            "exemplars": [images, *(self.fields[name] for name in self._counted)],
+            **{name: rows for name, rows in self.fields.items() if name not in (*_OWN, *self._counted)},
+        }
+
+    @property
+    def _kept_as_they_are(self) -> bool:
+        return True
+
+    def _taken(self, images: TaskImages, positions: Tensor) -> dict[str, Tensor]:
+        """Rows of images of the stream."""
+        x, y = images.gather(positions)
+        count = len(positions)
+        return {
+            "x": x,
+            "y": y,
+            "task": torch.full((count,), images.task_label),
+            "origin": torch.full((count,), images.task),
+        }
+
+    def _joined(self, new: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The present rows with ``new`` ones behind them."""
+        if not self.fields:
+            return dict(new)
+        if self.fields.keys() != new.keys():
+            raise ValueError(f"each image has {', '.join(self.fields)}, and these have {', '.join(new)}")
+        return {name: torch.cat(as_wide(self.fields[name], rows)) for name, rows in new.items()}
+
+
+def as_wide(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Bring rows ``[N, A]`` and ``[M, B]`` to one width: the narrower ones get the lowest number."""
+    if one.dim() != 2 or one.shape[1] == other.shape[1]:
+        return one, other
+    width = max(one.shape[1], other.shape[1])
+    lowest = torch.finfo(one.dtype).min
+    return pad(one, (0, width - one.shape[1]), value=lowest), pad(other, (0, width - other.shape[1]), value=lowest)
+
+
+class Reservoir(Memory):
+    """A uniform sample of all images shown so far (J. Vitter, "Random Sampling with a Reservoir", 1985).
+
+    Args:
+        capacity: images at most.
+
+    Example:
+        ::
+
+            memory = Reservoir(200)
+            memory.add(x=x, y=y, task=task, logits=logits)
+            old = memory.draw(32)
+            distance = (model(old.x, old.task) - old.logits).square().mean()
+    """
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self.capacity = capacity
+        self.seen = 0
+        self._by_batch = False
+
+    def add(self, *, x: Tensor, y: Tensor, task: Tensor, **more: Tensor) -> None:
+        """Show a batch.
+
+        Args:
+            x: images ``[N, C, H, W]``, as the network gets them.
+            y: labels ``[N]``.
+            task: task labels ``[N]``.
+            more: further tensors ``[N, ...]`` of each image, such as its logits.
+        """
+        self._by_batch = True
+        origin = torch.full((len(y),), self._origin)
+        self._show(
+            len(y),
+            lambda rows: {
+                name: value.detach()[rows.to(value.device)].clone()
+                for name, value in {"x": x, "y": y, "task": task.cpu(), "origin": origin, **more}.items()
+            },
+        )
+
+    def add_images(self, images: TaskImages) -> None:
+        """Show all images of a task, in an order drawn by torch's global generator."""
+        order = torch.randperm(len(images))
+        self._show(len(images), lambda rows: self._taken(images, order[rows]))
+
+    def _show(self, count: int, rows_at: Callable[[Tensor], dict[str, Tensor]]) -> None:
+        numbers = torch.arange(self.seen, self.seen + count)
+        places = torch.where(numbers < self.capacity, numbers, (torch.rand(count) * (numbers + 1)).long())
+        # Of images that take one place the last one stays.
+        last = {place: row for row, place in enumerate(places.tolist()) if place < self.capacity}
+        self.seen += count
+        if not last:
+            return
+        before = len(self)
+        there = torch.tensor(sorted(last))
+        rows = self._joined(rows_at(torch.tensor([last[place] for place in there.tolist()])))
+        held = {name: values[:before] for name, values in rows.items()}
+        for name, values in rows.items():
+            fresh, inside = values[before:], there < before
+            if bool(inside.any()):
+                held[name] = held[name].clone()
+                held[name][there[inside].to(values.device)] = fresh[inside.to(values.device)]
+            self.fields[name] = torch.cat([held[name], fresh[~inside.to(values.device)]])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return rows and the number of images shown."""
+        return {**super().state_dict(), "seen": self.seen, "by_batch": self._by_batch}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        super().load_state_dict(state)
+        self.seen, self._by_batch = int(state["seen"]), bool(state["by_batch"])
+
+    @property
+    def _kept_as_they_are(self) -> bool:
+        return not self._by_batch
+
+
+class GroupedMemory(Memory):
+    """Base of memories in which each class, or each task, has its share.
+
+    Args:
+        capacity: images at most, of all groups together; groups share it equally, the first ones of what is left over.
+        each: images of each group at most, in place of ``capacity``.
+        by: what a group is. Where each task counts its classes from 0, they are classes of their own.
+    """
+
+    def __init__(self, capacity: int | None = None, *, each: int | None = None, by: Grouping = "class") -> None:
+        super().__init__()
+        if capacity is None and each is None:
+            raise ValueError("a memory needs a budget: capacity or each")
+        self.capacity, self.each, self.by = capacity, each, by
+
+    def room(self, group: int, groups: int) -> int:
+        """Return how many images the ``group``-th of so many has room for."""
+        if self.each is not None:
+            return self.each
+        share, left = divmod(self.capacity or 0, groups)
+        return share + (group < left)
+
+    def _add_ranked(self, images: TaskImages, rank: Tensor, old_rank: Tensor, **more: Tensor) -> None:
+        """Add the images of a task; of each group those of the lowest rank ``[N]`` stay, in that order."""
+        keys = torch.full((len(images),), images.task) if self.by == "task" else images.labels.cpu()
+        near = torch.cat([_lowest(rank, keys == key, self.room(0, 1)) for key in keys.unique()])
+        new = {**self._taken(images, near), **{name: values[near] for name, values in more.items()}}
+        rows, rank = self._joined(new), torch.cat([old_rank, rank[near]])
+        keys = rows["origin"] if self.by == "task" else rows["task"] * 2**32 + rows["y"].cpu()
+        groups = keys.unique()
+        kept = torch.cat(
+            [_lowest(rank, keys == key, self.room(number, len(groups))) for number, key in enumerate(groups)]
+        )
+        self.fields = {name: values[kept.to(values.device)] for name, values in rows.items()}
+
+
+def _lowest(rank: Tensor, among: Tensor, count: int) -> Tensor:
+    """Positions of the ``count`` lowest ranks of those ``among`` ``[N]``, the lowest first."""
+    here = among.nonzero().flatten()
+    return here[rank[here].argsort(stable=True)][:count]
+
+
+class Balanced(GroupedMemory):
+    """A uniform sample of each class's, or each task's, images, all of one size: each image has a random number, and
+    those of the lowest stay (as Avalanche's balanced buffers).
+
+    Args:
+        capacity, each, by: as of :class:`GroupedMemory`.
+
+    Example:
+        ``Balanced(200, by="task").add_images(task.train)``
+    """
+
+    _counted = ("priority",)
+
+    def add_images(self, images: TaskImages) -> None:
+        """Show all images of a task."""
+        priority = torch.rand(len(images))
+        self._add_ranked(images, priority, self.fields.get("priority", priority[:0]), priority=priority)
+
+
+class Ring(GroupedMemory):
+    """The newest images of each class, or of each task.
+
+    Args:
+        capacity, each, by: as of :class:`GroupedMemory`.
+
+    Example:
+        ``Ring(each=25, by="task").add_images(task.train)``
+    """
+
+    def add_images(self, images: TaskImages) -> None:
+        """Show all images of a task in their order, which is random already."""
+        self._add_ranked(images, -torch.arange(1.0, len(images) + 1), torch.arange(float(len(self))))
+
+
+class Herded(GroupedMemory):
+    """Images whose mean feature is near that of their class, the most important first (S.-A. Rebuffi et al., "iCaRL",
+    CVPR 2017, algorithms 4 and 5).
+
+    Args:
+        capacity, each: as of :class:`GroupedMemory`; groups are classes.
+
+    Example:
+        ``Herded(2000).add_images(task.train, features)``
+    """
+
+    def __init__(self, capacity: int | None = None, *, each: int | None = None) -> None:
+        super().__init__(capacity, each=each, by="class")
+
+    def room(self, group: int, groups: int) -> int:
+        """Return how many images a class has room for: the same for all, rounded down."""
+        return self.each if self.each is not None else (self.capacity or 0) // groups
+
+    def add_images(self, images: TaskImages, features: Features) -> None:
+        """Choose images of a task's classes, and drop the least important of the others.
+
+        Those of a class that comes back are chosen anew, among its images and those that were kept.
+
+        Args:
+            images: of the task.
+            features: of length 1, computed class by class.
+        """
+        labels, task = images.labels.cpu(), images.task_label
+        old = self.fields
+        known = list(zip(old["task"].tolist(), old["y"].tolist(), strict=True)) if old else []
+        groups = sorted({*known, *((task, label) for label in labels.unique().tolist())})
+        parts: list[dict[str, Tensor]] = []
+        for number, (its_task, label) in enumerate(groups):
+            room = self.room(number, len(groups))
+            here = torch.tensor([row for row, key in enumerate(known) if key == (its_task, label)], dtype=torch.int64)
+            rows = {name: values[here.to(values.device)] for name, values in old.items()}
+            mine = (labels == label).nonzero().flatten() if its_task == task else here[:0]
+            if len(mine):
+                new = self._taken(images, mine)
+                rows = {name: torch.cat([rows[name], new[name]]) if rows else new[name] for name in new}
+                chosen = herd(features(rows["x"]), room)
+                rows = {name: values[chosen.to(values.device)] for name, values in rows.items()}
+            parts.append({name: values[:room] for name, values in rows.items()})
+        self.fields = {name: torch.cat([part[name] for part in parts]) for name in _OWN}
+
+
+def herd(features: Tensor, count: int) -> Tensor:
+    """Choose images whose mean feature is near that of all, one after another.
+
+    Args:
+        features: ``[n, F]``.
+        count: how many; fewer where there are not so many.
+
+    Returns:
+        ``[min(count, n)]`` positions in the order in which they were chosen: each makes the mean of those chosen so far
+        as near to the mean of all as it can (iCaRL, algorithm 4). No image is chosen twice.
+
+    Example:
+        ``herd(torch.eye(3), 2)``
+    """
+    mean = features.mean(dim=0)
+    chosen: list[int] = []
+    missing = torch.zeros_like(mean)  # k times the mean, less the sum of those chosen
+    squares = features.square().sum(dim=1)
+    for _ in range(min(count, len(features))):
+        missing = missing + mean
+        # |missing - f|^2 less |missing|^2, which is the same for all: one product in place of all differences.
+        distances = squares - 2 * (features @ missing)
+        best = int(distances.argmin())
+        chosen.append(best)
+        missing = missing - features[best]
+        squares[best] = torch.inf
+    return torch.tensor(chosen, dtype=torch.int64)

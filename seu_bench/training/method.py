@@ -1,0 +1,356 @@
+"""Base of methods: a way of learning tasks one after another as one class, which is its mathematics and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from seu_bench.config.common_options import TrainingOptions
+from seu_bench.config.options import Options
+from seu_bench.config.streams import SCENARIOS
+from seu_bench.data.avalanche import MixedBatches
+from seu_bench.data.images import TaskImages
+from seu_bench.data.planning import StreamPlan
+from seu_bench.errors import PluginError
+from seu_bench.models.backbone import BackboneModel
+from seu_bench.models.flops import RepeatedBatches
+from seu_bench.models.modes import modes_kept
+from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.training.backbones import backbone_model
+from seu_bench.training.costing import fixed_size_cost
+from seu_bench.training.epochless import EpochlessStage
+from seu_bench.training.interfaces import Cost, StrategyContext
+from seu_bench.training.memories import Memory
+from seu_bench.training.phases import Phase, TaskData
+from seu_bench.training.state import can_be_saved, get_state
+from seu_bench.training.strategy import StagedStrategy
+from seu_bench.utils.seeding import RandomState
+
+
+class Method(StagedStrategy):
+    """Base of methods: override what differs from plain training on one task after another.
+
+    A method stays an Avalanche strategy: callbacks, plugins and evaluators work as with any other. It is offered under
+    its :attr:`name` by ``--plugin FILE``, by ``seu_bench.run(MyMethod)``, and by an entry point of the group
+    ``seu_bench.methods``.
+
+    Whatever :meth:`setup` assigns is the method's state: it is saved with every checkpoint, restored, and counted among
+    the bytes that the method keeps. It may be tensors, plain values, mappings and sequences of these, modules,
+    memories, generators of torch, and any object with ``state_dict()`` and ``load_state_dict()``. What is none, such
+    as a constant, begins with an underscore.
+
+    Attributes:
+        name: by which it is offered; empty: it is not.
+        Options: class of its options. Without :class:`~seu_bench.config.TrainingOptions` nothing is trained by SGD.
+        scenarios: those that it can learn.
+        reference: what it is a reference of, for one that is never ranked; ``None``: a method.
+        presets: option values by name of a preset.
+        check_options: options with which it learns the tiny streams of ``seu-bench check-plugin``.
+        after_task_stage: name of the stage of :meth:`after_task`, on which its seed hangs.
+        options: of the run.
+        plan: tasks, classes, and numbers and shape of images of the stream.
+
+    Example:
+        ::
+
+            class Replay(Method):
+                "Experience replay: each batch is joined by remembered images."
+
+                name = "my_replay"
+
+                class Options(BackboneOptions):
+                    memory: PositiveInt = Field(200, description="images kept")
+
+                def setup(self):
+                    self.memory = Reservoir(self.options.memory)
+
+                def batch_loss(self, x, y, task, logits):
+                    loss = cross_entropy(logits, y)
+                    if len(self.memory):
+                        old = self.memory.draw(len(y))
+                        loss = loss + cross_entropy(self.replay(old.x, old.task), old.y)
+                    self.memory.add(x=x, y=y, task=task)
+                    return loss
+    """
+
+    name: ClassVar[str] = ""
+    Options: ClassVar[type[Options]]
+    scenarios: ClassVar[Sequence[str]] = SCENARIOS
+    reference: ClassVar[str | None] = None
+    components: ClassVar[Mapping[str, str]] = {}
+    presets: ClassVar[Mapping[str, Mapping[str, object]]] = {}
+    check_options: ClassVar[Mapping[str, object]] = {}
+    after_task_stage: ClassVar[str] = "after_task"
+
+    options: Any
+    plan: StreamPlan
+
+    # ------------------------------------------------------------------ overridden by methods
+
+    def setup(self) -> None:
+        """Assign the method's state; called once, when the model is there and nothing is learned yet."""
+
+    def before_task(self, task: TaskData) -> None:
+        """Prepare a task, before it is trained.
+
+        A run that is resumed calls it again, with everything as it was.
+
+        Args:
+            task: training and validation images of the task.
+        """
+
+    def training_images(self, task: TaskData) -> Sequence[TaskImages]:
+        """Return the images to train on, in tables of one task each; by default the task's own.
+
+        Args:
+            task: training and validation images of the task.
+        """
+        return [task.train]
+
+    def extend_batch(self, x: Tensor, y: Tensor, task: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the batch to train on, before it passes the network; e.g. with remembered images behind the new ones.
+
+        Args:
+            x: images ``[N, C, H, W]``.
+            y: labels ``[N]``.
+            task: task labels ``[N]``, on the CPU.
+
+        Returns:
+            Images, labels and task labels; the images count as passed.
+        """
+        return x, y, task
+
+    def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
+        """Return the loss of a batch in training, a scalar; by default cross-entropy.
+
+        Args:
+            x: images ``[N, C, H, W]``.
+            y: labels ``[N]``.
+            task: task labels ``[N]``, on the CPU.
+            logits: ``[N, outputs]`` of the images.
+        """
+        return cross_entropy(logits, y)
+
+    def after_task(self, task: TaskData) -> None:
+        """Do what the method does when a task is learned, in a stage that is timed and counted.
+
+        Images that pass the network are counted by :meth:`passed`, or passed by :meth:`replay`.
+
+        Args:
+            task: training and validation images of the task.
+        """
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        """Return the logits that answer for images in evaluation; by default those of the network.
+
+        It may use the model alone, of which a saved run is made again: keep tensors there by :meth:`buffer`.
+
+        Args:
+            x: images ``[N, C, H, W]``.
+            task: whose path answers; 0 where one head answers for all.
+
+        Returns:
+            Logits ``[N, outputs]``.
+        """
+        logits: Tensor = self.network.logits(x, task)
+        return logits
+
+    @classmethod
+    def make_model(cls, context: StrategyContext) -> MultiHeadModel:
+        """Return the network that learns; by default the backbone that was chosen, with the heads of the scenario.
+
+        Args:
+            context: of the run; a constructor draws weights under the seed of ``"model"``, as
+                :func:`~seu_bench.training.backbone_model` does.
+        """
+        return backbone_model(context)
+
+    # ------------------------------------------------------------------ for methods
+
+    @property
+    def network(self) -> BackboneModel:
+        """The model, where it is a backbone with heads."""
+        if not isinstance(self.model, BackboneModel):
+            raise TypeError(f"{type(self).__name__} has a {type(self.model).__name__} for a model, no BackboneModel")
+        return self.model
+
+    def replay(self, x: Tensor, task: Tensor) -> Tensor:
+        """Return logits ``[N, widest head]`` of other images than the batch's, and count them as passed.
+
+        Args:
+            x: images ``[N, C, H, W]``.
+            task: task labels ``[N]``, on the CPU.
+        """
+        self.passed(len(x))
+        logits: Tensor = self.model(x, task)
+        return logits
+
+    def counted(self, images: TaskImages, batch_size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Iterate over images once, in their order, and count what is computed with each batch.
+
+        Args:
+            images: a table of one task.
+            batch_size: images per batch; ``None``: as in evaluation.
+
+        Yields:
+            Images ``[b, C, H, W]`` and labels ``[b]``.
+
+        Example:
+            ``for x, y in self.counted(task.train): ...`` in :meth:`after_task`
+        """
+        with RepeatedBatches() as repeated:
+            for x, y in images.batches(batch_size or self.eval_mb_size, shuffle=False):
+                repeated.begin(len(y))
+                yield x, y
+                repeated.end(len(y))
+                self.passed(len(y))
+
+    @contextmanager
+    def measuring(self, *, training: bool = False) -> Iterator[None]:
+        """Measure the network as it is for the length of a ``with`` block, after which all modes are as before.
+
+        Layers with running statistics, such as BatchNorm, are in evaluation mode in any case: a pass that only measures
+        must not move them.
+
+        Args:
+            training: whether the others are in training mode.
+        """
+        with modes_kept(self.model):
+            self.model.train(training)
+            for module in self.model.modules():
+                if getattr(module, "track_running_stats", False):
+                    module.eval()
+            yield
+
+    def buffer(self, name: str, tensor: Tensor) -> None:
+        """Keep a tensor in the model, as ``self.model.NAME``, for :meth:`predict`; called in :meth:`setup`."""
+        self.model.register_buffer(name, tensor.to(self.device))
+
+    def batch_signature(self) -> Any:
+        """Return what tells batches of different cost apart, whose operations are then counted once each.
+
+        By default the number of images and the sizes of all memories. A hashable plain value.
+        """
+        return len(self.mb_y), *(len(memory) for memory in self._memories.values())
+
+    @classmethod
+    def forecast(cls, context: StrategyContext) -> Cost:
+        """Forecast the cost of a run, without data and weights.
+
+        Args:
+            context: the run.
+        """
+        return fixed_size_cost(context, build=lambda: cls.make_model(context))
+
+    # ------------------------------------------------------------------ what core does with it
+
+    @classmethod
+    def build(cls, context: StrategyContext) -> Self:
+        """Build the method of a run.
+
+        Args:
+            context: the run.
+
+        Raises:
+            PluginError: :meth:`setup` assigned what cannot be saved.
+        """
+        return cls.of(context, model=cls.make_model(context)).begin(context.options, context.plan)
+
+    def begin(self, options: Options, plan: StreamPlan) -> Self:
+        """Set a method up that was made by its constructor, before its first task; :meth:`build` does so.
+
+        Args:
+            options: of the class :attr:`Options`.
+            plan: of the stream that will be learned.
+
+        Returns:
+            The method itself.
+
+        Raises:
+            PluginError: :meth:`setup` assigned what cannot be saved.
+        """
+        self.options, self.plan = options, plan
+        before = set(vars(self))
+        self.setup()
+        names = [name for name in vars(self) if name not in before and not name.startswith("_")]
+        for name in names:
+            if not can_be_saved(value := getattr(self, name)):
+                raise PluginError(
+                    f"{type(self).__name__}.setup() assigns {name!r}, a {type(value).__name__}, which cannot be saved",
+                    where=type(self).__module__,
+                    remedy=f"give it state_dict() and load_state_dict(), or call it '_{name}' if it never changes",
+                )
+        self.state_attributes = (*type(self).state_attributes, *names)
+        if type(self).predict is not Method.predict:
+            self.network.predictor = self.predict
+        return self
+
+    @property
+    def _memories(self) -> dict[str, Memory]:
+        named = ((name, getattr(self, name)) for name in self.state_attributes)
+        return {name: value for name, value in named if isinstance(value, Memory)}
+
+    def phases(self, task: TaskData) -> Sequence[Phase]:
+        """Return training, where there is SGD, and :meth:`after_task`, where a method has it."""
+        for memory in self._memories.values():
+            memory.begin_task(task.train)
+        phases = [Phase(lambda: self._begin_training(task))] if isinstance(self.options, TrainingOptions) else []
+        if type(self).after_task is not Method.after_task:
+            phases.append(Phase(lambda: AfterTask(self, task)))
+        return phases
+
+    def _begin_training(self, task: TaskData) -> Any:
+        with RandomState(self.seed_for("before_task", task.index), self.device).active():
+            self.before_task(task)
+        stage = self.training_stage(task)
+        if type(self).training_images is not Method.training_images:
+            self.dataloader = MixedBatches(self.training_images(task), self.train_mb_size)
+        return stage
+
+    def trained_module(self, task: TaskData) -> nn.Module:
+        """Return all of the model: replay, distillation and penalties may reach every head."""
+        return self.model
+
+    def _unpack_minibatch(self) -> None:
+        super()._unpack_minibatch()
+        if self.is_training and type(self).extend_batch is not Method.extend_batch:
+            self.mbatch = list(self.extend_batch(self.mb_x, self.mb_y, self.mb_task_id))
+
+    def criterion(self) -> Tensor:
+        """Return :meth:`batch_loss` and :meth:`penalty` in training; in evaluation cross-entropy."""
+        if not self.is_training:
+            return super().criterion()
+        loss, penalty = self.batch_loss(self.mb_x, self.mb_y, self.mb_task_id, self.mb_output), self.penalty()
+        return loss if penalty is None else loss + penalty
+
+    def kept(self) -> Mapping[str, Any]:
+        """Return the model and the state, but for generators; of memories the images that they stand for."""
+        model = self.model
+        held: dict[str, Any] = {"parameters": list(model.parameters()), "masks": list(model.packed_masks())}
+        held["buffers"] = model
+        for name in self.state_attributes:
+            value = getattr(self, name)
+            if isinstance(value, Memory):
+                for kind, part in value.kept(self.plan).items():
+                    held[kind] = [held.get(kind, ()), part]
+            elif not isinstance(value, torch.Generator):
+                held[name] = get_state(value)
+        return held
+
+
+class AfterTask(EpochlessStage[None]):
+    """What a method does when a task is learned; a run that is stopped within it does it again."""
+
+    def __init__(self, method: Method, task: TaskData) -> None:
+        name = method.after_task_stage
+        super().__init__(name, task.index, method.seed_for(name, task.index), method.device)
+        self.method, self.data = method, task
+
+    def result(self) -> None:
+        """Call :meth:`Method.after_task`, where it does not train."""
+        self.method.after_task(self.data)
