@@ -261,7 +261,7 @@ class Method(StagedStrategy):
         """
         return cls.of(context, model=cls.make_model(context)).begin(context.options, context.plan)
 
-    def begin(self, options: Options, plan: StreamPlan) -> Self:
+    def begin(self, options: Any, plan: StreamPlan) -> Self:
         """Set a method up that was made by its constructor, before its first task; :meth:`build` does so.
 
         Args:
