@@ -24,6 +24,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from seu_bench.data.images import TaskImages, batch_bounds
 from seu_bench.errors import RunError
+from seu_bench.utils.rehearsing import abridged
 
 
 class _Rows(Dataset[tuple[Tensor, Tensor]]):
@@ -176,8 +177,9 @@ class MixedBatches:
 
     def __iter__(self) -> Iterator[list[Tensor]]:
         order = torch.randperm(int(self._starts[-1]))
-        for start, stop in self._bounds:
-            positions = order[start:stop]
+        bounds = self._bounds
+        for turn in abridged([stop - start for start, stop in bounds]):
+            positions = order[slice(*bounds[turn])]
             which = torch.searchsorted(self._starts, positions, right=True) - 1
             parts: list[list[Tensor]] = []
             places: list[Tensor] = []

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from seu_bench.data.augmentation import Augmenter
 from seu_bench.data.image_store import Store, gathered
+from seu_bench.utils.rehearsing import abridged, active_rehearsal
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,10 @@ class TaskImages:
         order = torch.randperm(count) if shuffle else torch.arange(count)
         here = order.to(self.device)
         bounds = batch_bounds(count, size, join=shuffle)
+        if active_rehearsal() is not None:
+            for turn in abridged([stop - start for start, stop in bounds]):
+                yield self.gather(order[slice(*bounds[turn])])
+            return
         rows = [self.rows.index_select(0, here[start:stop]) for start, stop in bounds]
         for (start, stop), images in zip(bounds, gathered(self.store, rows), strict=True):
             yield self._finished(images, here[start:stop], order[start:stop], self.augmenter if shuffle else None)

@@ -21,6 +21,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils.flop_counter import flop_registry
 
+from seu_bench.utils.rehearsing import active_rehearsal
+
 _active: ContextVar[FlopCounter | None] = ContextVar("flop_counter", default=None)
 
 
@@ -156,8 +158,8 @@ class RepeatedBatches:
         self._counts = True
 
     def __enter__(self) -> Self:
-        """Find the counter; without one nothing happens."""
-        self._counter = active_counter()
+        """Find the counter; without one, and in a rehearsal, which counts every batch, nothing happens."""
+        self._counter = active_counter() if active_rehearsal() is None else None
         return self
 
     def __exit__(

@@ -22,7 +22,6 @@ from seu_bench.models.flops import RepeatedBatches
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.training.backbones import backbone_model
-from seu_bench.training.costing import fixed_size_cost
 from seu_bench.training.epochless import EpochlessStage
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.memories import Memory
@@ -236,16 +235,18 @@ class Method(StagedStrategy):
 
         By default the number of images and the sizes of all memories. A hashable plain value.
         """
-        return len(self.mb_y), *(len(memory) for memory in self._memories.values())
+        return len(self.mb_y), *self.memory_sizes
 
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
-        """Forecast the cost of a run, without data and weights.
+        """Forecast the cost of a run, without data and weights; by default by a rehearsal.
 
         Args:
             context: the run.
         """
-        return fixed_size_cost(context, build=lambda: cls.make_model(context))
+        from seu_bench.training.rehearsal import rehearse
+
+        return rehearse(cls.build, context)
 
     # ------------------------------------------------------------------ what core does with it
 
@@ -289,6 +290,11 @@ class Method(StagedStrategy):
         if type(self).predict is not Method.predict:
             self.network.predictor = self.predict
         return self
+
+    @property
+    def memory_sizes(self) -> tuple[int, ...]:
+        """Images in each memory."""
+        return tuple(map(len, self._memories.values()))
 
     @property
     def _memories(self) -> dict[str, Memory]:

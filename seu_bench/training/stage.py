@@ -22,6 +22,7 @@ from seu_bench.models.flops import FlopCounter
 from seu_bench.training.monitoring.chance import chance_share, guessing_probability
 from seu_bench.training.monitoring.clipping import ClippedSteps
 from seu_bench.training.monitoring.stability import Stability
+from seu_bench.utils.rehearsing import Costs, abridged, active_rehearsal, metered
 from seu_bench.utils.seeding import RandomState
 
 Result = TypeVar("Result")
@@ -169,6 +170,8 @@ class Stage(ABC, Generic[Result]):
             RunError: the stage exceeds the image passes that its factory announced.
         """
         self.image_passes += images
+        if (rehearsal := active_rehearsal()) is not None and torch.is_grad_enabled():
+            rehearsal.trained += images
         if self._on_passed is not None:
             self._on_passed(self.image_passes)
         now = time.perf_counter()
@@ -195,7 +198,7 @@ class Stage(ABC, Generic[Result]):
             self.report = self.run_epoch()
         self.epoch += 1
         loss = self.report.loss
-        if loss is not None and not math.isfinite(loss):
+        if loss is not None and not math.isfinite(loss) and active_rehearsal() is None:
             raise RunError(
                 f"the loss became {loss} in stage {self.name!r} of task {self.task}, epoch {self.epoch}",
                 remedy="lower the learning rate or the option that makes it diverge; that is another run",
@@ -213,13 +216,16 @@ class Stage(ABC, Generic[Result]):
         """
         self._on_progress = on_progress
         self._notify()
-        while self.epoch < self.epochs and not self.ended:
-            self.advance()
-            self.curve.append(self.report)
-            if pause is not None:
-                pause(self)
-            if self.epoch < self.epochs:
-                self._notify()
+        with metered(self._costs, self._add_costs):
+            for _ in abridged([1] * (self.epochs - self.epoch)):
+                if self.ended:
+                    break
+                self.advance()
+                self.curve.append(self.report)
+                if pause is not None:
+                    pause(self)
+                if self.epoch < self.epochs:
+                    self._notify()
         self.epochs = self.epoch
         with self._metered(), self.randomness.active():
             result = self.result()
@@ -268,13 +274,28 @@ class Stage(ABC, Generic[Result]):
     @contextlib.contextmanager
     def _metered(self) -> Iterator[None]:
         self._began, computed = time.perf_counter(), time.process_time()
-        with FlopCounter() as counter:
+
+        def costs() -> Costs:
+            return self.image_passes, counter.flops
+
+        def add_costs(further: Costs) -> None:
+            self.image_passes += further[0]
+            counter.flops += further[1]
+
+        with FlopCounter() as counter, metered(costs, add_costs):
             yield
         self.seconds += time.perf_counter() - self._began
         if self.cpu_seconds is not None:
             self.cpu_seconds += time.process_time() - computed
         if self.flops is not None:
             self.flops += counter.flops
+
+    def _costs(self) -> Costs:
+        return self.image_passes, self.flops or 0
+
+    def _add_costs(self, further: Costs) -> None:
+        self.image_passes += further[0]
+        self.flops = (self.flops or 0) + further[1]
 
     def _notify(self, running: float = 0.0, done: bool = False) -> None:
         """Report the present progress, with the seconds that an epoch has been ``running``."""

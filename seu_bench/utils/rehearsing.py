@@ -1,0 +1,103 @@
+"""Loops that a rehearsal abridges: once two turns cost the same, the last stands for those that are left.
+
+A rehearsal runs a method on stand-ins to find out what it will cost. Whatever loops over batches, epochs or steps of
+equal cost goes through :func:`abridged`, which does nothing but yield every turn unless a rehearsal is on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+#: Costs so far, by kind.
+Costs = tuple[int, ...]
+
+
+@dataclass
+class Rehearsal:
+    """A rehearsal that is on.
+
+    Attributes:
+        state: returns what costs may hang on, such as the sizes of memories.
+        trained: images passed forward while gradients were recorded.
+        read: returns the costs so far of what loops.
+        add: books further ones.
+    """
+
+    state: Callable[[], Hashable]
+    trained: int = 0
+    read: Callable[[], Costs] | None = None
+    add: Callable[[Costs], None] = lambda _: None
+
+
+_active: ContextVar[Rehearsal | None] = ContextVar("rehearsal", default=None)
+
+
+def active_rehearsal() -> Rehearsal | None:
+    """Return the rehearsal that is on; ``None``: none is."""
+    return _active.get()
+
+
+@contextmanager
+def rehearsing(state: Callable[[], Hashable]) -> Iterator[Rehearsal]:
+    """Rehearse for the length of a ``with`` block.
+
+    Args:
+        state: what costs may hang on.
+    """
+    token = _active.set(found := Rehearsal(state))
+    try:
+        yield found
+    finally:
+        _active.reset(token)
+
+
+@contextmanager
+def metered(read: Callable[[], Costs], add: Callable[[Costs], None]) -> Iterator[None]:
+    """Have loops within a ``with`` block abridged by these costs, if a rehearsal is on."""
+    rehearsal = _active.get()
+    if rehearsal is None:
+        yield
+        return
+    before = rehearsal.read, rehearsal.add
+    rehearsal.read, rehearsal.add = read, add
+    try:
+        yield
+    finally:
+        rehearsal.read, rehearsal.add = before
+
+
+def abridged(sizes: Sequence[int]) -> Iterator[int]:
+    """Yield the numbers of a loop's turns.
+
+    Args:
+        sizes: of each turn, e.g. images of a batch; neighbours of one size cost the same, once that is so.
+
+    Yields:
+        Positions in ``sizes``: all of them, or in a rehearsal those that stand for all.
+
+    Example:
+        ``for _ in abridged([1] * steps): take_a_step()``
+    """
+    rehearsal = _active.get()
+    if rehearsal is None or rehearsal.read is None:
+        yield from range(len(sizes))
+        return
+    read, add = rehearsal.read, rehearsal.add
+    position, last = 0, None
+    while position < len(sizes):
+        before, trained = read(), rehearsal.trained
+        yield position
+        costs = tuple(after - start for after, start in zip(read(), before, strict=True))
+        trained = rehearsal.trained - trained
+        turn = sizes[position], costs, trained, rehearsal.state()
+        position += 1
+        if turn == last:
+            left = 0
+            while position < len(sizes) and sizes[position] == turn[0]:
+                position, left = position + 1, left + 1
+            add(tuple(left * cost for cost in costs))
+            rehearsal.trained += left * trained
+        last = turn
