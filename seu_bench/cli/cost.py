@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seu_bench.cli.options import fields_command, format_option, print_as
 from seu_bench.config.run import ExecutionFields, Request
 from seu_bench.plugin.registry import Registry
+from seu_bench.utils.text import about
 
 if TYPE_CHECKING:
     from seu_bench.engine.resolve import ResolvedRun
@@ -24,7 +25,8 @@ def cost(form: str, **fields: Any) -> None:
     """Estimate the cost of a run.
 
     Parameters, bytes kept for later tasks, multiply-accumulates per image and image passes, computed without training,
-    weights or data sets (except the shape of your own data).
+    weights or data sets (except the shape of your own data); and the time that learning takes on this machine, whose
+    speed is measured on the first batches of each stage.
     """
     from seu_bench.engine.resolve import resolve
 
@@ -39,8 +41,12 @@ def _document(run: ResolvedRun) -> dict[str, Any]:
     entry per task and are upper bounds where the strategy decides as it goes; ``*_min`` are the lower ones.
     ``mask_bits`` are those of binary masks after each task, empty where there are none.
     ``image_passes`` counts the forward passes of learning, as the record's metric does, ``evaluation_passes`` those of
-    evaluation, ``stages`` both by stage and by whether they train; ``warnings`` are texts.
+    evaluation, ``stages`` both by stage and by whether they train; ``warnings`` are texts. ``seconds`` is the time of
+    learning on this machine, null where it cannot be measured.
     """
+    from seu_bench.engine.environment import choose_device
+    from seu_bench.engine.speed import measure_speed
+
     plan = run.plan()
     cost = run.cost(run.context(plan))
     stages: dict[str, dict[str, int]] = {}
@@ -48,6 +54,7 @@ def _document(run: ResolvedRun) -> dict[str, Any]:
         sums = stages.setdefault(stage.name, {"train": 0, "evaluate": 0, "image_passes": 0})
         for kind in sums:
             sums[kind] += getattr(stage, kind)
+    speed = measure_speed(run, choose_device(run.request.device))
     return {
         "strategy": run.spec.strategy,
         "benchmark": run.spec.benchmark.name,
@@ -63,6 +70,7 @@ def _document(run: ResolvedRun) -> dict[str, Any]:
         "train_flops_min": cost.train_flops_min,
         "evaluation_passes": cost.all_passes - cost.image_passes,
         "stages": stages,
+        "seconds": None if speed is None else speed.predict(cost),
     }
 
 
@@ -82,6 +90,8 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     if document["train_flops"] is not None:
         flops = f", {_range(document['train_flops_min'], document['train_flops'])} operations"
     yield f"  together {document['image_passes']:,} image passes to learn{flops}"
+    if document["seconds"] is not None:
+        yield f"  {about(document['seconds'])} on this machine"
     yield from document["warnings"]
 
 

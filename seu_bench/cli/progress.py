@@ -59,6 +59,7 @@ class ProgressDisplay:
         shorter: name of a shorter protocol to recommend if the run will be long.
         each_stage: whether to print a line per finished stage on a terminal, too.
         begun: called when training is about to begin.
+        foretell: returns what is to be said of the time that a run of this cost takes, where that is worth measuring.
     """
 
     def __init__(
@@ -68,7 +69,9 @@ class ProgressDisplay:
         *,
         each_stage: bool = False,
         begun: Callable[[], None] = lambda: None,
+        foretell: Callable[[Cost], str] = lambda _: "",
     ) -> None:
+        self._foretell = foretell
         self.bars = make_bars(console)
         self.console = self.bars.console
         self.shorter = shorter
@@ -87,7 +90,10 @@ class ProgressDisplay:
         self._tasks = len(record.task_names)
         self.forecast = Forecast(cost.all_passes, before=sum(stage.image_passes for stage in record.stages))
         what = f"{record.strategy} on {record.benchmark} ({record.protocol}), seed {record.seed}"
-        self.console.print(_line(f"{what}: {self._tasks} tasks, {cost.all_passes:,} image passes"))
+        time = "" if record.stages else self._foretell(cost)
+        self._warned = bool(time)
+        line = f"{what}: {self._tasks} tasks, {cost.all_passes:,} image passes{time}"
+        self.console.print(_line(line), soft_wrap=True)
         self.bars.update(self._run, total=max(1, cost.all_passes))
         self.bars.start()
 

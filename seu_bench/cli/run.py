@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from seu_bench.cli.options import format_option, request_command
 from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
+from seu_bench.cli.progress import LONG_RUN
 from seu_bench.config.run import Request
 from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.stopping import StopRequest
+from seu_bench.errors import SeuBenchError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.utils.startup import collection_paused
+from seu_bench.utils.text import about
 
 if TYPE_CHECKING:
     from seu_bench.engine.resolve import ResolvedRun
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from seu_bench.results.leaderboard.boards import Leaderboard
     from seu_bench.results.metric import Metric
     from seu_bench.results.record import Record
+    from seu_bench.training.interfaces import Cost
 
 
 @verbosity_options
@@ -45,7 +51,13 @@ def run(form: str, **fields: Any) -> None:
     with collection_paused() as go_on, stop.on_signals():
 
         def watcher(resolved: ResolvedRun) -> ProgressDisplay:
-            display = ProgressDisplay(progress_console(), resolved.shorter, each_stage=is_verbose(), begun=go_on)
+            display = ProgressDisplay(
+                progress_console(),
+                resolved.shorter,
+                each_stage=is_verbose(),
+                begun=go_on,
+                foretell=partial(_time, registry, resolved),
+            )
             if is_verbose():
                 _print_resolved(resolved, display)
             return display
@@ -61,6 +73,29 @@ def run(form: str, **fields: Any) -> None:
         click.echo(outcome.record.run_id)
     else:
         _print_outcome(request, outcome, boards, metrics)
+
+
+#: Operations, and image passes, of a run that takes long enough for its time to be measured beforehand.
+_WORTH_MEASURING: Final = 2e12, 1e6
+
+
+def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
+    """The time that a run takes, and that of a shorter protocol if it is above an hour."""
+    from seu_bench.engine.environment import choose_device
+    from seu_bench.engine.resolve import resolve
+    from seu_bench.engine.speed import measure_speed
+
+    if is_quiet() or ((cost.train_flops or 0) < _WORTH_MEASURING[0] and cost.image_passes < _WORTH_MEASURING[1]):
+        return ""
+    if (speed := measure_speed(run, choose_device(run.request.device))) is None:
+        return ""
+    seconds, advice = speed.predict(cost), ""
+    if seconds > LONG_RUN and run.shorter is not None:
+        with contextlib.suppress(SeuBenchError):  # options of the one may not fit the other
+            other = resolve(registry, run.request.model_copy(update={"protocol": run.shorter}))
+            took = speed.predict(other.cost(other.context(other.plan())))
+            advice = f"; --protocol {run.shorter} {about(took)}"
+    return f", {about(seconds)}{advice}"
 
 
 def _print_resolved(resolved: ResolvedRun, display: Any) -> None:

@@ -19,6 +19,7 @@ from seu_bench.engine.checkpoint import Position
 from seu_bench.engine.checkpoint_manager import CheckpointManager, is_resumable
 from seu_bench.engine.deciding import Decider, require_decidable
 from seu_bench.engine.environment import choose_device, require_memory
+from seu_bench.engine.forecast import differences
 from seu_bench.engine.hooks import HookCaller
 from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
@@ -156,6 +157,9 @@ class _Run:
             self.strategy.pause = self._between_epochs
             self._learn()
             self._update(status="finished", weights_sha256=self._save_model())
+            if missed := differences(cost, self.recorder.record.stages):
+                more = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
+                self.hook_caller.notice(f"the forecast was wrong: {missed[0]}{more}")
         except KeyboardInterrupt as stopped:
             self.stop.settle()
             reason = stopped.reason if isinstance(stopped, Interruption) else "interrupted by the user"

@@ -24,6 +24,7 @@ from scipy.special import bdtrc
 
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.checkpoint_manager import is_resumable
+from seu_bench.engine.forecast import differences
 from seu_bench.results.record_metrics import EVALUATION
 from seu_bench.testing.modes import steps_watched
 from seu_bench.testing.sizes import check_sizes
@@ -256,6 +257,12 @@ class StrategyContract(Contract):
                 bool(found) and (learner.whole_stream or not absent),
                 f"{name} has no stage of learning for tasks {absent}: hand context.on_progress on, and list the stages",
             )
+        missed = differences(learner.cost, record.stages)
+        require(
+            not missed,
+            f"the forecast is wrong: {'; '.join(missed[:3])}. Count every image that passes the network, by replay() "
+            "or passed()",
+        )
         require(
             expected == passed or not trial.exact_passes,
             f"image passes by stage and task: cost said {expected}, the run took {passed}. Where the estimate "

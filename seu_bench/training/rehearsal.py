@@ -1,6 +1,6 @@
 """Cost by rehearsal: the method itself learns the whole stream on stand-ins, and what it does is counted.
 
-Images are one black image that all tables refer to. The backbone has its own weights, so that what is kept of them has
+All images are one of noise. The backbone has its own weights, so that what is kept of them has
 its size, and does not compute: it says what computing would have taken. Loops of turns that cost the same are abridged
 (:mod:`seu_bench.utils.rehearsing`), and nothing is learned, as the learning rate is 0. A method whose passes hang on
 what it learns is forecast as well as it behaves on these stand-ins.
@@ -70,7 +70,7 @@ def rehearse(build: Callable[[StrategyContext], Any], context: StrategyContext) 
     with RandomState(0).active():
         strategy = build(acting)
         strategy.schedule = strategy.schedule.model_copy(update={"learning_rate": 0.0, "min_learning_rate": 0.0})
-        streams = _stand_ins(plan).avalanche().streams
+        streams = stand_ins(plan, 1).avalanche().streams
         whole = getattr(strategy, "whole_stream", False)
         with rehearsing(lambda: strategy.memory_sizes):
             for task, experience in enumerate(streams["train"]):
@@ -97,15 +97,15 @@ def _sizes(strategy: Any, task: int, plan: StreamPlan) -> tuple[int, int, int, i
     return count_parameters(model), int(model.mask_bits), macs, sum((memory_of(strategy) or {}).values())
 
 
-def _stand_ins(plan: StreamPlan) -> TaskStream:
-    """A stream of the plan's sizes, in which all images are one and classes take turns."""
-    store = torch.zeros(1, plan.channels, plan.height, plan.width)
+def stand_ins(plan: StreamPlan, images: int) -> TaskStream:
+    """Make a stream of the plan's sizes of so many ``images``, which all tables refer to; classes take turns."""
+    store = torch.randn(images, plan.channels, plan.height, plan.width)
 
     def table(task: int, count: int) -> TaskImages:
         labels = torch.tensor(plan.tasks[task].labels or range(plan.tasks[task].num_classes))
         return TaskImages(
             store,
-            torch.zeros(count, dtype=torch.int64),
+            torch.arange(count) % images,
             labels[torch.arange(count) % len(labels)],
             task,
             plan.channels,

@@ -216,6 +216,8 @@ class Stage(ABC, Generic[Result]):
         """
         self._on_progress = on_progress
         self._notify()
+        if (rehearsal := active_rehearsal()) is not None:
+            rehearsal.stage = self.name
         with metered(self._costs, self._add_costs):
             for _ in abridged([1] * (self.epochs - self.epoch)):
                 if self.ended:

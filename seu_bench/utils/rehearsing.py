@@ -6,10 +6,11 @@ equal cost goes through :func:`abridged`, which does nothing but yield every tur
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 #: Costs so far, by kind.
 Costs = tuple[int, ...]
@@ -22,14 +23,24 @@ class Rehearsal:
     Attributes:
         state: returns what costs may hang on, such as the sizes of memories.
         trained: images passed forward while gradients were recorded.
-        read: returns the costs so far of what loops.
+        read: returns the costs so far of what loops: images and operations.
         add: books further ones.
+        stage: name of what is rehearsed now.
+        limit: seconds of a stage after which its loops end, where only speed is measured; ``None``: they do not.
+        turns: stage, seconds and costs of every turn that was taken and has no shorter ones within.
     """
 
     state: Callable[[], Hashable]
     trained: int = 0
     read: Callable[[], Costs] | None = None
     add: Callable[[Costs], None] = lambda _: None
+    stage: str = ""
+    limit: float | None = None
+    turns: list[tuple[str, float, Costs]] = field(default_factory=list)
+
+    def is_over(self) -> bool:
+        """Return whether the present stage was measured for long enough."""
+        return self.limit is not None and sum(turn[1] for turn in self.turns if turn[0] == self.stage) > self.limit
 
 
 _active: ContextVar[Rehearsal | None] = ContextVar("rehearsal", default=None)
@@ -89,9 +100,14 @@ def abridged(sizes: Sequence[int]) -> Iterator[int]:
     position, last = 0, None
     while position < len(sizes):
         before, trained = read(), rehearsal.trained
+        began, turns = time.perf_counter(), len(rehearsal.turns)
         yield position
         costs = tuple(after - start for after, start in zip(read(), before, strict=True))
         trained = rehearsal.trained - trained
+        if turns == len(rehearsal.turns):
+            rehearsal.turns.append((rehearsal.stage, time.perf_counter() - began, costs))
+        if rehearsal.is_over():
+            return
         turn = sizes[position], costs, trained, rehearsal.state()
         position += 1
         if turn == last:

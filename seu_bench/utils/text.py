@@ -200,3 +200,11 @@ def toml_value(value: Any) -> str:
     # A text of JSON is one of TOML, but for halves of surrogate pairs and the character 7F.
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
+
+
+def about(seconds: float) -> str:
+    """Return a time in its unit, to two digits or whole hours: ``about 40 s``, ``about 12 min``, ``about 255 h``."""
+    sizes = {"h": 3600.0, "min": 60.0, "s": 1.0}
+    unit = next((unit for unit, size in sizes.items() if seconds >= 1.5 * size), "s")
+    count = seconds / sizes[unit]
+    return f"about {count:.2g} {unit}" if count < 100 else f"about {count:.0f} {unit}"

@@ -1,0 +1,74 @@
+"""Seconds that a run will take on this machine: its first batches are computed, and its operations do the rest."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Final
+
+from seu_bench.engine.resolve import ResolvedRun
+from seu_bench.training.interfaces import Cost, StageCost
+from seu_bench.training.rehearsal import stand_ins
+from seu_bench.utils.hardware import computing_with
+from seu_bench.utils.rehearsing import rehearsing
+from seu_bench.utils.seeding import RandomState
+
+#: Seconds for which each stage of the first task is computed, at least one batch.
+LIMIT: Final = 1.0
+#: Images of noise that are computed on.
+_IMAGES: Final = 64
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast this machine computes the stages of a strategy.
+
+    Attributes:
+        seconds, flops, images: of what was computed, by stage.
+    """
+
+    seconds: dict[str, float]
+    flops: dict[str, int]
+    images: dict[str, int]
+
+    def predict(self, cost: Cost) -> float:
+        """Return the seconds that learning a stream will take, at most where its cost is a bound."""
+        return sum(self._stage(stage) for stage in cost.stages if stage.name != "evaluation")
+
+    def _stage(self, stage: StageCost) -> float:
+        # A stage that the first task does not have is about as fast as all others together.
+        names = [stage.name] if self.flops.get(stage.name) or self.images.get(stage.name) else list(self.seconds)
+        seconds, flops, images = (
+            sum(found.get(name, 0) for name in names) for found in (self.seconds, self.flops, self.images)
+        )
+        if stage.flops and flops:
+            return seconds * stage.flops / flops
+        return seconds * stage.image_passes / images if images else 0.0
+
+
+def measure_speed(run: ResolvedRun, device: str = "cpu") -> Speed | None:
+    """Compute the first batches of each stage of the first task, on noise.
+
+    Args:
+        run: whose strategy computes.
+        device: on which it does.
+
+    Returns:
+        The speed; ``None``: the strategy does not learn from noise, or passes none of its images in stages.
+    """
+    plan = run.plan()
+    with RandomState(0).active(), computing_with(run.spec.threads):
+        strategy = run.strategy.build(replace(run.context(plan, device), restores=True))
+        streams = stand_ins(plan, _IMAGES).avalanche().streams
+        experience = streams["train"] if getattr(strategy, "whole_stream", False) else streams["train"][0]
+        with rehearsing(lambda: getattr(strategy, "memory_sizes", None)) as rehearsal:
+            rehearsal.limit = LIMIT
+            with contextlib.suppress(Exception):  # what was computed before counts
+                strategy.train(experience, eval_streams=[streams["valid"][:1]])
+    seconds, flops, images = defaultdict[str, float](float), defaultdict[str, int](int), defaultdict[str, int](int)
+    for stage, took, (passed, operations) in rehearsal.turns:
+        seconds[stage] += took
+        flops[stage] += operations
+        images[stage] += passed
+    return Speed(dict(seconds), dict(flops), dict(images)) if any(images.values()) else None
