@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
 from seu_bench.cli.options import fields_command, format_option, print_as
 from seu_bench.config.run import ExecutionFields, Request
 from seu_bench.plugin.registry import Registry
@@ -20,8 +22,9 @@ _OTHERS: Final = {"restart", "max_seconds", *ExecutionFields.model_fields} - {"d
 
 
 @fields_command(Request, Request.model_fields.keys() - _OTHERS)
+@click.option("--time/--no-time", default=True, help="Also measure this machine's speed, for the time of learning.")
 @format_option
-def cost(form: str, **fields: Any) -> None:
+def cost(form: str, time: bool, **fields: Any) -> None:
     """Estimate the cost of a run.
 
     Parameters, bytes kept for later tasks, multiply-accumulates per image and image passes, computed without training,
@@ -30,11 +33,11 @@ def cost(form: str, **fields: Any) -> None:
     """
     from seu_bench.engine.resolve import resolve
 
-    document = _document(resolve(Registry(), Request(**fields)))
+    document = _document(resolve(Registry(), Request(**fields)), measure=time)
     print_as(form, document, _lines(document))
 
 
-def _document(run: ResolvedRun) -> dict[str, Any]:
+def _document(run: ResolvedRun, *, measure: bool) -> dict[str, Any]:
     """The cost of a run as plain values.
 
     ``params_total``, ``macs`` (per image, on each task's path) and ``memory_bytes`` (empty: not estimated) have one
@@ -42,7 +45,7 @@ def _document(run: ResolvedRun) -> dict[str, Any]:
     ``mask_bits`` are those of binary masks after each task, empty where there are none.
     ``image_passes`` counts the forward passes of learning, as the record's metric does, ``evaluation_passes`` those of
     evaluation, ``stages`` both by stage and by whether they train; ``warnings`` are texts. ``seconds`` is the time of
-    learning on this machine, null where it cannot be measured.
+    learning on this machine, null where it is not measured.
     """
     from seu_bench.engine.environment import choose_device
     from seu_bench.engine.speed import measure_speed
@@ -54,7 +57,7 @@ def _document(run: ResolvedRun) -> dict[str, Any]:
         sums = stages.setdefault(stage.name, {"train": 0, "evaluate": 0, "image_passes": 0})
         for kind in sums:
             sums[kind] += getattr(stage, kind)
-    speed = measure_speed(run, choose_device(run.request.device))
+    speed = measure_speed(run, choose_device(run.request.device)) if measure else None
     return {
         "strategy": run.spec.strategy,
         "benchmark": run.spec.benchmark.name,

@@ -77,7 +77,9 @@ def matched_request(registry: Registry, request: Request) -> Request:
 
     def forecast(step: int) -> int:
         run = resolve(registry, with_step(step))
-        return _forecast(run.cost(run.context(run.plan())), budget, where)
+        context = run.context(run.plan())
+        fixed = run.fixed_parameters(context) if budget == "params" else None
+        return _forecast(run.cost(context), budget, where) if fixed is None else fixed
 
     step, value = nearest(forecast, wanted, start=per_one, most=most)
     found = with_step(step)

@@ -20,6 +20,7 @@ from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.sources.definitions import definition_source
 from seu_bench.data.task_parts import dataset_names
 from seu_bench.engine.backbones import find_backbone
+from seu_bench.engine.environment import require_memory
 from seu_bench.engine.scenarios import require_scenario
 from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
@@ -111,8 +112,16 @@ class ResolvedRun:
         from seu_bench.training.task_inference import all_paths_cost, task_inference
 
         inference = task_inference(context)
+        if (fixed := self.fixed_parameters(context)) is not None:
+            require_memory([fixed], context.device)  # a rehearsal has the weights
         cost = self.strategy.cost(context)
         return cost if inference is None else all_paths_cost(cost)
+
+    def fixed_parameters(self, context: StrategyContext) -> int | None:
+        """Parameters of the network, counted without its weights; ``None`` where the strategy lets it grow."""
+        count = getattr(self.strategy, "fixed_parameters", lambda _: None)
+        parameters: int | None = count(context)
+        return parameters
 
     def context(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> StrategyContext:
         """Return the context that the strategy's factory is given; ``more`` are further fields of it."""

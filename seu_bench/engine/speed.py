@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Final
 
+from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.training.interfaces import Cost, StageCost
 from seu_bench.training.rehearsal import stand_ins
@@ -15,7 +16,9 @@ from seu_bench.utils.rehearsing import rehearsing
 from seu_bench.utils.seeding import RandomState
 
 #: Seconds for which each stage of the first task is computed, at least one batch.
-LIMIT: Final = 1.0
+LIMIT: Final = 0.5
+#: Images of a batch, at most: larger ones take as long per image.
+_BATCH: Final = 32
 #: Images of noise that are computed on.
 _IMAGES: Final = 64
 
@@ -59,7 +62,8 @@ def measure_speed(run: ResolvedRun, device: str = "cpu") -> Speed | None:
     """
     plan = run.plan()
     with RandomState(0).active(), computing_with(run.spec.threads):
-        strategy = run.strategy.build(replace(run.context(plan, device), restores=True))
+        context = replace(run.context(plan, device), restores=True, protocol=_with_small_batches(run.spec.protocol))
+        strategy = run.strategy.build(context)
         streams = stand_ins(plan, _IMAGES).avalanche().streams
         experience = streams["train"] if getattr(strategy, "whole_stream", False) else streams["train"][0]
         with rehearsing(lambda: getattr(strategy, "memory_sizes", None)) as rehearsal:
@@ -72,3 +76,10 @@ def measure_speed(run: ResolvedRun, device: str = "cpu") -> Speed | None:
         flops[stage] += operations
         images[stage] += passed
     return Speed(dict(seconds), dict(flops), dict(images)) if any(images.values()) else None
+
+
+def _with_small_batches(protocol: ProtocolSpec) -> ProtocolSpec:
+    """A protocol whose stages have batches of :data:`_BATCH` images at most."""
+    stages = {name: getattr(protocol, name) for name in ("training", "search", "creation")}
+    small = {name: it.model_copy(update={"batch_size": min(it.batch_size, _BATCH)}) for name, it in stages.items()}
+    return protocol.model_copy(update=small)

@@ -102,6 +102,10 @@ class MethodFactory:
         """Forecast the cost of a run."""
         return self.method.forecast(context)
 
+    def fixed_parameters(self, context: StrategyContext) -> int | None:
+        """Count the parameters of a network that does not grow."""
+        return self.method.fixed_parameters(context)
+
 
 def methods_in(module: Any) -> list[type[Method]]:
     """Return the methods with a name that a module defines, in their order."""

@@ -21,7 +21,9 @@ from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.flops import RepeatedBatches
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.models.sizes import count_parameters
 from seu_bench.training.backbones import backbone_model
+from seu_bench.training.costing import on_meta
 from seu_bench.training.epochless import EpochlessStage
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.memories import Memory
@@ -247,6 +249,20 @@ class Method(StagedStrategy):
         from seu_bench.training.rehearsal import rehearse
 
         return rehearse(cls.build, context)
+
+    @classmethod
+    def fixed_parameters(cls, context: StrategyContext) -> int | None:
+        """Count the parameters of a network that does not grow, without its weights.
+
+        Args:
+            context: the run.
+
+        Returns:
+            The number; ``None`` where phases of its own may let it grow.
+        """
+        if cls.phases is not Method.phases:
+            return None
+        return count_parameters(on_meta(lambda: cls.make_model(context)))
 
     # ------------------------------------------------------------------ what core does with it
 

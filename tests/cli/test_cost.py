@@ -26,7 +26,7 @@ SIZES = {
 
 def asked_anew(command: Command, *arguments: object) -> dict[str, Any]:
     """Output of the command."""
-    answer = command("cost", "--format", "json", *arguments)
+    answer = command("cost", "--no-time", "--format", "json", *arguments)
     assert (answer.status, answer.err) == (0, "")
     document: dict[str, Any] = json.loads(answer.out)
     return document

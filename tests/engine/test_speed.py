@@ -1,0 +1,32 @@
+"""Time of a run, from the first batches of each stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from seu_bench.engine.speed import Speed, measure_speed
+from seu_bench.testing.trial import Trial
+from seu_bench.training.interfaces import Cost, StageCost
+
+
+def test_prediction_by_operations() -> None:
+    """Seconds per operation of the stage; per image where operations are not known; all stages for one not measured."""
+    speed = Speed({"search": 2.0, "training": 1.0}, {"search": 100, "training": 400}, {"search": 10, "training": 20})
+    stages = (
+        StageCost("search", 0, 1000, 0, 1000, 500),
+        StageCost("training", 0, 50, 10),
+        StageCost("fisher", 0, 30, 0, 250, 250),
+        StageCost("evaluation", 0, 0, 10**9),
+    )
+    cost = Cost((1,), (1,), (1,), (1,), stages)
+    assert speed.predict(cost) == 1000 * 2 / 100 + 60 * 1 / 20 + 250 * 3 / 500
+    assert speed.predict(replace(cost, stages=())) == 0
+
+
+def test_measured_of_every_stage() -> None:
+    """A strategy that searches, and one that does not; the run's own generators stay where they are."""
+    for strategy, stages in (("seu", {"search", "training"}), ("ewc", {"training", "fisher"})):
+        run = Trial(strategy).resolved("tiny_two")
+        speed = measure_speed(run)
+        assert speed is not None and set(speed.seconds) == stages
+        assert speed.predict(run.cost(run.context(run.plan()))) > 0
