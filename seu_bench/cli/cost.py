@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench.cli.options import fields_command, format_option, print_as
 from seu_bench.config.run import ExecutionFields, Request
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import use_plugins
 
 if TYPE_CHECKING:
     from seu_bench.engine.resolve import ResolvedRun
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Sizes after each task, in the order of a document.
 _SIZES: Final = ("params_total", "macs", "memory_bytes")
 #: Fields of a request that decide nothing of a run's cost.
-_OTHERS: Final = {"restart", "max_seconds", *ExecutionFields.model_fields} - {"data_root"}
+_OTHERS: Final = {"restart", "max_seconds", *ExecutionFields.model_fields} - {"data_root", "plugin"}
 
 
 @fields_command(Request, Request.model_fields.keys() - _OTHERS)
@@ -28,7 +28,8 @@ def cost(form: str, **fields: Any) -> None:
     """
     from seu_bench.engine.resolve import resolve
 
-    document = _document(resolve(Registry(), Request(**fields)))
+    request = Request(**fields)
+    document = _document(resolve(use_plugins(request.plugin), request))
     print_as(form, document, _lines(document))
 
 

@@ -12,7 +12,7 @@ from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_consol
 from seu_bench.config.run import Request
 from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.stopping import StopRequest
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import use_plugins
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.utils.startup import collection_paused
@@ -38,7 +38,7 @@ def run(form: str, **fields: Any) -> None:
     from seu_bench.engine.launcher import launch
 
     request = Request(**fields)
-    registry = Registry()
+    registry = use_plugins(request.plugin)
     metrics = registry.known_metrics
 
     stop = StopRequest(request.max_seconds)
