@@ -89,13 +89,13 @@ def method(name: str) -> None:
     for path, text in files.items():
         title = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
         write_atomic(path, text.replace("NAME", name).replace("CLASS", title))
-    plugin, protocol = (Path(f"{name}.py"),), "smoke"
+    plugin = (Path(f"{name}.py"),)
     click.echo(f"written: {' and '.join(map(str, files))}. To go on:")
     for line in (
         command("check-plugin", f"{name}.py"),
         f"pytest test_{name}.py",
-        command("run", strategy=name, plugin=plugin, protocol=protocol),
-        command("sweep", strategy=f"{name},naive", seeds="0-2", plugin=plugin, protocol=protocol),
+        command("run", strategy=name, plugin=plugin, protocol="smoke"),
+        command("sweep", strategy=f"{name},naive", seeds="0-2", plugin=plugin, protocol="quick"),
         command("leaderboard"),
     ):
         click.echo(f"  {line}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from seu_bench.config.options import flattened
 from seu_bench.utils.reading import absolute
@@ -49,19 +49,15 @@ def _names(value: Any) -> Any:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def _paths(value: Any) -> Any:
-    """Absolute paths of one path or several."""
-    given = [value] if isinstance(value, str | Path) else value
-    is_listed = isinstance(given, list | tuple) and all(isinstance(path, str | Path) for path in given)
-    return tuple(dict.fromkeys(map(absolute, given))) if is_listed else value
-
-
 WholeNumber: TypeAlias = Annotated[int, Field(strict=True), BeforeValidator(_whole)]
 Bytes: TypeAlias = Annotated[
     WholeNumber, BeforeValidator(lambda value: parse_bytes(value) if isinstance(value, str) else value)
 ]
 Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_names)]
-Paths: TypeAlias = Annotated[tuple[Path, ...], BeforeValidator(_paths)]
+Paths: TypeAlias = Annotated[
+    tuple[Annotated[Path, AfterValidator(absolute)], ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str | Path) else value),
+]
 OptionValues: TypeAlias = Annotated[
     dict[str, Any], BeforeValidator(lambda value: dict(flattened(value)) if isinstance(value, Mapping) else value)
 ]

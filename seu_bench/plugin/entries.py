@@ -60,6 +60,7 @@ class Kind(dict[str, Entry[Factory]]):
         if name in self:
             return self[name]
         usable = f"the {self.plural} are: {', '.join(self) or 'none'} (seu-bench list {self.plural})"
+        usable += "; --plugin FILE gives one of your own" if self.singular == "strategy" else ""
         if name in self.unavailable:
             missing = self.unavailable[name].factory
             what = f"the {self.singular} {name!r} cannot be used: {missing.reason}"
