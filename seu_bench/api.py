@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from seu_bench.config.run import Evaluation, Precision, Request
 from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.launcher import launch
-from seu_bench.plugin.registry import Registry
+from seu_bench.errors import PluginError
+from seu_bench.plugin.files import end_import, importable_file
+from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.record import Record
 from seu_bench.utils import progress as bars
 
@@ -19,10 +21,11 @@ if TYPE_CHECKING:
     from seu_bench.sweeps.driver import SweepResult
     from seu_bench.sweeps.plan import SweepPlan
     from seu_bench.sweeps.tuning.search import TuneResult
+    from seu_bench.training.method import Method
 
 
 def run(
-    strategy: str = "seu",
+    strategy: str | type[Method] = "seu",
     benchmark: str = "split_digits",
     *,
     searcher: str | None = None,
@@ -37,6 +40,7 @@ def run(
     synthetic: bool = False,
     restart: bool = False,
     accept_code: bool = False,
+    plugin: str | Path | Sequence[str | Path] = (),
     checkpoint_every: float | None = None,
     max_seconds: float | None = None,
     keep_weights: bool = True,
@@ -60,7 +64,8 @@ def run(
     is a ``KeyboardInterrupt``, after which the next call resumes from the newest checkpoint.
 
     Args:
-        strategy: name of the strategy that learns.
+        strategy: name of the strategy that learns, or a class of :class:`seu_bench.Method`, which is known by its name
+            from then on.
         benchmark: a name, or the path of a TOML file.
         searcher: extension-unit searcher; ``None``: the strategy's.
         creator: task-model creator; ``None``: the strategy's.
@@ -75,6 +80,7 @@ def run(
         restart: whether to start over, even if the run is finished or could be resumed.
         accept_code: whether to accept a run that other code of a plugin made: to return it if it is finished, and
             else to resume it, which the record says.
+        plugin: files of Python with methods, or hooks, of your own; they are known from then on.
         checkpoint_every: minimum seconds between checkpoints; 0: after every epoch; ``None``: as often as takes no
             more than 2 % of the time.
         max_seconds: time limit, after which the run stops at a checkpoint.
@@ -109,14 +115,17 @@ def run(
     asked = {name: value for name, value in locals().items() if name != "progress"}
     asked["tuned"] = None if tuned is None else str(tuned)
     collected = {"options": dict(options or {}), "log": tuple(log), "log_options": dict(log_options or {})}
+    methods = [strategy] if isinstance(strategy, type) else []
+    collected |= {"strategy": _name(strategy)}
     request = Request(**asked | collected)
+    registry = use_plugins(request.plugin, methods)
     watcher = None
     if progress:
         from seu_bench.cli.progress import ProgressDisplay
 
         watcher = lambda resolved: ProgressDisplay(shorter=resolved.shorter)  # noqa: E731
     with bars.shown() if progress else bars.hidden():
-        outcome = launch(request, watcher=watcher)
+        outcome = launch(request, registry, watcher=watcher)
     record = outcome.record
     if outcome.reused:
         has_model = record.weights_sha256 is not None
@@ -181,7 +190,9 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     Args:
         file: a sweep's TOML file.
         progress: whether to draw progress bars.
-        given: the keys of such a file, e.g. ``strategy=["ewc", "naive"], seeds="0-4"``; they replace the file's.
+        given: the keys of such a file, e.g. ``strategy=["ewc", "naive"], seeds="0-4"``; they replace the file's. In
+            place of a strategy's name a class may stand, whose file every job imports: up to its first call of ``run``,
+            ``sweep`` or ``tune``, where it is a script.
 
     Returns:
         What became of each job. A job that failed raises nothing.
@@ -198,8 +209,9 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     from seu_bench.sweeps.plan import plan_sweep
     from seu_bench.sweeps.spec import make_spec
 
-    spec = make_spec(given, Path(file) if file is not None else None)
-    registry = Registry()
+    end_import()
+    spec = make_spec(_without_classes(given), Path(file) if file is not None else None)
+    registry = use_plugins(spec.plugin)
     plan = plan_sweep(registry, spec)
     estimate = estimate_plan(plan) if progress else SweepEstimate()
     executor = GuardedExecutor(registry, spec)
@@ -218,8 +230,9 @@ def tune(*, progress: bool = False, **given: Any) -> TuneResult:
 
     Args:
         progress: whether to draw progress bars.
-        given: the options of ``seu-bench tune``; ``space`` is its ``-g``, by default the strategy's own grid, e.g.
-            ``strategy="ewc", space={"ewc_lambda": [10, 100, 1000]}, method="first-tasks:3"``.
+        given: the options of ``seu-bench tune``, where a class may stand for a strategy's name as in :func:`sweep`;
+            ``space`` is its ``-g``, by default the strategy's own grid, e.g. ``strategy="ewc", space={"ewc_lambda":
+            [10, 100, 1000]}, method="first-tasks:3"``.
 
     Returns:
         The trials, and the tuned file; none where a run of every trial failed.
@@ -243,5 +256,32 @@ def tune(*, progress: bool = False, **given: Any) -> TuneResult:
         with display.bars:
             yield estimate_plan(plan) if progress else SweepEstimate(), display
 
-    registry = Registry()
+    end_import()
+    given = _without_classes(given)
+    registry = use_plugins(given.get("plugin", ()))
     return run_tuning(registry, make_tune_spec(given, registry), shown)
+
+
+def _without_classes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of a sweep or a tuning in which names stand for classes, whose files are among the plugins.
+
+    Raises:
+        PluginError: the source of a class cannot be imported by another process.
+    """
+    asked = given.get("strategy", ())
+    methods = [it for it in (asked if isinstance(asked, list | tuple) else [asked]) if isinstance(it, type)]
+    if not methods:
+        return dict(given)
+    files = [importable_file(method, Path(given.get("results", "results")) / "plugins") for method in methods]
+    names = [_name(it) for it in asked] if isinstance(asked, list | tuple) else _name(asked)
+    plugin = given.get("plugin", ())
+    return {**given, "strategy": names, "plugin": [*([plugin] if isinstance(plugin, str | Path) else plugin), *files]}
+
+
+def _name(strategy: str | type[Method]) -> str:
+    if not isinstance(strategy, type):
+        return strategy
+    if not getattr(strategy, "name", ""):
+        remedy = f"derive it from seu_bench.Method, and write in it: name = {strategy.__name__.lower()!r}"
+        raise PluginError(f"the class {strategy.__name__} is no method with a name", remedy=remedy)
+    return strategy.name

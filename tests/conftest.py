@@ -56,6 +56,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "argv", ["seu-bench", *map(str, arguments)])
             patch.setenv("SEU_BENCH_DATA", str(folder / "no-data"))
+            patch.setenv("SEU_BENCH_PLUGINS", os.environ.get("SEU_BENCH_PLUGINS", ""))  # --plugin adds to it
             patch.chdir(folder)
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as left:
                 main()

@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from seu_bench.cli.completion import values
 from seu_bench.cli.completion.option_keys import component_option_keys
-from seu_bench.cli.options import format_option, print_as
+from seu_bench.cli.options import format_option, print_as, request_command
 from seu_bench.config.commands import command
 from seu_bench.config.options import PREFIXES, did_you_mean, parse_assignments
 from seu_bench.errors import ExitStatus, OptionError, RequestError
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import use_plugins
 from seu_bench.plugin.subjects import Subject, subjects
 from seu_bench.utils.packages import source_folder
 from seu_bench.utils.progress import hidden
+from seu_bench.utils.reading import absolute
 from seu_bench.utils.text import format_seconds, printable_lines
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 _WORDS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 
-@click.command(name="check-plugin")
+@request_command("plugin")
 @click.argument("name", shell_complete=values.checked_names)
 @click.option(
     "-o",
@@ -44,13 +46,19 @@ _WORDS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
 )
 @click.option("--traceback", "whole", is_flag=True, help="Show the whole traceback of each check that failed.")
 @format_option
-def check_plugin(name: str, assignments: tuple[str, ...], pattern: str, whole: bool, form: str) -> None:
-    """Run the contract tests on an installed plugin and list what failed.
+def check_plugin(
+    name: str, assignments: tuple[str, ...], pattern: str, whole: bool, plugin: tuple[Path, ...], form: str
+) -> None:
+    """Run the contract tests on a plugin and list what failed.
 
-    NAME is what a plugin registers, of any kind that `seu-bench list` shows, or a plugin or a package, of which
-    everything is checked. A check that does not apply is skipped with its reason. Exit status 1 if one fails.
+    NAME is what a plugin registers, of any kind that `seu-bench list` shows, or a plugin, a package or a file of
+    Python, of which everything is checked. A check that does not apply is skipped with its reason. Exit status 1 if one
+    fails.
     """
-    found = subjects(Registry(), name)
+    is_file = name.endswith(".py")
+    registry = use_plugins([*plugin, *([name] if is_file else [])])
+    owners = [owner for owner, (path, _) in registry.manager.files.items() if is_file and path == absolute(name)]
+    found = subjects(registry, owners[0] if owners else name)
     options = _options_of_each(found, parse_assignments(assignments))
     if sys.stderr.isatty() and form == "text":
         click.echo("importing torch and Avalanche ...", err=True)

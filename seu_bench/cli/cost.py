@@ -9,7 +9,7 @@ import click
 
 from seu_bench.cli.options import fields_command, format_option, print_as
 from seu_bench.config.run import ExecutionFields, Request
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import use_plugins
 from seu_bench.utils.text import about
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Sizes after each task, in the order of a document.
 _SIZES: Final = ("params_total", "macs", "memory_bytes")
 #: Fields of a request that decide nothing of a run's cost.
-_OTHERS: Final = {"restart", "max_seconds", *ExecutionFields.model_fields} - {"data_root"}
+_OTHERS: Final = {"restart", "max_seconds", *ExecutionFields.model_fields} - {"data_root", "plugin"}
 
 
 @fields_command(Request, Request.model_fields.keys() - _OTHERS)
@@ -33,7 +33,8 @@ def cost(form: str, time: bool, **fields: Any) -> None:
     """
     from seu_bench.engine.resolve import resolve
 
-    document = _document(resolve(Registry(), Request(**fields)), measure=time)
+    request = Request(**fields)
+    document = _document(resolve(use_plugins(request.plugin), request), measure=time)
     print_as(form, document, _lines(document))
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 
 from seu_bench.cli.completion import values
-from seu_bench.cli.options import format_option, print_as
+from seu_bench.cli.options import format_option, print_as, request_command
 from seu_bench.cli.output.entry import entry_document, entry_parts
 from seu_bench.config.options import describe_options, did_you_mean
 from seu_bench.errors import OptionError, UnknownNameError
 from seu_bench.plugin.entries import Kind
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, use_plugins
 
 
-@click.command(name="list")
+@request_command("plugin")
 @click.argument("kind", required=False, shell_complete=values.kinds)
 @click.argument("name", required=False, shell_complete=values.names_of_kind)
 @click.option(
@@ -32,13 +33,20 @@ from seu_bench.plugin.registry import Registry
     help="With NAME: show the values that options have by this protocol [default: the benchmark's].",
 )
 @format_option
-def list_(kind: str | None, name: str | None, benchmark: str | None, protocol: str | None, form: str) -> None:
+def list_(
+    kind: str | None,
+    name: str | None,
+    benchmark: str | None,
+    protocol: str | None,
+    plugin: tuple[Path, ...],
+    form: str,
+) -> None:
     """List what is installed, and what is unavailable and why.
 
     KIND is strategies, backbones, searchers, creators, benchmarks, datasets, metrics, executors, loggers or commands.
     With NAME, one of them is shown with its options: type, range, default and meaning.
     """
-    registry = Registry()
+    registry = use_plugins(plugin)
     kinds = registry.kinds
     if kind is not None and kind not in kinds:
         raise UnknownNameError(

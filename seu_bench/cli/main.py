@@ -46,7 +46,7 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     "watch": LazyCommand(
         "seu_bench.cli.watch.command:watch", "Watch the runs of a results folder while they are made."
     ),
-    "show": LazyCommand("seu_bench.cli.show:show", "Show the record of a run."),
+    "show": LazyCommand("seu_bench.cli.runs:show", "Show the record of a run."),
     "compare": LazyCommand(
         "seu_bench.cli.compare:compare",
         "Compare runs of one benchmark task by task, and their configurations over all of their seeds.",
@@ -72,8 +72,9 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     "data": LazyCommand("seu_bench.cli.data:data", "List data sets with status, size and location, or download one."),
     "list": LazyCommand("seu_bench.cli.list:list_", "List what is installed, and what is unavailable and why."),
     "check-plugin": LazyCommand(
-        "seu_bench.cli.check_plugin:check_plugin", "Run the contract tests on an installed plugin and list what failed."
+        "seu_bench.cli.check_plugin:check_plugin", "Run the contract tests on a plugin and list what failed."
     ),
+    "new": LazyCommand("seu_bench.cli.new:new", "Write the file that a method of your own begins with, and its test."),
     "completion": LazyCommand(
         "seu_bench.cli.completion.command:completion",
         "Print the script that completes commands, options, names and run ids in a shell.",

@@ -127,6 +127,8 @@ def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.O
     elif get_origin(kind) in (tuple, dict):
         is_names = get_origin(kind) is tuple
         settings |= {"multiple": True, "default": (), "callback": None if is_names else _assignments}
+        if _plain_type(get_args(kind)[0]) is Path:
+            settings["type"] = click.Path(path_type=Path)
     else:
         settings |= {
             "type": _checked_text(field) if given.is_text else _click_type(kind, field.metadata),

@@ -16,7 +16,7 @@ from seu_bench.config.run import Request
 from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import SeuBenchError
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import use_plugins
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.utils.startup import collection_paused
@@ -25,6 +25,7 @@ from seu_bench.utils.text import about
 if TYPE_CHECKING:
     from seu_bench.engine.resolve import ResolvedRun
     from seu_bench.engine.runner import Outcome
+    from seu_bench.plugin.registry import Registry
     from seu_bench.results.leaderboard.boards import Leaderboard
     from seu_bench.results.metric import Metric
     from seu_bench.results.record import Record
@@ -44,7 +45,7 @@ def run(form: str, **fields: Any) -> None:
     from seu_bench.engine.launcher import launch
 
     request = Request(**fields)
-    registry = Registry()
+    registry = use_plugins(request.plugin)
     metrics = registry.known_metrics
 
     stop = StopRequest(request.max_seconds)

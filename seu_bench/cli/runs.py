@@ -1,4 +1,4 @@
-"""``seu-bench runs``: the runs of a results folder and their states."""
+"""``seu-bench runs`` and ``show``: the runs of a results folder and their states, and one record."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.options import format_option, print_as, request_command
-from seu_bench.cli.tables import new_table
+from seu_bench.cli.completion import values
+from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
+from seu_bench.cli.tables import accuracy_summary, new_table, record_summary, wide_console
 from seu_bench.engine.run_folder import list_runs
+from seu_bench.errors import OptionError
+from seu_bench.plugin.registry import use_plugins
+from seu_bench.results.record_files import find_record, record_document
 from seu_bench.utils.text import format_seconds
 
 
@@ -55,3 +59,23 @@ def runs(results: Path, state: str | None, rows: int, form: str) -> None:
     nothing = f"no runs in {results}" + (f" are {state}" if state else "")
     documents = [run.document() | {"scenario": run.record.scenario if run.record else None} for run in found]
     print_as(form, documents, [table if found else nothing])
+
+
+@request_command("results", "plugin")
+@click.argument("run_name", metavar="RUN", shell_complete=values.runs)
+@click.option("--plot", is_flag=True, help="Show the accuracy matrix alone.")
+@format_option
+def show(run_name: str, plot: bool, results: Path, plugin: tuple[Path, ...], form: str) -> None:
+    """Show the record of a run.
+
+    RUN is a run id, a unique prefix of one, or the run's folder. With --format json the record is printed as its file
+    has it.
+    """
+    if form == "json":
+        if plot:
+            raise OptionError("--plot has no --format json", remedy="leave out one of the two")
+        click.echo(record_document(results, run_name), nl=False)
+        return
+    use_plugins(plugin)
+    record = find_record(results, run_name)
+    wide_console().print(accuracy_summary(record) if plot else record_summary(record, known_metrics()))

@@ -16,10 +16,11 @@ from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_consol
 from seu_bench.config.commands import command
 from seu_bench.config.fields import CommandLine
 from seu_bench.errors import OptionError
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.leaderboard.markdown import count
 from seu_bench.results.scenarios import benchmark_title
 from seu_bench.sweeps.spec import EXECUTOR, SweepSpec, kept_spec, make_spec, parse_axes
+from seu_bench.utils.reading import absolute
 
 if TYPE_CHECKING:
     from seu_bench.results.metric import Metric
@@ -86,14 +87,14 @@ def sweep(
     from seu_bench.sweeps.plan import plan_sweep  # which imports NumPy, as do the others below
 
     given = {
-        key: ",".join(value) if isinstance(value, tuple) else value
+        key: ",".join(value) if isinstance(value, tuple) and key != "plugin" else value
         for key, value in asked.items()
         if value not in (None, (), {})
     }
     if axes := executor_options(given, parse_axes(assignments)):
         given["options"] = axes
     spec = _kept(given, file) if attach else make_spec(given, file)
-    registry = Registry()
+    registry = use_plugins(spec.plugin)
     plan = plan_sweep(registry, spec)  # what can be refused is refused before torch is imported
     from seu_bench.cli.sweep_display import SweepDisplay, plan_lines
     from seu_bench.cli.tables import wide_console
@@ -119,7 +120,7 @@ def sweep(
         result = run_sweep(plan, executor, estimate, display, stop)
     _report(result, spec.results, registry.known_metrics, form)
     if result.interruption is not None:
-        follow = command("sweep", "--attach", results=spec.results)
+        follow = command("sweep", "--attach", results=spec.results, plugin=spec.plugin)
         more = f"; {follow} follows running jobs" if result.select("running") else ""
         click.echo(f"{result.interruption.reason}; the same command resumes the sweep{more}", err=True)
     raise SystemExit(result.exit_code)
@@ -136,11 +137,19 @@ def executor_options(given: dict[str, Any], assigned: Mapping[str, Any]) -> dict
 
 
 def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
-    """Read the last sweep of the results folder; ``--attach`` takes no other parameter."""
+    """Read the last sweep of the results folder; ``--attach`` takes no other parameter but plugins.
+
+    The folder may be a stranger's: files that it names are not imported unless they are given.
+    """
     results = given.pop("results", SweepSpec.model_fields["results"].default)
+    plugins = given.pop("plugin", ())
     if others := [*([str(file)] if file is not None else []), *given]:
-        raise OptionError(f"--attach takes only --results, not: {', '.join(others)}", remedy="remove them")
-    return kept_spec(results)
+        raise OptionError(f"--attach takes only --results and --plugin, not: {', '.join(others)}", remedy="remove them")
+    spec = kept_spec(results)
+    if spec.plugin != tuple(map(absolute, plugins)):
+        remedy = f"give them: {command('sweep', '--attach', results=results, plugin=spec.plugin)}"
+        raise OptionError("--attach needs the plugins of the sweep", where=str(results), remedy=remedy)
+    return spec
 
 
 def _print_plan(plan: SweepPlan, form: str) -> None:

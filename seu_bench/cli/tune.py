@@ -18,7 +18,7 @@ from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_consol
 from seu_bench.cli.sweep import SweepCommand, executor_options
 from seu_bench.config.options import format_option, parse_assignments
 from seu_bench.errors import ExitStatus, OptionError
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import use_plugins
 from seu_bench.sweeps.tuning.space import at_an_end
 from seu_bench.sweeps.tuning.spec import DECIDED, TuneSpec, make_tune_spec
 from seu_bench.utils.text import format_seconds
@@ -68,13 +68,13 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
     status 1 if a trial could not be completed, or none has a score.
     """
     given = {
-        key: ",".join(value) if isinstance(value, tuple) else value
+        key: ",".join(value) if isinstance(value, tuple) and key != "plugin" else value
         for key, value in asked.items()
         if value not in (None, (), {})
     }
     given["options"] = executor_options(given, parse_assignments(assignments))
     given["space"] = _space(dimensions)
-    registry = Registry()
+    registry = use_plugins(asked["plugin"] or ())
     spec = make_tune_spec(given, registry)
     from seu_bench.cli.tables import wide_console
     from seu_bench.engine.stopping import StopRequest

@@ -12,7 +12,7 @@ from seu_bench.cli.options import format_option, print_as, request_command
 from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.errors import ExitStatus
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import use_plugins
 
 #: What the checks can tell.
 _SCOPE = (
@@ -25,7 +25,7 @@ _WORDS = {True: "ok", False: "FAILED", None: "skipped"}
 
 
 @verbosity_options
-@request_command("results", "data_root", "device")
+@request_command("results", "data_root", "device", "plugin")
 @click.argument("run", metavar="RUN", shell_complete=values.runs)
 @click.option(
     "--benchmark",
@@ -35,7 +35,15 @@ _WORDS = {True: "ok", False: "FAILED", None: "skipped"}
     help="TOML file of the run's benchmark, if it is not an installed one.",
 )
 @format_option
-def verify(run: str, results: Path, data_root: Path | None, device: str, benchmark: Path | None, form: str) -> None:
+def verify(
+    run: str,
+    results: Path,
+    data_root: Path | None,
+    device: str,
+    plugin: tuple[Path, ...],
+    benchmark: Path | None,
+    form: str,
+) -> None:
     """Check a record against the weights of its run.
 
     RUN is a run id, a unique prefix of one, or the run's folder. The model is rebuilt from disk and evaluated on the
@@ -43,7 +51,8 @@ def verify(run: str, results: Path, data_root: Path | None, device: str, benchma
     """
     from seu_bench.engine.saved_model.verify import verify as verified
 
-    found = verified(Registry(), run, results=results, data_root=data_root, device=device, benchmark=benchmark)
+    registry = use_plugins(plugin)
+    found = verified(registry, run, results=results, data_root=data_root, device=device, benchmark=benchmark)
     rows = [(check.name, _WORDS[check.passed], Text("\n").join(map(literal, check.detail))) for check in found.checks]
     failed = [check.name for check in found.checks if check.passed is False]
     verdict = f"{len(failed)} of {len(rows)} checks failed: {', '.join(failed)}"

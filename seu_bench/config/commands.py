@@ -52,6 +52,8 @@ def option_words(name: str, value: Any) -> Iterator[tuple[str, ...]]:
                 if item is not None:
                     # In a sweep a comma in bare text would divide it.
                     yield flag, f"{key}={format_option(item, bare=',' not in str(item))}"
+        case tuple() if name == "plugin":
+            yield from ((flag, str(path)) for path in value)
         case tuple():
             yield flag, ",".join(map(str, value))
         case StabilityDecay():

@@ -5,11 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from seu_bench.config.options import flattened
+from seu_bench.utils.reading import absolute
 from seu_bench.utils.text import parse_bytes
 
 
@@ -52,6 +54,10 @@ Bytes: TypeAlias = Annotated[
     WholeNumber, BeforeValidator(lambda value: parse_bytes(value) if isinstance(value, str) else value)
 ]
 Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_names)]
+Paths: TypeAlias = Annotated[
+    tuple[Annotated[Path, AfterValidator(absolute)], ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str | Path) else value),
+]
 OptionValues: TypeAlias = Annotated[
     dict[str, Any], BeforeValidator(lambda value: dict(flattened(value)) if isinstance(value, Mapping) else value)
 ]

@@ -17,7 +17,7 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.faults import fault_lines, fault_text
-from seu_bench.config.fields import Bytes, CommandLine, Names, OptionValues, WholeNumber
+from seu_bench.config.fields import Bytes, CommandLine, Names, OptionValues, Paths, WholeNumber
 from seu_bench.config.matched import Matched
 from seu_bench.config.options import Frozen
 from seu_bench.config.protocol import ProtocolSpec
@@ -79,6 +79,9 @@ class ResultFields(Frozen):
 class ExecutionFields(Frozen):
     """Fields that do not change the result."""
 
+    plugin: Annotated[Paths, CommandLine(metavar="FILE")] = Field(
+        (), description="File of Python with methods, or hooks, of your own; may be repeated."
+    )
     data_root: Path | None = Field(
         None,
         description="Folder of data sets in torchvision's layout [default: $SEU_BENCH_DATA, or "

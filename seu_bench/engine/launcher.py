@@ -11,7 +11,7 @@ from seu_bench.engine.matching import matched_request
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import RequestError
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, use_plugins
 
 if TYPE_CHECKING:
     from seu_bench.engine.runner import Outcome
@@ -29,7 +29,8 @@ def launch(
 
     Args:
         request: the run.
-        registry: installed plugins; ``None``: a new one. It is the run's alone: loggers are added to it.
+        registry: all plugins; ``None``: a new one, with those of the request. It is the run's alone: loggers are added
+            to it.
         watcher: makes a plugin that watches the run, e.g. a progress display.
         stop: whether and when to stop; ``None``: when ``request.max_seconds`` are over.
         run_id: what the request must resolve to; ``None``: anything.
@@ -42,7 +43,7 @@ def launch(
         Interruption: the run was stopped; the same call resumes it.
     """
     stop = stop or StopRequest(request.max_seconds)
-    registry = registry or Registry()
+    registry = registry or use_plugins(request.plugin)
     resolved = resolve(registry, matched_request(registry, request))
     if run_id is not None and resolved.spec.run_id != run_id:
         raise RequestError(

@@ -34,13 +34,17 @@ def describe_code(registry: Registry, kind: str, entry: Entry[Any]) -> CodeRecor
 
     Returns:
         The part of a record. The digest is of the top-level packages, or single modules, that plugin and factory are
-        defined in; of a plugin that was registered as an object, of the files of their modules; of a benchmark's file,
-        of its bytes.
+        defined in; of a plugin that was registered as an object, of the files of their modules; of a plugin of one
+        file, which has no version, and of a benchmark's file, of its bytes.
     """
     from importlib.metadata import PackageNotFoundError, version
 
-    is_file = isinstance(entry.factory, BenchmarkFile)
-    sha256 = file_digest(entry.factory.path) if is_file else _source_digest(dict(_sources(registry, entry)))
+    if isinstance(entry.factory, BenchmarkFile):
+        sha256 = file_digest(entry.factory.path)
+    elif entry.plugin in registry.manager.files:
+        _, sha256 = registry.manager.files[entry.plugin]
+    else:
+        sha256 = _source_digest(dict(_sources(registry, entry)))
     found = CodeRecord(kind=kind, name=entry.name, package=entry.package, sha256=sha256)
     with contextlib.suppress(PackageNotFoundError):
         if registry.is_installed(entry.plugin):

@@ -60,6 +60,7 @@ class Kind(dict[str, Entry[Factory]]):
         if name in self:
             return self[name]
         usable = f"the {self.plural} are: {', '.join(self) or 'none'} (seu-bench list {self.plural})"
+        usable += "; --plugin FILE gives one of your own" if self.singular == "strategy" else ""
         if name in self.unavailable:
             missing = self.unavailable[name].factory
             what = f"the {self.singular} {name!r} cannot be used: {missing.reason}"
@@ -147,6 +148,8 @@ def _taken(what: str, first: Entry[Any], plugin: str, package: str) -> PluginErr
     """Two plugins register one name, or one does it twice."""
     if first.package != package:
         by, remedy = f"by {first.package} and by {package}", f"leave one of them out: seu-bench -p no:{plugin} ..."
+        if package.endswith(".py"):
+            remedy = f"give it another name in {package}"
     else:
         both = f"both by its plugin {plugin!r}" if first.plugin == plugin else f"by {first.plugin!r} and by {plugin!r}"
         by, remedy = f"{both}, of package {package}", "give one of them another name"

@@ -7,9 +7,10 @@ stops only what asks for it: it is left out, and the manager says why.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,10 +20,12 @@ import pluggy
 from seu_bench import hookspecs
 from seu_bench._version import __version__
 from seu_bench.errors import PluginError
-from seu_bench.plugin.methods import GROUP, MethodFactory
+from seu_bench.plugin.files import CLASSES, find_source, load_file, plugin_files
+from seu_bench.plugin.methods import GROUP, MethodFactory, methods_in
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from types import ModuleType
 
 #: The package that core is part of. No plugin can take a name of it.
 PACKAGE: Final = "seu-bench"
@@ -38,6 +41,7 @@ class PluginManager(pluggy.PluginManager):
         packages: package of each plugin that was loaded by entry point.
         faults: by plugin, why it, or a part of it, cannot be used.
         methods: methods by the name of the plugin that brings them: name and factory of each.
+        files: by plugin of one file, its path and digest; those of a class may not be known.
     """
 
     def __init__(self) -> None:
@@ -46,6 +50,12 @@ class PluginManager(pluggy.PluginManager):
         self.packages: dict[str, str] = {}
         self.faults: dict[str, PluginError] = {}
         self.methods: dict[str, list[tuple[str, MethodFactory]]] = {}
+        self.files: dict[str, tuple[Path | None, str | None]] = {}
+
+    def add_module(self, module: ModuleType, name: str) -> None:
+        """Offer the methods of a module, and register its hooks, as a plugin of this name."""
+        self.methods[name] = [(method.name, MethodFactory(method)) for method in methods_in(module)]
+        self.register(module, name=name)
 
     def package(self, plugin: str) -> str:
         """The package that a plugin came from; its own name where it was not installed."""
@@ -70,8 +80,9 @@ def installed_points() -> list[tuple[EntryPoint, str]]:
     # A package's name is read from its metadata, and one package has many plugins.
     names = {dist: dist.name for dist in {point.dist for point in points} if dist is not None}
     found = [(point, names[point.dist] if point.dist is not None else "an unknown package") for point in points]
-    without = {name for name in os.environ.get(WITHOUT, "").split(",") if name}
-    if unknown := without - {name for point, package in found for name in (point.name, package)}:
+    without = _left_out()
+    known = {name for point, package in found for name in (point.name, package)}
+    if unknown := without - known - {path.name for path in plugin_files()}:
         raise PluginError(
             f"no plugin to leave out is called {', '.join(sorted(unknown))}",
             where=f"-p no:NAME, or ${WITHOUT}",
@@ -99,13 +110,18 @@ def only_ours() -> bool:
         return False
 
 
+def _left_out() -> set[str]:
+    return {name for name in os.environ.get(WITHOUT, "").split(",") if name}
+
+
 def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> PluginManager:
-    """Load the installed plugins of the entry-point group ``seu_bench``.
+    """Load the installed plugins of the entry-point group ``seu_bench``, and those of one file.
 
     One that cannot be imported, has the name of another one, or implements a hook that does not exist is left out.
 
     Args:
-        points: entry points of the plugins to load with the package of each, all that are installed by default.
+        points: entry points of the plugins to load with the package of each, and no files; by default all that are
+            installed, files and classes.
 
     Returns:
         A manager of its own, with the plugins registered, and in ``faults`` why others are not.
@@ -135,18 +151,51 @@ def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> Plug
             what = f"plugin {name!r} of package {package} cannot be imported: {said}"
             manager.faults[name] = broken(what, package, value)
             continue
-        try:
+        with _noted(manager, name, package, value):
             hash(plugin)  # pluggy keeps plugins in sets, and would say so at the first call of a hook only
             manager.register(plugin, name=name)
-        except (pluggy.PluginValidationError, TypeError, ValueError) as error:
-            if manager.has_plugin(name):
-                manager.unregister(name=name)
-            said = " ".join(str(error).split())
-            manager.faults[name] = broken(
-                f"plugin {name!r} of package {package} cannot be used: {said}", package, value
-            )
+    if points is None:
+        _load_files(manager)
     _leave_out_unknown_hooks(manager)
     return manager
+
+
+@contextlib.contextmanager
+def _noted(manager: PluginManager, name: str, package: str, where: str) -> Iterator[None]:
+    """Note that a plugin cannot be registered, and leave it out."""
+    try:
+        yield
+    except (pluggy.PluginValidationError, TypeError, ValueError) as error:
+        if manager.has_plugin(name):
+            manager.unregister(name=name)
+        said = " ".join(str(error).split())
+        manager.faults[name] = broken(f"plugin {name!r} of package {package} cannot be used: {said}", package, where)
+
+
+def _load_files(manager: PluginManager) -> None:
+    """Load the plugins of one file, and the methods that were given as classes, which replace those of files."""
+
+    def free(name: str, other: str) -> str:
+        return other if name in (*manager.owners(), *manager.faults) else name
+
+    for path in plugin_files():
+        if path.name in _left_out():
+            continue
+        owner = free(path.name, str(path))
+        try:
+            found = load_file(path)
+        except PluginError as error:
+            manager.faults[owner] = error
+            continue
+        manager.files[owner] = path, found.sha256
+        with _noted(manager, owner, owner, str(path)):
+            manager.add_module(found.module, owner)
+        manager.methods[owner] = [it for it in manager.methods[owner] if it[0] not in CLASSES]
+    for name, method in CLASSES.items():
+        source = find_source(method)
+        owner = free(source[0].name if source else method.__qualname__, f"{method.__module__}.{method.__qualname__}")
+        manager.files[owner] = None, hashlib.sha256(source[1]).hexdigest() if source else None
+        manager.methods[owner] = [(name, MethodFactory(method))]
 
 
 def _unmet(point: EntryPoint) -> str | None:
@@ -184,4 +233,5 @@ def faults_told(faults: Mapping[str, PluginError]) -> str:
 
 def broken(what: str, package: str, where: str | None = None) -> PluginError:
     """The error that says what is wrong with a plugin of a package."""
-    return PluginError(what, where=where, remedy=f"repair or uninstall it: pip uninstall {package}")
+    remedy = "repair the file" if package.endswith(".py") else f"repair or uninstall it: pip uninstall {package}"
+    return PluginError(what, where=where, remedy=remedy)

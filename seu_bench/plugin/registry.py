@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seu_bench.config.benchmark import BenchmarkSource
+from seu_bench.errors import PluginError
 from seu_bench.plugin.entries import Entry, Kind, collect
 from seu_bench.plugin.executors import ExecutorFactory
+from seu_bench.plugin.files import CLASSES, PLUGINS, end_import, load_file
 from seu_bench.plugin.loggers import LoggerFactory
 from seu_bench.plugin.manager import PACKAGE, PluginManager, load_plugins
+from seu_bench.plugin.methods import methods_in
 from seu_bench.plugin.registration import CommandFactory
 from seu_bench.results.metric import Metric, as_metric
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.training.components import CreatorFactory, SearcherFactory
 from seu_bench.training.interfaces import BackboneFactory, StrategyFactory
+from seu_bench.utils.reading import absolute
 
 if TYPE_CHECKING:
     from seu_bench.data.dataset import DatasetSource  # imports NumPy
+    from seu_bench.training.method import Method
 
 
 class Registry:
@@ -64,3 +73,45 @@ class Registry:
     def package(self, plugin: str) -> str:
         """The package that a plugin came from; its own name where it was not installed."""
         return self.manager.package(plugin)
+
+
+def use_plugins(files: str | Path | Iterable[str | Path] = (), methods: Iterable[type[Method]] = ()) -> Registry:
+    """Offer files of Python, also in processes that are started from here, and classes, in this process alone.
+
+    What is given later replaces a class of the same name.
+
+    Returns:
+        A registry with all that is installed, and these.
+
+    Raises:
+        PluginError: one cannot be imported, offers nothing, or has a name that is taken; then none is offered.
+
+    Example:
+        ``use_plugins(["my_method.py"]).strategies["mine"]``
+    """
+    end_import()
+    paths = [absolute(path) for path in ([files] if isinstance(files, str | Path) else files)]
+    named, before = os.environ.get(PLUGINS, ""), dict(CLASSES)
+    with contextlib.ExitStack() as undo:
+        undo.callback(os.environ.update, {PLUGINS: named})
+        undo.callback(CLASSES.update, before)
+        undo.callback(CLASSES.clear)
+        for path in paths:
+            for method in methods_in(load_file(path).module):
+                CLASSES.pop(method.name, None)
+        os.environ[PLUGINS] = os.pathsep.join(dict.fromkeys([*filter(None, named.split(os.pathsep)), *map(str, paths)]))
+        given = {method.name: method for method in methods}
+        CLASSES.update(given)
+        registry = Registry()
+        manager = registry.manager
+        for plugin, (file, _) in manager.files.items():
+            names = [name for name, _ in manager.methods[plugin]]
+            if file not in paths and not given.keys() & names:
+                continue
+            if plugin in registry.faults:
+                raise registry.faults[plugin]
+            if not names and not manager.get_hookcallers(manager.get_plugin(plugin)):
+                remedy = "give a class of seu_bench.Method a name, as in: name = 'mine'"
+                raise PluginError("the plugin offers nothing", where=str(file), remedy=remedy)
+        undo.pop_all()
+    return registry

@@ -160,11 +160,14 @@ def _read(file: Path) -> dict[str, Any]:
 
     document = read_toml(file, "sweep", _GUIDE)
     places = {key: beside(document[key]) for key in ("results", "data_root") if isinstance(document.get(key), str)}
-    for key in ("benchmark", "tuned"):
+    for key in ("benchmark", "tuned", "plugin"):
         named = document.get(key)
         listed = split_names(named) if isinstance(named, str) else named
         if isinstance(listed, list):
-            document[key] = [beside(name) if isinstance(name, str) and names_a_file(name) else name for name in listed]
+            document[key] = [
+                beside(name) if isinstance(name, str) and (key == "plugin" or names_a_file(name)) else name
+                for name in listed
+            ]
     return document | places
 
 

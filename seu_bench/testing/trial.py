@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,7 +37,10 @@ def installed(plugins: Sequence[object] = ()) -> Registry:
     """Return the registry of installed plugins, of ``plugins`` and of the tiny streams."""
     manager = load_plugins()
     for index, plugin in enumerate((*plugins, TinyStreams())):
-        manager.register(plugin, name=f"trial-{index}")
+        if isinstance(plugin, ModuleType):
+            manager.add_module(plugin, f"trial-{index}")
+        else:
+            manager.register(plugin, name=f"trial-{index}")
     return Registry(manager)
 
 

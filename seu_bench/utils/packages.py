@@ -16,8 +16,11 @@ def source_folder(package: str) -> Path | None:
 
     Returns:
         The folder that it was installed from, in place (``pip install -e FOLDER``) or not, or the folder that it lies
-        in, where no installer put it there. ``None``: it came from an index or is not installed.
+        in, where no installer put it there; a plugin of one file is its own. ``None``: it came from an index or is not
+        installed.
     """
+    if package.endswith(".py"):
+        return Path(package)
     from importlib.metadata import PackageNotFoundError, distribution  # slow to import, and needed for defects only
 
     try:

@@ -48,6 +48,11 @@ def open_file(path: Path) -> BufferedReader:
     return file
 
 
+def absolute(path: str | Path) -> Path:
+    """Return a path that does not depend on the working folder; links in it stay."""
+    return Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100
+
+
 def read_file(path: Path, largest: int | None = None) -> bytes:
     """Read all of a regular file, as :func:`open_file` does.
 

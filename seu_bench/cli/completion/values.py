@@ -52,10 +52,10 @@ def completer(values: Callable[[click.Context, str], Values], *, listed: bool = 
 def names_of(kind: str, *, listed: bool = False, path: bool = False) -> Completer:
     """Return a completer of the names of a kind, e.g. ``strategies``, each with its summary."""
 
-    def values(_context: click.Context, _beginning: str) -> Iterator[tuple[str, str]]:
-        from seu_bench.plugin.registry import Registry
+    def values(context: click.Context, _beginning: str) -> Iterator[tuple[str, str]]:
+        from seu_bench.plugin.registry import use_plugins
 
-        for entry in Registry().kinds[kind].values():
+        for entry in use_plugins(given(context, "plugin") or ()).kinds[kind].values():
             yield entry.name, entry.summary
 
     return completer(values, listed=listed, path=path)

@@ -15,14 +15,14 @@ from seu_bench.cli.options import format_option, print_as, request_command
 from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.errors import ExitStatus, SeuBenchError
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.record import runs_folder
 from seu_bench.results.submissions.checking import Checked, Finding, check_submissions
 from seu_bench.results.submissions.manifest import STATED
 
 
 @verbosity_options
-@request_command("data_root", "device")
+@request_command("data_root", "device", "plugin")
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Seeds of each configuration.")
 @click.option(
@@ -41,7 +41,14 @@ from seu_bench.results.submissions.manifest import STATED
 )
 @format_option
 def check_submission(
-    folder: Path, seeds: int, most: int, seed: int | None, data_root: Path | None, device: str, form: str
+    folder: Path,
+    seeds: int,
+    most: int,
+    seed: int | None,
+    data_root: Path | None,
+    device: str,
+    plugin: tuple[Path, ...],
+    form: str,
 ) -> None:
     """Check a shared leaderboard's folder: what a pull request's CI runs.
 
@@ -50,7 +57,7 @@ def check_submission(
     """
     from seu_bench.engine.saved_model.claims import claim_faults
 
-    registry, seed = Registry(), time.time_ns() % 2**32 if seed is None else seed
+    registry, seed = use_plugins(plugin), time.time_ns() % 2**32 if seed is None else seed
     found = check_submissions(folder, registry.known_metrics, seeds=seeds)
     findings, faulty = list(found.findings), {it.run for it in found.findings}
     for run_id, record in found.records.items():

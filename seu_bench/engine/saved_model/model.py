@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from seu_bench.engine.resolve import find_component
 from seu_bench.engine.saved_model.file import MAKE_AGAIN, ModelFile, parse_weights, read_weights, unusable
 from seu_bench.errors import RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import MODEL_NAME, find_run
 from seu_bench.results.record_metrics import measured_rows
@@ -193,7 +193,9 @@ def learned_tasks(record: Record) -> tuple[int, ...]:
     return tuple(task for row in rows for task, value in enumerate(row) if value is not None)
 
 
-def load_model(run: str | Path, results: str | Path = "results") -> LearnedModel:
+def load_model(
+    run: str | Path, results: str | Path = "results", *, plugin: str | Path | Sequence[str | Path] = ()
+) -> LearnedModel:
     """Load the model of a finished run, on the CPU, in evaluation mode and without gradients.
 
     It is built by the run's strategy from the record alone; no data set is needed. The file is read as data: nothing in
@@ -202,6 +204,7 @@ def load_model(run: str | Path, results: str | Path = "results") -> LearnedModel
     Args:
         run: a run id, a unique beginning of one, or a run's folder.
         results: folder of records, for a run id.
+        plugin: files of Python with the strategy, where it is in one.
 
     Returns:
         The model; its attributes describe the tasks.
@@ -221,7 +224,7 @@ def load_model(run: str | Path, results: str | Path = "results") -> LearnedModel
     if found != record.weights_sha256:
         told = f"SHA-256 {found}, not {record.weights_sha256}"
         raise unusable(path, f"the weights are not those that the record names: {told}")
-    return build_model(Registry(), parse_weights(content, path), record)
+    return build_model(use_plugins(plugin), parse_weights(content, path), record)
 
 
 def build_model(registry: Registry, file: ModelFile, record: Record) -> LearnedModel:
