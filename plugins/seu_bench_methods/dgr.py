@@ -185,7 +185,9 @@ class Dgr(Method):
             with FlopCounter() as counter:
                 sources = sources_of(repeat(real), old if task else None, task, options)
                 _, passes = generator.step(generator.optimizers(1.0), sources)
-            stages.append(StageCost("generator", task, steps * passes, 0, steps * counter.flops, steps * counter.flops))
+            made = (options.critic_steps if options.generator == "wgan_gp" else 1) * options.replayed_beside(size)
+            made, flops = steps * made if task else 0, steps * counter.flops  # made by the old generator, as it is
+            stages.append(StageCost("generator", task, steps * passes - made, made, flops, flops))
         macs = task_macs(model, plan, one_path=True)
         return fixed_cost(count_parameters(model), macs, [*stages, *evaluation_passes(plan)], state_bytes(model))
 
