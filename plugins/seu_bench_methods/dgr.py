@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat
 from typing import Any, ClassVar, Final, Literal
 
 import torch
@@ -16,7 +15,7 @@ from torch.nn.functional import cross_entropy, pad
 from seu_bench import Method
 from seu_bench.config import LEARNING_RATES, BackboneOptions, TuningGrid
 from seu_bench.data import TaskImages, batch_bounds
-from seu_bench.models import BackboneModel, FlopCounter, RepeatedBatches, count_parameters, freeze, state_bytes
+from seu_bench.models import BackboneModel, FlopCounter, RepeatedBatches, count_parameters, state_bytes
 from seu_bench.training import (
     Cost,
     EpochReport,
@@ -35,7 +34,7 @@ from seu_bench.training import (
     width_factor,
 )
 from seu_bench.utils import RandomState, derive_seed
-from seu_bench_methods.generators import ImageGenerator, Sources, Vae, Wgan
+from seu_bench_methods.generators import ImageGenerator, Vae, Wgan
 
 #: Steps in an epoch of the stage ``generator``, between two of which a run can be interrupted.
 STEPS: Final = 100
@@ -133,9 +132,8 @@ class Dgr(Method):
     def before_task(self, task: TaskData) -> None:
         """Keep a copy of the solver, frozen and in evaluation mode, that knows the classes of earlier tasks alone."""
         if task.index:
-            self.solver = self.model.alone(task.index).eval()
+            self.solver = self.model.alone(task.index).eval().requires_grad_(False)
             self.solver.begin_task(task.index - 1)
-            freeze(self.solver)
 
     def trained_module(self, task: TaskData) -> nn.Module:
         """Return the solver."""
@@ -146,21 +144,17 @@ class Dgr(Method):
         loss = cross_entropy(logits, y)
         if self.solver is None:
             return loss
-        images, targets = self.dream(self.solver, self.options.replayed_beside(len(y)))
-        self.passed(2 * len(images))  # made by the generator, and labelled by the old solver
-        answers = self.replay(images, torch.zeros(len(images), dtype=torch.int64))
-        if targets.dim() == 2:  # the probability of a class that is new is 0
-            targets = pad(targets, (0, answers.shape[1] - targets.shape[1]))
-        share = 1 / (self.learned + 1)
+        count, share = self.options.replayed_beside(len(y)), 1 / (self.learned + 1)
+        with torch.no_grad():
+            images = self.model.generator.images(count)
+            known = self.solver.forward_single_task(images, 0)
+        self.passed(2 * count)  # made by the generator, and labelled by the old solver
+        answers = self.replay(images, torch.zeros(count, dtype=torch.int64))
+        if self.options.targets == "hard":
+            targets = known.argmax(dim=1)
+        else:  # the probability of a class that is new is 0
+            targets = pad(known.softmax(dim=1), (0, answers.shape[1] - known.shape[1]))
         return share * loss + (1 - share) * cross_entropy(answers, targets)
-
-    @torch.no_grad()
-    def dream(self, solver: BackboneModel, count: int) -> tuple[Tensor, Tensor]:
-        """Return images ``[count, C, H, W]`` of earlier tasks and a solver's labels ``[count]``, or probabilities
-        ``[count, classes]``."""
-        images = self.model.generator.images(count)
-        logits = solver.forward_single_task(images, 0)
-        return images, logits.argmax(dim=1) if self.options.targets == "hard" else logits.softmax(dim=1)
 
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
@@ -169,22 +163,22 @@ class Dgr(Method):
         model = on_meta(lambda: cls.make_model(context))
         schedule, generator = options.applied_to(context.protocol.training), model.generator
         paths, stages = task_flops(model, plan, one_path=True), list[StageCost]()
-        freeze(old := copy.deepcopy(generator))
+        old = copy.deepcopy(generator).requires_grad_(False)
         with FlopCounter() as counter:
             old.pixels(1)
         making = counter.flops
         for task, planned in enumerate(plan.tasks):
             count, epochs = planned.num_train, schedule.epochs
             sizes = [stop - start for start, stop in batch_bounds(count, schedule.batch_size, join=True)]
-            replayed = sum(map(options.replayed_beside, sizes)) if task else 0
+            beside = sum(map(options.replayed_beside, sizes)) if task else 0
             answers = paths[task - 1].evaluate if task else 0
-            flops = epochs * (count * paths[task].train + replayed * (paths[task].train + answers + making))
-            stages.append(StageCost("training", task, epochs * (count + replayed), 2 * epochs * replayed, flops, flops))
+            flops = epochs * (count * paths[task].train + beside * (paths[task].train + answers + making))
+            stages.append(StageCost("training", task, epochs * (count + beside), 2 * epochs * beside, flops, flops))
             size, steps = min(schedule.batch_size, count), options.generator_iterations
             real = torch.zeros((size, *generator.shape), device="meta")
+            replayed = (lambda count: old.pixels(options.replayed_beside(count))) if task else None
             with FlopCounter() as counter:
-                sources = sources_of(repeat(real), old if task else None, task, options)
-                _, passes = generator.step(generator.optimizers(1.0), sources)
+                _, passes = generator.step(generator.optimizers(1.0), real.clone, replayed)
             made = (options.critic_steps if options.generator == "wgan_gp" else 1) * options.replayed_beside(size)
             made, flops = steps * made if task else 0, steps * counter.flops  # made by the old generator, as it is
             stages.append(StageCost("generator", task, steps * passes - made, made, flops, flops))
@@ -202,25 +196,25 @@ class GeneratorStage(Stage[None]):
         self.options, self.generator = method.options, method.model.generator
         epochs, seed = -(-self.options.generator_iterations // STEPS), method.seed_for("generator", task.index)
         super().__init__("generator", task.index, epochs, seed, method.device)
-        self.images, self.batch_size, self.model = task.train, method.schedule.batch_size, method.model
+        self.images, self.batch_size = task.train, method.schedule.batch_size
         self.optimizers = self.generator.optimizers(self.options.generator_learning_rate or self.generator.rate)
-        self.old = copy.deepcopy(self.generator) if task.index else None
+        self.old = copy.deepcopy(self.generator).requires_grad_(False) if task.index else None
+        self.parts: list[Any] = [self.generator, *([self.old] if self.old else []), *self.optimizers]
         if self.old is None:
             self.generator.fit_range(task.train)
-        else:
-            freeze(self.old)
 
     def run_epoch(self) -> EpochReport:
         """Take some steps; the last epoch may have fewer."""
-        self.model.train()
-        batches = map(self.generator.scaled, endless(self.images, self.batch_size))
-        sources = sources_of(batches, self.old, self.task, self.options)
+        batches, old = endless(self.images, self.batch_size), self.old
+        replayed = None if old is None else lambda count: old.pixels(self.options.replayed_beside(count))
         steps = min(STEPS, self.options.generator_iterations - self.epoch * STEPS)
         total = torch.zeros((), device=self.device)
         with RepeatedBatches() as repeated:
             for _ in range(steps):
                 repeated.begin()
-                loss, passes = self.generator.step(self.optimizers, sources)
+                loss, passes = self.generator.step(
+                    self.optimizers, lambda: self.generator.scaled(next(batches)), replayed, 1 / (self.task + 1)
+                )
                 total += loss
                 repeated.end(passes)
                 self.passed(passes)
@@ -231,22 +225,12 @@ class GeneratorStage(Stage[None]):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return the weights of the generator and of the old one, and the optimisers."""
-        return {"parts": [part.state_dict() for part in self._parts]}
+        return {"parts": [part.state_dict() for part in self.parts]}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`get_extra_state` returned."""
-        for part, saved in zip(self._parts, state["parts"], strict=True):
+        for part, saved in zip(self.parts, state["parts"], strict=True):
             part.load_state_dict(saved)
-
-    @property
-    def _parts(self) -> list[Any]:
-        return [self.generator, *([] if self.old is None else [self.old]), *self.optimizers]
-
-
-def sources_of(batches: Iterator[Tensor], old: ImageGenerator | None, task: int, options: Dgr.Options) -> Sources:
-    """Return the sources of a generator's steps in a task: its batches, and images of the old generator."""
-    replayed = None if old is None else lambda count: old.pixels(options.replayed_beside(count))
-    return Sources(lambda: next(batches), replayed, 1 / (task + 1))
 
 
 def endless(images: TaskImages, size: int) -> Iterator[Tensor]:

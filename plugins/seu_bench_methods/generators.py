@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -15,20 +14,10 @@ from torch.optim import Adam, Optimizer
 
 from seu_bench.data import TaskImages
 
-
-@dataclass(frozen=True)
-class Sources:
-    """Where a generator's step takes its images from, as pixels in [0, 1].
-
-    Attributes:
-        real: returns the next batch of the task's images, ``[N, C, H, W]``.
-        replayed: makes images of earlier tasks beside so many of the task's; ``None`` in the first task.
-        share: weight of the task's images; the others have the rest.
-    """
-
-    real: Callable[[], Tensor]
-    replayed: Callable[[int], Tensor] | None = None
-    share: float = 1.0
+Real: TypeAlias = Callable[[], Tensor]
+Replayed: TypeAlias = Callable[[int], Tensor] | None
+Optimizers: TypeAlias = Sequence[Optimizer]
+Step: TypeAlias = tuple[Tensor, int]
 
 
 class ImageGenerator(nn.Module, ABC):
@@ -44,9 +33,10 @@ class ImageGenerator(nn.Module, ABC):
         low, high: darkest and brightest value of each channel, ``[C, 1, 1]``, in the first task's training images.
     """
 
-    #: Units of a hidden layer, or channels next to the image, and learning rate, where none are given.
+    #: Units of a hidden layer, or channels next to the image, and learning rate, where none are given; Adam's moments.
     units: ClassVar[int]
     rate: ClassVar[float]
+    betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
     low: Tensor
     high: Tensor
 
@@ -61,20 +51,28 @@ class ImageGenerator(nn.Module, ABC):
         """Return pixels ``[N, C, H, W]`` before the sigmoid, of ``noise`` ``[N, latent]``."""
 
     @abstractmethod
-    def optimizers(self, rate: float) -> list[Adam]:
-        """Return fresh optimisers of all that learns, at a learning rate."""
-
-    @abstractmethod
-    def step(self, optimizers: Sequence[Optimizer], sources: Sources) -> tuple[Tensor, int]:
+    def step(self, optimizers: Optimizers, real: Real, replayed: Replayed = None, share: float = 1.0) -> Step:
         """Take one step.
 
         Args:
             optimizers: those that :meth:`optimizers` returned.
-            sources: where images come from.
+            real: returns the next batch of the task's images, pixels ``[N, C, H, W]`` in [0, 1].
+            replayed: makes images of earlier tasks beside so many of the task's; ``None`` in the first task.
+            share: weight of the task's images; the others have the rest.
 
         Returns:
             The loss, and images passed: one counts once for each network that it comes out of or goes through.
         """
+
+    @property
+    def parts(self) -> Sequence[nn.Module]:
+        """What learns, each part by an optimiser of its own."""
+        return [self]
+
+    def optimizers(self, rate: float) -> list[Adam]:
+        """Return fresh optimisers, at a learning rate; each takes one kernel where there is a device to compute on."""
+        fused = not self.low.is_meta
+        return [Adam(part.parameters(), lr=rate, betas=self.betas, fused=fused) for part in self.parts]
 
     def pixels(self, count: int) -> Tensor:
         """Draw ``count`` images, pixels in [0, 1]."""
@@ -96,19 +94,12 @@ class ImageGenerator(nn.Module, ABC):
         return ((images - self.low) / span).clamp(0, 1)
 
 
-def adam(module: nn.Module, rate: float, betas: tuple[float, float] = (0.9, 0.999)) -> Adam:
-    """Return Adam over a module, in one kernel where there is a device to compute on."""
-    parameters = list(module.parameters())
-    return Adam(parameters, lr=rate, betas=betas, fused=parameters[0].device.type != "meta")
-
-
 class Vae(ImageGenerator):
     """Two perceptrons of two hidden layers each: an image to a normal distribution of latents, and back (D. P. Kingma,
     M. Welling, "Auto-Encoding Variational Bayes", ICLR 2014; sizes of van de Ven & Tolias 2018).
 
     Args:
-        shape: channels, height and width of an image.
-        latent: dimensions of the latents.
+        shape, latent: as of :class:`ImageGenerator`.
         hidden: units of each hidden layer.
     """
 
@@ -146,23 +137,18 @@ class Vae(ImageGenerator):
         reconstruction = binary_cross_entropy_with_logits(decoded, pixels, reduction="none").flatten(1).sum(dim=1)
         return reconstruction + divergence(mean, log_variance)
 
-    def optimizers(self, rate: float) -> list[Adam]:
-        """Return Adam over encoder and decoder."""
-        return [adam(self, rate)]
-
-    def step(self, optimizers: Sequence[Optimizer], sources: Sources) -> tuple[Tensor, int]:
+    def step(self, optimizers: Optimizers, real: Real, replayed: Replayed = None, share: float = 1.0) -> Step:
         """Take one step on the weighted mean of the task's and the replayed images' losses, in nats per image."""
-        (optimizer,) = optimizers
-        optimizer.zero_grad(set_to_none=True)
-        real = sources.real()
-        replayed = real[:0] if sources.replayed is None else sources.replayed(len(real))
-        losses = self.losses(torch.cat([real, replayed]))
-        loss = losses[: len(real)].mean()
-        if len(replayed):
-            loss = sources.share * loss + (1 - sources.share) * losses[len(real) :].mean()
+        optimizers[0].zero_grad(set_to_none=True)
+        new = real()
+        old = new[:0] if replayed is None else replayed(len(new))
+        losses = self.losses(torch.cat([new, old]))
+        loss = losses[: len(new)].mean()
+        if len(old):
+            loss = share * loss + (1 - share) * losses[len(new) :].mean()
         loss.backward()
-        optimizer.step()
-        return loss.detach(), len(real) + 2 * len(replayed)
+        optimizers[0].step()
+        return loss.detach(), len(new) + 2 * len(old)
 
 
 def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
@@ -177,14 +163,13 @@ class Wgan(ImageGenerator):
     Neither has batch normalisation, under which a gradient of one image would hang on the others.
 
     Args:
-        shape: channels, height and width of an image.
-        latent: random numbers that an image is made from.
+        shape, latent: as of :class:`ImageGenerator`.
         channels: next to the image; twice as many next to the linear layers.
         penalty: weight of the gradient penalty.
         critic_steps: steps of the critic for each of the generator.
     """
 
-    units, rate = 64, 0.0001
+    units, rate, betas = 64, 0.0001, (0.5, 0.9)
 
     def __init__(
         self, shape: tuple[int, int, int], latent: int, channels: int, penalty: float, critic_steps: int
@@ -226,24 +211,25 @@ class Wgan(ImageGenerator):
         loss: Tensor = distance + self.penalty * gradient_penalty(self.critic, pixels, made)
         return loss
 
-    def optimizers(self, rate: float) -> list[Adam]:
-        """Return Adam over the critic, and over what makes images, with the moments of Gulrajani et al."""
-        return [adam(part, rate, (0.5, 0.9)) for part in (self.critic, self.maker)]
+    @property
+    def parts(self) -> Sequence[nn.Module]:
+        """The critic, and what makes images."""
+        return [self.critic, self.maker]
 
-    def step(self, optimizers: Sequence[Optimizer], sources: Sources) -> tuple[Tensor, int]:
+    def step(self, optimizers: Optimizers, real: Real, replayed: Replayed = None, share: float = 1.0) -> Step:
         """Take some steps of the critic, each on images of its own, then one of the generator; the loss is the critic's
         in its last one."""
         critic, maker = optimizers
         loss, count, passes = torch.zeros(()), 0, 0
         for _ in range(self.critic_steps):
             critic.zero_grad(set_to_none=True)
-            real = sources.real()
-            loss, count = self.critic_loss(real), len(real)
+            new = real()
+            loss, count = self.critic_loss(new), len(new)
             passes += 4 * count  # they, as many that are made and judged, and as many in between
-            if sources.replayed is not None:
-                replayed = sources.replayed(count)
-                loss = sources.share * loss + (1 - sources.share) * self.critic_loss(replayed)
-                passes += 5 * len(replayed)
+            if replayed is not None:
+                old = replayed(count)
+                loss = share * loss + (1 - share) * self.critic_loss(old)
+                passes += 5 * len(old)
             loss.backward()
             critic.step()
         maker.zero_grad(set_to_none=True)

@@ -11,7 +11,7 @@ from support.tiny import all_threads, class_stream, one_thread, task_of
 from torch import Tensor, nn
 
 from seu_bench.models import count_parameters
-from seu_bench_methods.generators import ImageGenerator, Sources, Vae, Wgan, divergence, gradient_penalty
+from seu_bench_methods.generators import ImageGenerator, Vae, Wgan, divergence, gradient_penalty
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -118,8 +118,7 @@ def test_shares_of_a_step(kind: str, loss: str, share: float, monkeypatch: pytes
 
     monkeypatch.setattr(model, loss, brightness)
     replayed = (lambda count: torch.full((2 * count, *SHAPE), 0.75)) if share < 1 else None
-    sources = Sources(lambda: torch.full((4, *SHAPE), 0.25), replayed, share)
-    found, _ = model.step(model.optimizers(0.0), sources)
+    found, _ = model.step(model.optimizers(0.0), lambda: torch.full((4, *SHAPE), 0.25), replayed, share)
     assert float(found) == pytest.approx(0.25 * share + 0.75 * (1 - share), rel=1e-12)
 
 
@@ -138,7 +137,7 @@ def test_steps_of_critic_and_generator(critic_steps: int) -> None:
         asked.append([parameter.detach().clone() for parameter in model.maker.parameters()])
         return torch.rand(4, *SHAPE)
 
-    _, passes = model.step(optimizers, Sources(real, lambda count: torch.rand(6, *SHAPE), 0.5))
+    _, passes = model.step(optimizers, real, lambda count: torch.rand(6, *SHAPE), 0.5)
     assert taken == ["critic"] * critic_steps + ["maker"]
     assert len(asked) == critic_steps
     # Each image once for every network that it comes out of or goes through: made, judged, in between, replayed.
@@ -160,7 +159,7 @@ def test_the_generator_raises_the_score_of_what_it_makes() -> None:
     with torch.no_grad():
         before = float(model.pixels(200).mean())
     for _ in range(20):
-        model.step(optimizers, Sources(lambda: torch.rand(8, *SHAPE)))
+        model.step(optimizers, lambda: torch.rand(8, *SHAPE))
     with torch.no_grad():
         assert float(model.pixels(200).mean()) > before + 0.2
 
@@ -169,9 +168,9 @@ def test_passes_of_the_autoencoder() -> None:
     """An image of the task once; a replayed one is made, too."""
     model = made("vae")
     optimizers = model.optimizers(0.01)
-    assert model.step(optimizers, Sources(lambda: torch.rand(4, *SHAPE)))[1] == 4
-    sources = Sources(lambda: torch.rand(4, *SHAPE), lambda count: torch.rand(6, *SHAPE), 0.5)
-    assert model.step(optimizers, sources)[1] == 4 + 2 * 6
+    assert model.step(optimizers, lambda: torch.rand(4, *SHAPE))[1] == 4
+    _, passes = model.step(optimizers, lambda: torch.rand(4, *SHAPE), lambda count: torch.rand(6, *SHAPE), 0.5)
+    assert passes == 4 + 2 * 6
 
 
 # --- images ------------------------------------------------------------------------------------------------------
@@ -182,8 +181,8 @@ def test_passes_of_the_autoencoder() -> None:
 def test_images_of_any_size(kind: str, shape: tuple[int, int, int]) -> None:
     """Made and learned from, of one channel and three."""
     model = made(kind, shape, 1)
-    sources = Sources(lambda: torch.rand(2, *shape), lambda count: torch.rand(3, *shape), 0.5)
-    loss, _ = model.step(model.optimizers(0.001), sources)
+    optimizers = model.optimizers(0.001)
+    loss, _ = model.step(optimizers, lambda: torch.rand(2, *shape), lambda count: torch.rand(3, *shape), 0.5)
     assert bool(torch.isfinite(loss))
     assert model.images(3).shape == (3, *shape)
 
@@ -214,7 +213,7 @@ def test_an_autoencoder_learns_textures() -> None:
     pixels = model.scaled(images.gather(torch.arange(len(images)))[0])
     optimizers = model.optimizers(0.003)
     for _ in range(150):
-        model.step(optimizers, Sources(lambda: pixels))
+        model.step(optimizers, lambda: pixels)
     with torch.no_grad():
         drawn = model.pixels(500)
     assert torch.allclose(drawn.mean(dim=(0, 1)), pixels.mean(dim=(0, 1)), atol=0.12)
