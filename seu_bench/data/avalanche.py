@@ -157,14 +157,15 @@ class BatchLoader:
 
 
 class MixedBatches:
-    """Batches ``[x, y, t]`` of tables of several tasks, shuffled over all of them; a new order for each iteration.
+    """Batches ``[x, y, positions, t]`` of tables of several tasks, shuffled over all of them; a new order for each
+    iteration. Positions are those in all tables, one behind another.
 
     Args:
         tables: images of one task each.
         batch_size: images per batch; a single image left over joins the batch before it.
 
     Example:
-        ``for x, y, t in MixedBatches([task.train, *memory.tables()], 64): ...``
+        ``for x, y, positions, t in MixedBatches([task.train, *memory.tables()], 64): ...``
     """
 
     def __init__(self, tables: Sequence[TaskImages], batch_size: int) -> None:
@@ -187,7 +188,7 @@ class MixedBatches:
                 places.append((which == number).nonzero().flatten())
                 table = self.tables[number]
                 x, y = table.training_batch(positions[places[-1]] - self._starts[number])
-                parts.append([x, y, torch.full((len(y),), table.task_label)])
+                parts.append([x, y, positions[places[-1]], torch.full((len(y),), table.task_label)])
             back = torch.cat(places).argsort()
             whole = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
             yield whole if len(parts) == 1 else [tensor[back.to(tensor.device)] for tensor in whole]

@@ -146,8 +146,10 @@ class BackboneModel(MultiHeadModel):
 
     def forward_all_tasks(self, x: Tensor) -> dict[int, Tensor]:
         """Logits of every task that was learned; the backbone is computed once. One head has the task label 0."""
-        features = self.backbone_features(x)
         known = sorted(self.known_train_tasks_labels) if self.scenario == "task" else [0]
+        if self.predictor is not None and not self.training:
+            return {task: self.predictor(x, task) for task in known}
+        features = self.backbone_features(x)
         return {task: self.head(task)(features) for task in known}
 
     def task_module(self, task: int) -> nn.Module:
@@ -174,6 +176,11 @@ class BackboneModel(MultiHeadModel):
             raise ValueError("it is not the architecture of a head that grows")
         elif architecture["tasks_seen"]:
             self._growing.begin(int(architecture["tasks_seen"]) - 1)
+
+    @property
+    def classes_seen(self) -> int:
+        """Number of classes that a head that grows answers with."""
+        return self._growing.seen
 
     @property
     def _growing(self) -> GrowingHead:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
@@ -108,6 +108,8 @@ class Method(StagedStrategy):
     def training_images(self, task: TaskData) -> Sequence[TaskImages]:
         """Return the images to train on, in tables of one task each; by default the task's own.
 
+        Which of them a batch has is told by :attr:`batch_positions`.
+
         Args:
             task: training and validation images of the task.
         """
@@ -179,6 +181,12 @@ class Method(StagedStrategy):
         if not isinstance(self.model, BackboneModel):
             raise TypeError(f"{type(self).__name__} has a {type(self.model).__name__} for a model, no BackboneModel")
         return self.model
+
+    @property
+    def batch_positions(self) -> Tensor:
+        """Positions ``[N]`` of the batch's images in :meth:`training_images`, one table behind another."""
+        positions: Tensor = self.mbatch[2]
+        return positions
 
     def replay(self, x: Tensor, task: Tensor) -> Tensor:
         """Return logits ``[N, widest head]`` of other images than the batch's, and count them as passed.
@@ -323,8 +331,18 @@ class Method(StagedStrategy):
             memory.begin_task(task.train)
         phases = [Phase(lambda: self._begin_training(task))] if isinstance(self.options, TrainingOptions) else []
         if type(self).after_task is not Method.after_task:
-            phases.append(Phase(lambda: AfterTask(self, task)))
+            phases.append(self.step(self.after_task_stage, task, self.after_task))
         return phases
+
+    def step(self, name: str, task: TaskData, do: Callable[[TaskData], None]) -> Phase:
+        """Return a phase without epochs, for :meth:`phases`, such as a pass over all images before they are trained on.
+
+        Args:
+            name: of its stage, which is timed and counted, and on which its seed hangs.
+            task: training and validation images of the task.
+            do: called with them; it changes the method's state.
+        """
+        return Phase(lambda: Step(self, name, task, do))
 
     def _begin_training(self, task: TaskData) -> Any:
         with RandomState(self.seed_for("before_task", task.index), self.device).active():
@@ -365,14 +383,13 @@ class Method(StagedStrategy):
         return held
 
 
-class AfterTask(EpochlessStage[None]):
-    """What a method does when a task is learned; a run that is stopped within it does it again."""
+class Step(EpochlessStage[None]):
+    """A part of learning a task without epochs; a run that is stopped within it does it again."""
 
-    def __init__(self, method: Method, task: TaskData) -> None:
-        name = method.after_task_stage
+    def __init__(self, method: Method, name: str, task: TaskData, do: Callable[[TaskData], None]) -> None:
         super().__init__(name, task.index, method.seed_for(name, task.index), method.device)
-        self.method, self.data = method, task
+        self.do, self.data = do, task
 
     def result(self) -> None:
-        """Call :meth:`Method.after_task`, where it does not train."""
-        self.method.after_task(self.data)
+        """Do it."""
+        self.do(self.data)

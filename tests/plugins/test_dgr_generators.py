@@ -11,9 +11,7 @@ from support.tiny import all_threads, class_stream, one_thread, task_of
 from torch import Tensor, nn
 
 from seu_bench.models import count_parameters
-from seu_bench_dgr.generators import ImageGenerator, Sources
-from seu_bench_dgr.vae import Vae, divergence
-from seu_bench_dgr.wgan import Wgan, gradient_penalty
+from seu_bench_methods.generators import ImageGenerator, Vae, Wgan, divergence, gradient_penalty
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -120,7 +118,7 @@ def test_shares_of_a_step(kind: str, loss: str, share: float, monkeypatch: pytes
 
     monkeypatch.setattr(model, loss, brightness)
     replayed = (lambda count: torch.full((2 * count, *SHAPE), 0.75)) if share < 1 else None
-    found = model.trainer(0.0).step(Sources(lambda: torch.full((4, *SHAPE), 0.25), replayed, share))
+    found, _ = model.step(model.optimizers(0.0), lambda: torch.full((4, *SHAPE), 0.25), replayed, share)
     assert float(found) == pytest.approx(0.25 * share + 0.75 * (1 - share), rel=1e-12)
 
 
@@ -129,21 +127,21 @@ def test_steps_of_critic_and_generator(critic_steps: int) -> None:
     """The critic takes so many on fresh images, the generator one, which leaves the critic where it is."""
     model = made("wgan_gp", critic_steps=critic_steps)
     assert isinstance(model, Wgan)
-    trainer, asked = model.trainer(0.01), []
+    optimizers, asked = model.optimizers(0.01), []
     taken: list[str] = []
     weights = [parameter.detach().clone() for parameter in model.critic.parameters()]
-    for name, optimizer in zip(("critic", "maker"), trainer.optimizers, strict=True):
+    for name, optimizer in zip(("critic", "maker"), optimizers, strict=True):
         optimizer.register_step_pre_hook(lambda *_, name=name: taken.append(name))
 
     def real() -> Tensor:
         asked.append([parameter.detach().clone() for parameter in model.maker.parameters()])
         return torch.rand(4, *SHAPE)
 
-    trainer.step(Sources(real, lambda count: torch.rand(6, *SHAPE), 0.5))
+    _, passes = model.step(optimizers, real, lambda count: torch.rand(6, *SHAPE), 0.5)
     assert taken == ["critic"] * critic_steps + ["maker"]
     assert len(asked) == critic_steps
     # Each image once for every network that it comes out of or goes through: made, judged, in between, replayed.
-    assert trainer.passes == critic_steps * (4 * 4 + 5 * 6) + 2 * 4
+    assert passes == critic_steps * (4 * 4 + 5 * 6) + 2 * 4
     still = all(torch.equal(*pair) for pair in zip(asked[0], asked[-1], strict=True))
     moved = [not torch.equal(*pair) for pair in zip(asked[0], model.maker.parameters(), strict=True)]
     assert still and all(moved)
@@ -156,23 +154,23 @@ def test_the_generator_raises_the_score_of_what_it_makes() -> None:
     assert isinstance(model, Wgan)
     model.critic = nn.Sequential(nn.Flatten(), nn.Linear(64, 1))
     model.critic[1].weight.data.fill_(1.0)
-    trainer = model.trainer(0.01)
-    trainer.optimizers[0].param_groups[0]["lr"] = 0.0
+    optimizers = model.optimizers(0.01)
+    optimizers[0].param_groups[0]["lr"] = 0.0
     with torch.no_grad():
         before = float(model.pixels(200).mean())
     for _ in range(20):
-        trainer.step(Sources(lambda: torch.rand(8, *SHAPE)))
+        model.step(optimizers, lambda: torch.rand(8, *SHAPE))
     with torch.no_grad():
         assert float(model.pixels(200).mean()) > before + 0.2
 
 
 def test_passes_of_the_autoencoder() -> None:
     """An image of the task once; a replayed one is made, too."""
-    trainer = made("vae").trainer(0.01)
-    trainer.step(Sources(lambda: torch.rand(4, *SHAPE)))
-    assert trainer.passes == 4
-    trainer.step(Sources(lambda: torch.rand(4, *SHAPE), lambda count: torch.rand(6, *SHAPE), 0.5))
-    assert trainer.passes == 4 + 4 + 2 * 6
+    model = made("vae")
+    optimizers = model.optimizers(0.01)
+    assert model.step(optimizers, lambda: torch.rand(4, *SHAPE))[1] == 4
+    _, passes = model.step(optimizers, lambda: torch.rand(4, *SHAPE), lambda count: torch.rand(6, *SHAPE), 0.5)
+    assert passes == 4 + 2 * 6
 
 
 # --- images ------------------------------------------------------------------------------------------------------
@@ -183,7 +181,8 @@ def test_passes_of_the_autoencoder() -> None:
 def test_images_of_any_size(kind: str, shape: tuple[int, int, int]) -> None:
     """Made and learned from, of one channel and three."""
     model = made(kind, shape, 1)
-    loss = model.trainer(0.001).step(Sources(lambda: torch.rand(2, *shape), lambda count: torch.rand(3, *shape), 0.5))
+    optimizers = model.optimizers(0.001)
+    loss, _ = model.step(optimizers, lambda: torch.rand(2, *shape), lambda count: torch.rand(3, *shape), 0.5)
     assert bool(torch.isfinite(loss))
     assert model.images(3).shape == (3, *shape)
 
@@ -212,9 +211,9 @@ def test_an_autoencoder_learns_textures() -> None:
     model: Any = made("vae")
     model.fit_range(images)
     pixels = model.scaled(images.gather(torch.arange(len(images)))[0])
-    trainer = model.trainer(0.003)
+    optimizers = model.optimizers(0.003)
     for _ in range(150):
-        trainer.step(Sources(lambda: pixels))
+        model.step(optimizers, lambda: pixels)
     with torch.no_grad():
         drawn = model.pixels(500)
     assert torch.allclose(drawn.mean(dim=(0, 1)), pixels.mean(dim=(0, 1)), atol=0.12)

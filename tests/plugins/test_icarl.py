@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import all_threads, class_stream, context, one_thread, registry, same
-from torch import Tensor, nn
+from support.tiny import all_threads, build, class_stream, learn, one_thread, same
+from torch import Tensor
 
 import seu_bench
+from seu_bench.data.avalanche import MixedBatches
 from seu_bench.data.images import TaskImages
 from seu_bench.errors import RequestError
 from seu_bench.testing import Trial
 from seu_bench.testing.trial import Learner
+from seu_bench.training import herd
 from seu_bench.utils.seeding import RandomState
-from seu_bench_icarl.exemplars import ExemplarStage, herded, nearest_means
-from seu_bench_icarl.model import ExemplarModel
-from seu_bench_icarl.teaching import TaughtLoader, distillation_loss, with_exemplars
+from seu_bench_methods.icarl import distillation_loss
 
 #: For requests outside of the contract's streams.
 CLASS = {"benchmark.stream.scenario": "class"}
@@ -47,68 +47,66 @@ def test_each_exemplar_is_the_best_next_one(seed: int) -> None:
         left = [image for image in range(9) if image not in chosen]
         distance = {image: float((mean - known[[*chosen, image]].mean(dim=0)).norm()) for image in left}
         chosen.append(min(left, key=lambda image: distance[image]))
-    assert herded(known, 6).tolist() == chosen
+    assert herd(known, 6).tolist() == chosen
 
 
 def test_exemplars_are_few_where_images_are() -> None:
     """Each image once; the first one is that which is nearest to the mean."""
     known = features(4)
-    assert sorted(herded(known, 10).tolist()) == [0, 1, 2, 3]
+    assert sorted(herd(known, 10).tolist()) == [0, 1, 2, 3]
     nearest = (known - known.mean(dim=0)).norm(dim=1).argmin()
-    assert herded(known, 1).tolist() == [int(nearest)]
-
-
-class Pixels(nn.Module):
-    """Pixels as features."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.flatten(1)
-
-
-def model_of_pixels(classes: tuple[int, ...] = (2, 2), width: int = 4) -> ExemplarModel:
-    """A model whose features are the pixels of images of 1x2x2, in float64."""
-    return ExemplarModel(Pixels(), width, classes).double()
+    assert herd(known, 1).tolist() == [int(nearest)]
 
 
 @pytest.mark.parametrize("mirror", [False, True])
 def test_the_nearest_mean_answers(mirror: bool) -> None:
-    """Means of features of length 1, of images and of their mirror images, against a loop over classes."""
-    images = torch.rand(12, 1, 2, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    labels = torch.tensor([0, 1] * 6)
-    model = model_of_pixels((2,))
-    model.begin_task(0)
-    split = TaskImages(images, torch.arange(12), labels, 0, 1)
-    exemplars, means = ExemplarStage(
-        model, split, [], classes=2, memory=7, mirror=mirror, batch_size=5, seed=0, device=torch.device("cpu")
-    ).run()
+    """Means of features of length 1, of exemplars and of their mirror images, against a loop over classes."""
+    known = learner(19, mirror=mirror)
+    known.learn(0)
+    known.learn(1)
+    model, memory = known.model.eval(), known.strategy.memory.everything()
+
+    def units(images: Tensor) -> Tensor:
+        with torch.no_grad():
+            found = model.backbone(images)
+        return found / found.norm(dim=1, keepdim=True)
+
     expected = []
-    for label in range(2):
-        own = images[labels == label].flatten(1)
-        unit = own / own.norm(dim=1, keepdim=True)
-        chosen = images[labels == label][herded(unit, 3)]
-        assert torch.equal(exemplars[label], chosen)
-        versions = [chosen, chosen[..., [1, 0]]] if mirror else [chosen]
-        units = [(flat / flat.norm(dim=1, keepdim=True)).mean(dim=0) for flat in (it.flatten(1) for it in versions)]
-        mean = torch.stack(units).mean(dim=0)
+    for label in range(4):
+        chosen = memory.x[memory.y == label]
+        assert len(chosen) == 4
+        means = [units(it).mean(dim=0) for it in ([chosen, chosen.flip(dims=(3,))] if mirror else [chosen])]
+        mean = torch.stack(means).mean(dim=0)
         expected.append(mean / mean.norm())
-    torch.testing.assert_close(means, torch.stack(expected))
-    model.answer_by(means)
-    logits = model(images, 0)
-    unit = images.flatten(1) / images.flatten(1).norm(dim=1, keepdim=True)
-    squares = torch.stack([(unit - mean).square().sum(dim=1) for mean in expected], dim=1)
+    torch.testing.assert_close(model.means[:4], torch.stack(expected))
+    assert not model.means[4:].any()
+    images = known.test_images(0)
+    squares = torch.stack([(units(images) - mean).square().sum(dim=1) for mean in expected], dim=1)
     # All of an image's logits are higher by the same 1, the squared length of its feature.
-    torch.testing.assert_close(logits, 1 - squares)
-    assert torch.equal(logits.argmax(dim=1), squares.argmin(dim=1))
+    torch.testing.assert_close(model(images, 0), 1 - squares)
+
+
+def test_exemplars_are_herded() -> None:
+    """Of a new class among all of its images, by the features of the network as it is after training."""
+    known = learner(8)
+    known.learn(0)
+    x, y = known.stream.tasks[0].train.gather(torch.arange(len(known.stream.tasks[0].train)))
+    memory = known.strategy.memory.everything()
+    with torch.no_grad():
+        features = known.model.eval().backbone(x)
+    features = features / features.norm(dim=1, keepdim=True)
+    for label in range(2):
+        assert torch.equal(memory.x[memory.y == label], x[y == label][herd(features[y == label], 4)])
 
 
 def test_a_class_without_exemplars_is_never_the_answer() -> None:
     """Its mean is 0, which is nearer than others to what is far from them."""
-    means = nearest_means([torch.tensor([[0.6, 0.8]]), torch.zeros(0, 2)])
-    assert means[1].tolist() == [0.0, 0.0]
-    model = ExemplarModel(Pixels(), 2, (2,))
-    model.begin_task(0)
-    model.answer_by(means)
-    assert model(torch.tensor([[[[-0.6, -0.8]]]]), 0).argmax(dim=1).tolist() == [0]
+    known = learner(6)
+    known.learn(0)
+    model = known.model.eval()
+    model.means[1] = 0
+    model.means[0] *= -1
+    assert set(model(known.test_images(0), 0).argmax(dim=1).tolist()) == {0}
 
 
 def test_distillation_loss_and_its_gradient() -> None:
@@ -151,30 +149,54 @@ def test_what_is_taught_is_what_was_known() -> None:
     before = copy.deepcopy(known.model).eval()
     taught: list[Tensor] = []
     strategy = known.strategy
-    strategy.pause = lambda stage: taught.append(strategy.taught)
+    strategy.pause = lambda stage: taught.append(strategy.targets)
     images, _ = known.stream.tasks[1].train.gather(torch.arange(len(known.stream.tasks[1].train)))
-    together = torch.cat([images, *strategy.exemplars])
+    together = torch.cat([images, strategy.memory.everything().x])
     known.learn(1)
     with torch.no_grad():
         head = before.heads[0]
         logits = before.backbone(together) @ head.weight[:2].T + head.bias[:2]
     torch.testing.assert_close(taught[0], 1 / (1 + (-logits).exp()))
-    assert taught[0] is taught[-1] and strategy.taught is None
+    assert taught[0] is taught[-1] and strategy.targets is None
     assert not same(before.backbone.state_dict(), known.model.backbone.state_dict())
 
 
 def test_targets_belong_to_their_images() -> None:
-    """However batches are shuffled, in each of them."""
-    images = TaskImages(torch.arange(11.0).view(11, 1, 1, 1), torch.arange(11), torch.arange(11), 1, 1, hides_task=True)
-    loader = TaughtLoader(images, 5, 10 * torch.arange(11.0).view(11, 1))
+    """However batches are shuffled, in each of them: positions are those in all tables, one behind another."""
+    values = torch.arange(11.0).view(11, 1, 1, 1)
+    tables = [
+        TaskImages(values, torch.arange(start, stop), torch.arange(start, stop), 1, 1, hides_task=True)
+        for start, stop in ((0, 7), (7, 11))
+    ]
+    loader = MixedBatches(tables, 5)
     with RandomState(0).active():
         batches = list(loader)
     assert [len(y) for _, y, _, _ in batches] == [5, 6] and len(loader) == 2  # one image alone joins the others
-    for x, y, targets, t in batches:
-        assert torch.equal(x.flatten(), y.float()) and torch.equal(targets, 10 * x.flatten(1))
+    for x, y, positions, t in batches:
+        assert torch.equal(x.flatten(), y.float()) and torch.equal(positions, y)
         assert t.tolist() == [0] * len(y)
     order = torch.cat([y for _, y, _, _ in batches]).tolist()
     assert sorted(order) == list(range(11)) != order
+
+
+def test_each_batch_has_the_targets_of_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss is given, for each image of each batch, what the network before the task said of this image."""
+    known = learner(18)
+    known.learn(0)
+    before, batches = copy.deepcopy(known.model).eval(), 0
+
+    def watched(logits: Tensor, labels: Tensor, targets: Tensor | None) -> Tensor:
+        nonlocal batches
+        batches += 1
+        assert targets is not None
+        with torch.no_grad():
+            expected = (before.backbone(known.strategy.mb_x) @ before.heads[0].weight.T + before.heads[0].bias)[:, :2]
+        torch.testing.assert_close(targets, expected.sigmoid())
+        return distillation_loss(logits, labels, targets)
+
+    monkeypatch.setattr("seu_bench_methods.icarl.distillation_loss", watched)
+    known.learn(1)
+    assert batches
 
 
 def learner(memory: int, **options: Any) -> Learner:
@@ -188,15 +210,16 @@ def test_memory_is_never_larger(memory: int) -> None:
     """After every stage of every task; exemplars of a class are the first of those that it had before."""
     known = learner(memory)
     strategy, sizes = known.strategy, []
-    strategy.pause = lambda stage: sizes.append(sum(map(len, strategy.exemplars)))
+    strategy.pause = lambda stage: sizes.append(len(strategy.memory))
     before: list[Tensor] = []
     for task in range(3):
         known.learn(task)
-        sizes.append(sum(map(len, strategy.exemplars)))
-        assert len(strategy.exemplars) == 2 * (task + 1)
-        for earlier, now in zip(before, strategy.exemplars, strict=False):
+        sizes.append(len(strategy.memory))
+        kept = strategy.memory.everything()
+        exemplars = [kept.x[kept.y == label] for label in range(2 * (task + 1))]
+        for earlier, now in zip(before, exemplars, strict=False):
             assert torch.equal(earlier[: len(now)], now)
-        before = list(strategy.exemplars)
+        before = exemplars
         assert {len(images) for images in before} <= {min(memory // len(before), size) for size in range(6, 10)}
     assert max(sizes) <= memory
     assert known.sizes.memory_by_kind.get("exemplars", 0) == sizes[-1] * (64 + 2)
@@ -209,18 +232,6 @@ def test_old_classes_are_answered_without_a_label() -> None:
     logits = known.model(images, None)[0]
     assert logits.shape == (len(images), 6)
     assert torch.equal(known.model(images, 2), logits)
-    assert known.model.answers_by_means
-
-
-def test_exemplars_join_the_new_images() -> None:
-    """With their classes as labels, behind the images of the task; no task label is told."""
-    new = TaskImages(torch.rand(4, 1, 2, 2), torch.tensor([3, 1]), torch.tensor([2, 3]), 1, 1, hides_task=True)
-    earlier = [torch.rand(2, 1, 2, 2), torch.rand(1, 1, 2, 2)]
-    together = with_exemplars(new, earlier)
-    images, labels = together.gather(torch.arange(5))
-    assert torch.equal(images, torch.cat([new.store[[3, 1]], *earlier]))
-    assert labels.tolist() == [2, 3, 0, 0, 1]
-    assert together.task_label == 0 and with_exemplars(new, []) is new
 
 
 def test_more_classes_than_exemplars_are_refused() -> None:
@@ -230,41 +241,26 @@ def test_more_classes_than_exemplars_are_refused() -> None:
     assert "give 6 at least" in str(error.value.remedy)
 
 
-@pytest.mark.parametrize(("memory", "exact"), [(200, True), (13, False)])
-def test_cost_of_classes_of_unequal_size(memory: int, exact: bool) -> None:
-    """Where a class has fewer images than exemplars are asked of it, memory and operations lie in the range."""
-    given = {"backbone": "mlp", "memory": memory}
-    known = Trial("icarl", given, scenario="class").learner("tiny_lopsided")
-    cost = known.cost
-    for task in range(2):
-        known.learn(task)
-        found = known.sizes.memory_bytes[-1]
-        assert found is not None and cost.memory_bytes_min[task] <= found <= cost.memory_bytes[task]
-        kept = sum(map(len, known.strategy.exemplars))
-        planned = [planned.num_train for planned in known.stream.plan.tasks[: task + 1]]
-        assert (kept == sum(planned)) == exact
-        assert (cost.memory_bytes_min[task] == cost.memory_bytes[task]) == exact
-
-
 @pytest.mark.parametrize("mirror", [False, True])
 def test_passes_of_a_published_step(mirror: bool) -> None:
     """Two tasks of two classes of 30 images, a memory of 20: counted by hand."""
-    plan = class_stream([[0, 1], [2, 3]], images=40).plan
-    plan = dataclasses.replace(plan, scenario="class")
-    options = {"backbone": "mlp", "memory": 20, "epochs": 5, "mirror": mirror, **CLASS}
-    made = context(plan, "icarl", options)
-    found = {
-        (stage.name, stage.task): (stage.train, stage.evaluate)
-        for stage in registry().strategies.find("icarl").factory.cost(made).stages
-        if stage.name != "evaluation"
-    }
+    stream = class_stream([[0, 1], [2, 3]], images=40)
+    stream = dataclasses.replace(stream, plan=dataclasses.replace(stream.plan, scenario="class"))
+    found: dict[tuple[str, int], int] = {}
+    strategy = build(
+        stream,
+        "icarl",
+        on_progress=lambda told: found.update({(told.stage, told.task): told.image_passes}),
+        **{"backbone": "mlp", "memory": 20, "epochs": 5, "mirror": mirror, "benchmark__stream__scenario": "class"},
+    )
+    learn(stream, strategy)
     versions = 2 if mirror else 1
     assert found == {
-        ("training", 0): (5 * 60, 0),
-        ("exemplars", 0): (0, 60 + versions * 20),
-        ("teaching", 1): (0, 60 + 20),
-        ("training", 1): (5 * (60 + 20), 0),
-        ("exemplars", 1): (0, 60 + versions * 20),
+        ("training", 0): 5 * 60,
+        ("exemplars", 0): 60 + versions * 20,
+        ("teaching", 1): 60 + 20,
+        ("training", 1): 5 * (60 + 20),
+        ("exemplars", 1): 60 + versions * 20,
     }
 
 
