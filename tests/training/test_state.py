@@ -31,6 +31,8 @@ def test_not_finite(state: Any, name: str | None) -> None:
         ({"a": [torch.ones(2), 1]}, {"a": [torch.ones(2), True]}, "a[1]"),
         ({"a": {"b": torch.ones(2)}}, {"a": {"b": torch.ones(2).double()}}, "a.b"),
         ({"a": {"b": torch.ones(2)}}, {"a": {"c": torch.ones(2)}}, "a"),
+        ({"a": {"b": torch.ones(2)}}, {"a": {"b": torch.ones(2), "c": torch.ones(2)}}, "a"),
+        ({"a": [torch.ones(2)]}, {"a": [torch.ones(2), torch.ones(2)]}, "a"),
         ({"a": torch.ones(())}, {"a": 1.0}, "a"),
         ({"a": [None, "x"]}, {"a": [None]}, "a"),
     ],
