@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seu_bench import Method
 
@@ -29,6 +29,18 @@ class Anchored(Method):
     @abstractmethod
     def importances(self) -> Mapping[str, Tensor]:
         """``I``, by name of the parameter, each of its shape."""
+
+    def weights(self) -> dict[str, nn.Parameter]:
+        """Return the weights that may be held, by name: all that train."""
+        return {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
+
+    def copy_weights(self) -> dict[str, Tensor]:
+        """Return copies of :meth:`weights`."""
+        return {name: weight.detach().clone() for name, weight in self.weights().items()}
+
+    def zeros(self) -> dict[str, Tensor]:
+        """Return a zero for each number of :meth:`weights`."""
+        return {name: torch.zeros_like(weight, requires_grad=False) for name, weight in self.weights().items()}
 
     def penalty(self) -> Tensor | None:
         """The sum over all parameters; nothing before the second task, or with strength 0."""

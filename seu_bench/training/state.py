@@ -43,7 +43,8 @@ def difference(one: Any, other: Any, name: str = "") -> str | None:
     elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
         parts = [(f"{name}[{index}]", *pair) for index, pair in enumerate(zip(one, other, strict=True))]
     else:
-        return None if type(one) is type(other) and not isinstance(one, torch.Tensor) and one == other else name
+        nested = isinstance(one, torch.Tensor | Mapping | list | tuple)  # of other keys, lengths or kinds
+        return None if type(one) is type(other) and not nested and one == other else name
     found = (difference(part, counterpart, place) for place, part, counterpart in parts)
     return next((place for place in found if place is not None), None)
 

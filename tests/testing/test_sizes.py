@@ -15,9 +15,6 @@ from seu_bench.testing.trial import Learner, from_file
 #: Bytes of an image of the tiny streams, 8x8 and grey, with its label and task.
 IMAGE = 8 * 8 + 2
 
-#: What a strategy keeps and its state leaves out, since between two tasks it equals the model: copies of its weights.
-COPIES = {"lwf": 1, "mas": 1, "rwalk": 1, "si": 1}
-
 
 def tensors(state: Any) -> list[Tensor]:
     """All tensors in it."""
@@ -35,8 +32,7 @@ def direct_sum(name: str, learner: Learner) -> int:
         state = from_file(learner.strategy.state_dict())
         weights, own = state["weights"], dict(state["own"])
     own.pop("randomness", None)  # of generators: nothing that was learned
-    model = sum(tensor.element_size() * tensor.numel() for tensor in tensors(weights))
-    total = model * (1 + COPIES.get(name, 0))
+    total = sum(tensor.element_size() * tensor.numel() for tensor in tensors(weights))
     for tensor in tensors(own):
         if tensor.dtype == torch.int64 and tensor.dim() == 2 and tensor.shape[1] == 2:
             total += len(tensor) * IMAGE  # places of images in the stream

@@ -31,6 +31,7 @@ def test_not_finite(state: Any, name: str | None) -> None:
         ({"a": [torch.ones(2), 1]}, {"a": [torch.ones(2), True]}, "a[1]"),
         ({"a": {"b": torch.ones(2)}}, {"a": {"b": torch.ones(2).double()}}, "a.b"),
         ({"a": {"b": torch.ones(2)}}, {"a": {"c": torch.ones(2)}}, "a"),
+        ({"a": {"b": torch.ones(2), "c": 1}}, {"a": {"b": torch.ones(2), "d": 1}}, "a"),
         ({"a": torch.ones(())}, {"a": 1.0}, "a"),
         ({"a": [None, "x"]}, {"a": [None]}, "a"),
     ],
