@@ -9,19 +9,7 @@ from typing import Final
 from seu_bench.config import SCENARIOS, Options
 from seu_bench.plugin.registration import LazyFactory, Unavailable, deferred
 from seu_bench.results import REFERENCE_ROWS
-from seu_bench_avalanche.options import (
-    AgemOptions,
-    ErAceOptions,
-    GemOptions,
-    LwfOptions,
-    MasOptions,
-    MemoryOptions,
-    MirOptions,
-    PlainOptions,
-    ReplayOptions,
-    RwalkOptions,
-    SiOptions,
-)
+from seu_bench_avalanche.options import LwfOptions, MasOptions, PlainOptions, RwalkOptions, SiOptions
 
 
 def _method(
@@ -49,15 +37,7 @@ METHODS: Final[dict[str, LazyFactory]] = dict(
         _method("si", "synaptic intelligence (Zenke et al. 2017)", SiOptions),
         _method("mas", "memory-aware synapses (Aljundi et al. 2018)", MasOptions, {"lambda_reg": 0.01}),
         _method("rwalk", "Riemannian walk's penalty, without its replay (Chaudhry et al. 2018)", RwalkOptions),
-        _method("gem", "gradient episodic memory (Lopez-Paz & Ranzato 2017)", GemOptions),
-        _method("agem", "averaged gradient episodic memory (Chaudhry et al. 2019)", AgemOptions),
-        _method("replay", "experience replay from a balanced memory", ReplayOptions),
-        _method("mir", "replay of what is interfered with most (Aljundi et al. 2019)", MirOptions),
-        _method("er_ace", "replay with asymmetric cross-entropy (Caccia et al. 2022)", ErAceOptions),
-        _method("gdumb", "trains anew on a balanced memory only (Prabhu et al. 2020)", MemoryOptions),
         _method("cwr", "CWR*: the backbone learns on the first task, later ones train a head (Lomonaco et al. 2020)"),
-        _method("cumulative", "trains on the images of all tasks so far"),
-        _method("joint", "trains once on the whole stream: the upper reference, no lifelong learner"),
         _method("from_scratch", "begins each task with the initial weights: what one task alone can reach"),
     ]
 )
