@@ -7,7 +7,8 @@ from typing import Any
 
 from seu_bench import Method
 from seu_bench.config import BackboneOptions
-from seu_bench.data import TaskImages, task_images
+from seu_bench.data import TaskImages
+from seu_bench.data.avalanche import task_images
 from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import KeptImages, TaskData
 

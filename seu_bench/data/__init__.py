@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .avalanche import BatchLoader, MixedLoader, TaskDataset, task_images
+    from .avalanche import BatchLoader, MixedLoader, TaskDataset
     from .dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit
     from .images import TaskImages, batch_bounds
     from .planning import StreamPlan, TaskPlan
@@ -40,7 +40,6 @@ __all__ = [
     "batch_bounds",
     "build_stream",
     "default_data_root",
-    "task_images",
 ]
 
 __getattr__, __dir__ = attach(__name__)
