@@ -115,10 +115,8 @@ class Memory:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.fields = {name: rows.clone() for name, rows in state["fields"].items()}
-        for name in ("task", "origin"):
-            if name in self.fields:
-                self.fields[name] = self.fields[name].cpu()
+        on_cpu = ("task", "origin", *self._counted)
+        self.fields = {k: rows.cpu().clone() if k in on_cpu else rows.clone() for k, rows in state["fields"].items()}
 
     def kept(self, plan: StreamPlan) -> dict[str, Any]:
         """Return what a deployment would have to keep, by kind, as ``StagedStrategy.kept`` does.
