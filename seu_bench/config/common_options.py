@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from seu_bench.config.options import Options, TuningGrid
 from seu_bench.config.protocol import DropoutFactor, ScheduleOptions
 from seu_bench.config.weights import WeightsFile
+from seu_bench.errors import OptionError
 
 #: Learning rates that a strategy is tuned over: that of the standard protocols, and a factor of about three either way.
 LEARNING_RATES: Final[tuple[float, ...]] = (0.008, 0.025, 0.08)
@@ -66,6 +68,40 @@ class BackboneOptions(WidthOptions):
         None, description="file of the backbone's weights to begin with: torch's tensors, or safetensors"
     )
     frozen: bool = Field(False, description="the backbone stays as it is, and only heads are learned")
+
+
+class BudgetOptions(Options):
+    """Options of a strategy whose images of earlier tasks are counted in all, or by another option in its place.
+
+    Attributes:
+        memory_share: name of the other option, ``None`` by default. Of the two the one that is given last holds.
+    """
+
+    memory_share: ClassVar[str]
+
+    memory: PositiveInt | None = Field(200, description="images kept of all tasks together")
+
+    @classmethod
+    def renamed(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Let each of the two ways to give the budget replace the other of an earlier layer."""
+        found = super().renamed(values)
+        given = [name for name in ("memory", cls.memory_share) if found.get(name) is not None]
+        if len(given) > 1:
+            raise OptionError(f"'memory' and {cls.memory_share!r} are both given", remedy="give 'memory' alone")
+        return found | {name: None for name in ("memory", cls.memory_share) if given and name not in given}
+
+    def identity(self) -> dict[str, Any]:
+        """Leave out the one that the other replaces: run ids are older than this."""
+        return {key: value for key, value in super().identity().items() if value is not None}
+
+
+class MemoryOptions(BudgetOptions):
+    """Options of a strategy that keeps images of earlier tasks: ``memory`` in all, or ``memory_per_class``."""
+
+    older_names: ClassVar[Mapping[str, str]] = {"mem_size": "memory"}
+    memory_share: ClassVar[str] = "memory_per_class"
+
+    memory_per_class: PositiveInt | None = Field(None, description="images kept of each class, in place of memory")
 
 
 #: By what a path is chosen where the task of an image is not known.

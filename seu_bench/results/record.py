@@ -356,7 +356,8 @@ def image_budget(record: Record) -> int | None:
     """Return how many images of all tasks together a run may keep.
 
     Args:
-        record: of any strategy; its option ``memory`` is read, or ``mem_size`` of plugins that call it so.
+        record: of any strategy; its option ``memory`` is read, or ``memory_per_class``, or ``mem_size`` of plugins that
+            call it so.
 
     Returns:
         The number; ``None`` for a strategy without such an option.
@@ -365,6 +366,8 @@ def image_budget(record: Record) -> int | None:
     total = options.get("memory", options.get("mem_size"))
     if record.strategy in _PER_TASK and (each := options.get("patterns_per_experience")) is not None:
         total = each * len(record.task_order) if isinstance(each, int) else None
+    if isinstance(each := options.get("memory_per_class"), int):
+        total = each * (max if record.scenario == "domain" else sum)(record.task_classes or (0,))
     return total if isinstance(total, int) else None
 
 

@@ -51,7 +51,8 @@ class Memory:
     """Base of memories: rows of tensors, drawn at random, that can be saved and know the bytes that they stand for.
 
     Images that come by :meth:`add` stay as they came. Those that come by :meth:`add_images` are kept as they are in the
-    stream, and augmented whenever they are drawn.
+    stream, and augmented whenever they are drawn as those of the present task are; not where its pixels are permuted or
+    grey ones repeated, which comes after augmentation.
     """
 
     #: Numbers of each image that the memory cannot do without: they count among the bytes.
@@ -68,7 +69,8 @@ class Memory:
     def begin_task(self, images: TaskImages) -> None:
         """Take note of the task that comes; a :class:`~seu_bench.training.method.Method` calls it."""
         self._origin = images.task
-        self._augmenter = images.augmenter if images.permutation is None else None
+        changed = images.permutation is not None or images.store.shape[1] != images.channels
+        self._augmenter = None if changed else images.augmenter
 
     def draw(self, count: int) -> Batch:
         """Draw images at random, none twice.
@@ -87,6 +89,11 @@ class Memory:
         if self._augmenter is not None and len(positions) and self._kept_as_they_are:
             found["x"] = self._augmenter(found["x"])
         return Batch(**found)
+
+    def by_task(self) -> list[Tensor]:
+        """Return the positions ``[N]`` of the images of each task, also where learners are not told it."""
+        origin = self.fields["origin"] if len(self) else torch.zeros(0)
+        return [(origin == task).nonzero().flatten() for task in origin.unique()]
 
     def everything(self) -> Batch:
         """Return all images, not augmented."""
@@ -108,10 +115,8 @@ class Memory:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.fields = {name: rows.clone() for name, rows in state["fields"].items()}
-        for name in ("task", "origin"):
-            if name in self.fields:
-                self.fields[name] = self.fields[name].cpu()
+        on_cpu = ("task", "origin", *self._counted)
+        self.fields = {k: rows.cpu().clone() if k in on_cpu else rows.clone() for k, rows in state["fields"].items()}
 
     def kept(self, plan: StreamPlan) -> dict[str, Any]:
         """Return what a deployment would have to keep, by kind, as ``StagedStrategy.kept`` does.
@@ -147,9 +152,12 @@ class Memory:
         """The present rows with ``new`` ones behind them."""
         if not self.fields:
             return dict(new)
-        if self.fields.keys() != new.keys():
-            raise ValueError(f"each image has {', '.join(self.fields)}, and these have {', '.join(new)}")
+        self._check_names(new)
         return {name: torch.cat(as_wide(self.fields[name], rows)) for name, rows in new.items()}
+
+    def _check_names(self, new: Mapping[str, Tensor]) -> None:
+        if self.fields and self.fields.keys() != new.keys():
+            raise ValueError(f"each image has {', '.join(self.fields)}, and these have {', '.join(new)}")
 
 
 def as_wide(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
@@ -214,16 +222,15 @@ class Reservoir(Memory):
         self.seen += count
         if not last:
             return
-        before = len(self)
-        there = torch.tensor(sorted(last))
-        rows = self._joined(rows_at(torch.tensor([last[place] for place in there.tolist()])))
-        held = {name: values[:before] for name, values in rows.items()}
+        taken = torch.tensor(sorted(last))
+        rows = rows_at(torch.tensor([last[place] for place in taken.tolist()]))
+        replaced = int((taken < len(self)).sum())
+        before = self.fields or {name: values[:0] for name, values in rows.items()}
+        self._check_names(rows)
         for name, values in rows.items():
-            fresh, inside = values[before:], there < before
-            if bool(inside.any()):
-                held[name] = held[name].clone()
-                held[name][there[inside].to(values.device)] = fresh[inside.to(values.device)]
-            self.fields[name] = torch.cat([held[name], fresh[~inside.to(values.device)]])
+            held, fresh = as_wide(before[name], values)
+            held[taken[:replaced].to(held.device)] = fresh[:replaced]
+            self.fields[name] = held if replaced == len(fresh) else torch.cat([held, fresh[replaced:]])
 
     def state_dict(self) -> dict[str, Any]:
         """Return rows and the number of images shown."""

@@ -1,0 +1,47 @@
+"""ER-ACE (L. Caccia et al., "New Insights on Reducing Abrupt Representation Change in Online Continual Learning",
+ICLR 2022)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field, PositiveInt
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from seu_bench import Balanced, Method
+from seu_bench.config import LEARNING_RATES, BackboneOptions, MemoryOptions, TuningGrid
+from seu_bench.training import TaskData
+
+
+class ErAce(Method):
+    """Replay with asymmetric cross-entropy (Caccia et al. 2022)."""
+
+    name = "er_ace"
+
+    class Options(BackboneOptions, MemoryOptions):
+        """Options of ER-ACE."""
+
+        tuning_grid: ClassVar[TuningGrid] = {"batch_size_mem": (10, 32), "learning_rate": LEARNING_RATES}
+
+        batch_size_mem: PositiveInt = Field(10, description="images of the memory per batch")
+
+    options: Options
+
+    def setup(self) -> None:
+        """Begin with an empty memory, in which each class has the same share."""
+        self.memory = Balanced(self.options.memory, each=self.options.memory_per_class)
+
+    def before_task(self, task: TaskData) -> None:
+        """Keep images of the task at once, so that its classes are replayed as well."""
+        self.memory.add_images(task.train)
+
+    def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
+        """``(CE(x, y) among the classes of the batch + CE(x', y') of the memory among all) / 2``; in the first task
+        ``CE(x, y)``."""
+        if not self.learned:
+            return cross_entropy(logits, y)
+        classes, own = y.unique(return_inverse=True)
+        old = self.memory.draw(self.options.batch_size_mem)
+        replayed = cross_entropy(self.replay(old.x, old.task), old.y)
+        return (cross_entropy(logits[:, classes], own) + replayed) / 2

@@ -1,0 +1,54 @@
+"""MIR (R. Aljundi et al., "Online Continual Learning with Maximally Interfered Retrieval", NeurIPS 2019)."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from seu_bench import Balanced, Method
+from seu_bench.training import TaskData
+from seu_bench_methods.replay import ReplayOptions
+
+
+class Mir(Method):
+    """Replay of what is interfered with most (Aljundi et al. 2019)."""
+
+    name = "mir"
+
+    class Options(ReplayOptions):
+        """Options of maximally interfered retrieval."""
+
+        subsample: PositiveInt = Field(50, description="images of the memory to choose from (Aljundi et al. 2019)")
+
+    options: Options
+
+    def setup(self) -> None:
+        """Begin with an empty memory, in which each class has the same share."""
+        self.memory = Balanced(self.options.memory, each=self.options.memory_per_class)
+
+    def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
+        """``CE(x, y) + CE(x', y')``, where of a sample of the memory ``x'`` are those images whose loss a step of plain
+        gradient descent on ``CE(x, y)`` would raise most."""
+        loss = cross_entropy(logits, y)
+        if not len(self.memory):
+            return loss
+        count = self.options.batch_size_mem or self.train_mb_size
+        old = self.memory.draw(max(self.options.subsample, count))
+        named = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
+        gradients = torch.autograd.grad(loss, list(named.values()), retain_graph=True, materialize_grads=True)
+        rate = self.optimizer.param_groups[0]["lr"]
+        moved = {name: named[name] - rate * gradient for name, gradient in zip(named, gradients, strict=True)}
+        # Two masks of dropout would differ by more than the step.
+        with torch.no_grad(), self.measuring():
+            before = cross_entropy(self.replay(old.x, old.task), old.y, reduction="none")
+            after = cross_entropy(functional_call(self.model, moved, (old.x, old.task)), old.y, reduction="none")
+        self.passed(len(old))
+        chosen = (after - before).topk(min(count, len(old))).indices
+        return loss + cross_entropy(self.replay(old.x[chosen], old.task[chosen.cpu()]), old.y[chosen])
+
+    def after_task(self, task: TaskData) -> None:
+        """Keep images of the task."""
+        self.memory.add_images(task.train)
