@@ -6,6 +6,7 @@ What a method gains by growing or by reusing what it learned shows beside this o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,10 +15,10 @@ from torch import Tensor, nn
 from seu_bench import Method
 from seu_bench.config import BackboneOptions, SelectingOptions, TaskInferenceOptions
 from seu_bench.errors import RunError
-from seu_bench.models import MultiHeadModel, freeze
+from seu_bench.models import MultiHeadModel, freeze, is_frozen
 from seu_bench.models.multihead import not_learned
 from seu_bench.results import REFERENCE_ROWS
-from seu_bench.training import StrategyContext, TaskData, build_backbone
+from seu_bench.training import Phase, StrategyContext, TaskData, build_backbone
 from seu_bench.utils import RandomState
 
 
@@ -36,7 +37,7 @@ class IndependentNetworks(MultiHeadModel):
         self.networks = nn.ModuleList()
 
     def expand(self, task: int, device: torch.device | None = None) -> None:
-        """Add the network of ``task``, its weights drawn from the global generator; the others train no more.
+        """Add the network of ``task``, its weights drawn from the global generator.
 
         Raises:
             RunError: networks are added in the order of the tasks, one for each.
@@ -47,13 +48,12 @@ class IndependentNetworks(MultiHeadModel):
                 "order",
                 remedy="train on benchmark.train_stream from its beginning, with a strategy made for it",
             )
-        freeze(self)
         backbone, features = self._backbone()
         self.networks.append(nn.Sequential(backbone, nn.Linear(features, self.classes_per_task[task])).to(device))
 
     def architecture(self) -> dict[str, Any]:
-        """The number of networks."""
-        return {"networks": len(self.networks)}
+        """The number of networks, and of those that are frozen."""
+        return {"networks": len(self.networks), "frozen": sum(map(is_frozen, self.networks))}
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:
         """Give a model without networks those of ``architecture``.
@@ -61,11 +61,14 @@ class IndependentNetworks(MultiHeadModel):
         Raises:
             ValueError: there are more networks than tasks.
         """
-        networks = int(architecture["networks"])
-        if not 0 <= networks <= len(self.classes_per_task) or len(self.networks):
-            raise ValueError(f"{networks} networks do not fit {len(self.classes_per_task)} tasks")
+        networks, frozen = int(architecture["networks"]), int(architecture["frozen"])
+        if not 0 <= frozen <= networks <= len(self.classes_per_task) or len(self.networks):
+            raise ValueError(
+                f"{networks} networks, {frozen} of them frozen, do not fit {len(self.classes_per_task)} tasks"
+            )
         for task in range(networks):
             self.expand(task)
+        freeze(self.networks[:frozen])
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes_per_task[task]]`` of the task's own network.
@@ -104,3 +107,7 @@ class Independent(Method):
         """Add the task's network."""
         with RandomState(self.seed_for("expand", task.index), self.device).active():
             self.model.expand(task.index, self.device)
+
+    def phases(self, task: TaskData) -> Sequence[Phase]:
+        """Return training, after which the network is frozen."""
+        return [replace(phase, apply=lambda _: freeze(self.model)) for phase in super().phases(task)]
