@@ -121,6 +121,10 @@ class Independent(Method):
         with RandomState(self.seed_for("expand", task.index), self.device).active():
             self.model.expand(task.index, self.device)
 
+    def trained_module(self, task: TaskData) -> nn.Module:
+        """Return the task's network: best weights of the others need not be kept."""
+        return self.model.task_module(task.index)
+
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Return training, after which the network is frozen."""
         return [replace(phase, apply=lambda _: freeze(self.model)) for phase in super().phases(task)]
