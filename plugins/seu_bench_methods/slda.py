@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -112,6 +113,8 @@ class Slda(Method):
 
     class Options(config.Options):
         """Options of discriminant analysis."""
+
+        tuning_grid: ClassVar[config.TuningGrid] = {"shrinkage": (0.0001, 0.001, 0.01, 0.1)}
 
         shrinkage: float = Field(
             1e-2, gt=0, le=1, description="share of the identity, as large as the mean variance, in the covariance"
