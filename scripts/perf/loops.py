@@ -22,7 +22,7 @@ from seu_bench.data.images import TaskImages
 from seu_bench.models.alexnet import AlexNetShape, alexnet
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.training import SilentLogger
-from seu_bench_naive.strategy import Naive
+from seu_bench_methods.naive import Naive
 
 CLASSES = 10
 BATCH = 128
@@ -80,7 +80,8 @@ def bare(images: TaskImages, model: BackboneModel, schedule: Schedule) -> Work:
 def ours(images: TaskImages, model: BackboneModel, schedule: Schedule) -> Work:
     """seu-bench's naive strategy on the same images, accuracy and loss counted."""
     stream = with_task_labels(benchmark_from_datasets(train=[TaskDataset.of(images)]))
-    strategy = Naive(model=model, schedule=schedule, restore="last")
+    plan: Any = None  # nothing is kept of it
+    strategy = Naive(model=model, schedule=schedule, restore="last").begin(Naive.Options(), plan)
     return lambda: strategy.train(stream.train_stream[0], eval_streams=[])
 
 

@@ -1,4 +1,5 @@
-"""Floating-point operations of what is computed: two per multiply-accumulate of convolutions and matrix products.
+"""Floating-point operations of what is computed: two per multiply-accumulate of convolutions and matrix products, and
+those of the textbook for linear algebra.
 
 :class:`FlopCounter` sees every operation that torch carries out, backward passes included, which takes a few
 microseconds for each. Batches that only repeat what was counted are therefore reckoned by :class:`RepeatedBatches`.
@@ -101,11 +102,120 @@ def _layer_flops(places: int, weight: Sequence[int]) -> int:
     return 2 * places * prod(weight[1:])
 
 
-#: Formulas by operation: torch's, but for convolutions.
+def _matrices(batch: Tensor) -> int:
+    return prod(batch.shape[:-2])
+
+
+def _elimination(rows: int, columns: int, steps: int) -> int:
+    """``2 * sum over steps s of (rows - s) * (columns - s)``, but for lower orders."""
+    return 2 * rows * columns * steps - (rows + columns) * steps**2 + 2 * steps**3 // 3
+
+
+def _lu(a: Tensor, *_: Any, **__: Any) -> int:
+    m, n = a.shape[-2:]
+    return _matrices(a) * _elimination(m, n, min(m, n))
+
+
+def _solve(a: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
+    return _lu(a) + 2 * a.shape[-1] * int(out_val[0].numel())
+
+
+def _qr(a: Tensor, mode: str = "reduced", **_: Any) -> int:
+    # R, and Q from as many reflections, each of which is applied to the columns of Q that are asked for.
+    m, n = a.shape[-2:]
+    columns = {"r": 0, "reduced": min(m, n), "complete": m}[mode]
+    q = _elimination(m, columns, min(m, n)) if columns else 0
+    return 2 * _matrices(a) * (_elimination(m, n, min(m, n)) + q)
+
+
+def _lstsq(a: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
+    # QR without Q of the matrix or of its transpose; for each right-hand side its reflections and a triangular solve.
+    n, m = sorted(a.shape[-2:])
+    sides = int(out_val[0].numel()) // max(1, a.shape[-1])
+    return _matrices(a) * 2 * _elimination(m, n, n) + sides * (4 * m * n - n**2)
+
+
+def _cubic(numerator: int, denominator: int = 1) -> Callable[..., int]:
+    return lambda a, *_, **__: _matrices(a) * (numerator * a.shape[-1] ** 3 // denominator)
+
+
+_eigh = _cubic(9)
+
+
+def _svd(a: Tensor, full_matrices: bool = False, *_: Any, **__: Any) -> int:
+    n, m = sorted(a.shape[-2:])
+    vectors = 4 * m**2 * n + 8 * m * n**2 + 9 * n**3 if full_matrices else 14 * m * n**2 + 8 * n**3
+    return _matrices(a) * vectors
+
+
+def _pinv(a: Tensor, *_: Any, hermitian: bool = False, **__: Any) -> int:
+    m, n = a.shape[-2:]
+    return (_eigh(a) if hermitian else _svd(a)) + _matrices(a) * 2 * m * n * min(m, n)
+
+
+def _substitution(place: int, times: int) -> Callable[..., int]:
+    """So many times ``n^2`` for each right-hand side, of the matrix at this place; the first result is the solution."""
+
+    def flops(*inputs: Any, out_val: Any, **_: Any) -> int:
+        solution = out_val if isinstance(out_val, Tensor) else out_val[0]
+        return times * int(inputs[place].shape[-1] * solution.numel())
+
+    return flops
+
+
+def _distances(a: Tensor, *_: Any, out_val: Tensor, **__: Any) -> int:
+    # A difference, a square and a sum for each number of each pair, also where torch multiplies matrices instead.
+    return 3 * out_val.numel() * a.shape[-1]
+
+
+def _distances_backward(gradient: Tensor, a: Tensor, *_: Any, **__: Any) -> int:
+    # The gradient of one side's points: a difference, a product and a sum.
+    return 3 * gradient.numel() * a.shape[-1]
+
+
+#: Formulas by operation: torch's, but for convolutions and for linear algebra, of which torch has none. A matrix is
+#: ``[m, n]`` with ``m >= n``, or the transposed one, and has ``k`` right-hand sides; after G. Golub and C. Van Loan,
+#: "Matrix Computations", leading orders of one algorithm for each, whichever this machine takes:
+#:
+#: ===================================  ==================================================
+#: LU, determinant                      m n^2 - 1/3 n^3
+#: Cholesky; the inverse from it        1/3 n^3; 2/3 n^3
+#: inverse                              2 n^3
+#: solution; by LU or Cholesky          2/3 n^3 + 2 n^2 k; 2 n^2 k
+#: triangular solution                  n^2 k
+#: QR: R; Q of n columns; Q of m        2 m n^2 - 2/3 n^3; the same; 4 m^2 n - 4 m n^2 + 4/3 n^3
+#: least squares (by QR)                2 m n^2 - 2/3 n^3 + (4 m n - n^2) k
+#: symmetric eigenvectors               9 n^3
+#: SVD of n vectors each; of m and n    14 m n^2 + 8 n^3; 4 m^2 n + 8 m n^2 + 9 n^3
+#: pseudo-inverse                       16 m n^2 + 8 n^3; symmetric 11 n^3
+#: distances of m and k points in R^n   3 m n k, and for the gradient of either side
+#: ===================================  ==================================================
+#:
+#: Eigenvalues and singular values alone count as with vectors: so torch computes them wherever operations are seen.
 _FORMULAS: Final[dict[Any, Callable[..., int]]] = {
     **flop_registry,
     torch.ops.aten.convolution: _convolution,
     torch.ops.aten.convolution_backward: _convolution_backward,
+    torch.ops.aten._linalg_solve_ex: _solve,
+    torch.ops.aten.linalg_lu: _lu,
+    torch.ops.aten.linalg_lu_factor_ex: _lu,
+    torch.ops.aten._linalg_det: _lu,
+    torch.ops.aten._linalg_slogdet: _lu,
+    torch.ops.aten.linalg_inv_ex: _cubic(2),
+    torch.ops.aten.linalg_cholesky_ex: _cubic(1, 3),
+    torch.ops.aten.cholesky_inverse: _cubic(2, 3),
+    torch.ops.aten.cholesky_solve: _substitution(1, 2),
+    torch.ops.aten.triangular_solve: _substitution(1, 1),
+    torch.ops.aten.linalg_solve_triangular: _substitution(0, 1),
+    torch.ops.aten.linalg_lu_solve: _substitution(0, 2),
+    torch.ops.aten.linalg_qr: _qr,
+    torch.ops.aten.linalg_lstsq: _lstsq,
+    torch.ops.aten._linalg_eigh: _eigh,
+    torch.ops.aten._linalg_svd: _svd,
+    torch.ops.aten.linalg_pinv: _pinv,
+    torch.ops.aten._cdist_forward: _distances,
+    torch.ops.aten._euclidean_dist: _distances,
+    torch.ops.aten._cdist_backward: _distances_backward,
 }
 
 

@@ -71,6 +71,86 @@ def test_as_torch_where_there_are_no_groups() -> None:
     assert ours.flops == torchs.get_total_flops() > 0
 
 
+#: What is computed from ``a`` [6, 6], symmetric and positive, ``tall`` [7, 3], ``b`` [6, 4] and ``c`` [7, 2], and its
+#: operations by hand: 72 are 1/3 of 6^3, and 9 of 3^3.
+LINEAR_ALGEBRA: dict[str, tuple[Callable[..., object], int]] = {
+    "solve": (lambda a, b, **_: torch.linalg.solve(a, b), 2 * 72 + 2 * 36 * 4),
+    "solve from the right": (lambda a, b, **_: torch.linalg.solve(a, b.mT, left=False), 2 * 72 + 2 * 36 * 4),
+    "inverse": (lambda a, **_: torch.linalg.inv(a), 2 * 216),
+    "determinant": (lambda a, **_: torch.linalg.det(a), 2 * 72),
+    "log-determinant": (lambda a, **_: torch.logdet(a), 2 * 72),
+    "Cholesky": (lambda a, **_: torch.linalg.cholesky(a), 72),
+    "Cholesky, solve": (lambda a, b, **_: torch.cholesky_solve(b, torch.linalg.cholesky(a)), 72 + 2 * 36 * 4),
+    "Cholesky, inverse": (lambda a, **_: torch.cholesky_inverse(torch.linalg.cholesky(a)), 216),
+    "triangular": (lambda a, b, **_: torch.linalg.solve_triangular(a, b, upper=True), 36 * 4),
+    "triangular, older": (lambda a, b, **_: torch.triangular_solve(b, a), 36 * 4),
+    "LU": (lambda tall, **_: torch.linalg.lu(tall), 7 * 9 - 9),
+    "LU of a wide one": (lambda tall, **_: torch.linalg.lu(tall.mT), 7 * 9 - 9),
+    "LU, solve": (lambda a, b, **_: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b), 2 * 72 + 2 * 36 * 4),
+    "QR": (lambda tall, **_: torch.linalg.qr(tall), 2 * (2 * 7 * 9 - 2 * 9)),
+    "QR without Q": (lambda tall, **_: torch.linalg.qr(tall, mode="r"), 2 * 7 * 9 - 2 * 9),
+    "QR, whole Q": (lambda tall, **_: torch.linalg.qr(tall, mode="complete"), 108 + 4 * 49 * 3 - 4 * 7 * 9 + 4 * 9),
+    "least squares": (lambda tall, c, **_: torch.linalg.lstsq(tall, c), 108 + 2 * (4 * 21 - 9)),
+    "least squares, wide": (lambda tall, c, **_: torch.linalg.lstsq(tall.mT, c[..., :3, :]), 108 + 2 * (4 * 21 - 9)),
+    "eigenvectors": (lambda a, **_: torch.linalg.eigh(a), 9 * 216),
+    "eigenvalues": (lambda a, **_: torch.linalg.eigvalsh(a), 9 * 216),
+    "singular values": (lambda tall, **_: torch.linalg.svdvals(tall), 14 * 7 * 9 + 8 * 27),
+    "SVD": (lambda tall, **_: torch.linalg.svd(tall, full_matrices=False), 14 * 7 * 9 + 8 * 27),
+    "SVD, all vectors": (lambda tall, **_: torch.linalg.svd(tall), 4 * 49 * 3 + 8 * 7 * 9 + 9 * 27),
+    "pseudo-inverse": (lambda tall, **_: torch.linalg.pinv(tall), 16 * 7 * 9 + 8 * 27),
+    "pseudo-inverse, symmetric": (lambda a, **_: torch.linalg.pinv(a, hermitian=True), 11 * 216),
+    "distances": (lambda tall, **_: torch.cdist(tall, tall[..., :5, :]), 3 * 7 * 5 * 3),
+    "distances by products": (lambda c, **_: torch.cdist(c, c, compute_mode="use_mm_for_euclid_dist"), 3 * 7 * 7 * 2),
+    "distances of another norm": (lambda tall, **_: torch.cdist(tall, tall, p=1), 3 * 7 * 7 * 3),
+}
+
+
+def matrices(*batch: int, grad: bool = False) -> dict[str, Tensor]:
+    """The matrices that :data:`LINEAR_ALGEBRA` is computed from."""
+    torch.manual_seed(0)
+    root = torch.randn(6, 6, dtype=torch.double)
+    shapes = {"tall": (7, 3), "b": (6, 4), "c": (7, 2)}
+    drawn = {name: torch.randn(shape, dtype=torch.double) for name, shape in shapes.items()}
+    drawn["a"] = root @ root.T + torch.eye(6, dtype=torch.double)
+    return {name: it.expand(*batch, *it.shape).clone().requires_grad_(grad) for name, it in drawn.items()}
+
+
+@pytest.mark.filterwarnings("ignore:torch.triangular_solve is deprecated")
+@pytest.mark.parametrize("batch", [(), (2, 3)], ids=["one", "batch"])
+@pytest.mark.parametrize("name", LINEAR_ALGEBRA)
+def test_linear_algebra(name: str, batch: tuple[int, ...]) -> None:
+    """Of one matrix and of six; what torch computes it from is not counted again, with gradients or without."""
+    compute, flops = LINEAR_ALGEBRA[name]
+    for grad in (False, True):
+        given = matrices(*batch, grad=grad)
+        with FlopCounter() as counter:
+            compute(**given)
+        assert counter.flops == flops * (6 if batch else 1)
+
+
+def test_gradients_of_linear_algebra() -> None:
+    """Backward passes count by what they are made of: here a solution by the same LU and a product."""
+    given = matrices(grad=True)
+    solution = torch.linalg.solve(given["a"], given["b"])
+    distances = torch.cdist(given["tall"], given["tall"][:5].detach())
+    with FlopCounter() as of_solution:
+        solution.sum().backward()
+    with FlopCounter() as of_distances:
+        distances.sum().backward()
+    assert of_solution.flops == 2 * 36 * 4 + 2 * 36 * 4
+    assert of_distances.flops == 3 * 7 * 5 * 3
+
+
+def test_matrices_shared_and_vectors() -> None:
+    """One matrix for a batch of right-hand sides is decomposed once; a vector is one side."""
+    given = matrices()
+    with FlopCounter() as shared:
+        torch.linalg.solve(given["a"], given["b"].expand(4, 6, 4))
+    with FlopCounter() as vector:
+        torch.linalg.solve(given["a"], given["b"][:, 0])
+    assert (shared.flops, vector.flops) == (2 * 72 + 4 * 2 * 36 * 4, 2 * 72 + 2 * 36)
+
+
 def test_repeated_batches_are_reckoned() -> None:
     """The first batch of each network is counted, and nothing but the network's name is looked at afterwards."""
     layers = {"small": nn.Linear(5, 3), "large": nn.Linear(5, 30)}

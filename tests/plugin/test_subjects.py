@@ -58,7 +58,7 @@ def test_plugins_and_packages(registry: Registry) -> None:
 def test_whose_code_it_is(registry: Registry) -> None:
     """The plugin's own package and whatever its factory refers to; never core, which is everybody's."""
     (naive,), (alexnet,) = subjects(registry, "naive"), subjects(registry, "alexnet")
-    assert (naive.modules, alexnet.modules) == ({"seu_bench_naive"}, {"seu_bench_backbones"})
+    assert (naive.modules, alexnet.modules) == ({"seu_bench_methods"}, {"seu_bench_backbones"})
     assert {module for each in subjects(registry, "stranger") for module in each.modules} >= {"support"}
     assert not [each for each in subjects(registry, "seu-bench") if "seu_bench" in each.modules]
 

@@ -61,7 +61,7 @@ def test_penalty_and_gradient() -> None:
     assert strategy.penalty() is None
     importance = {name: torch.rand_like(weight) for name, weight in strategy.model.named_parameters()}
     anchor = {name: weight.detach().clone() for name, weight in strategy.model.named_parameters()}
-    strategy.consolidation.add(strategy.model, importance)
+    strategy.fisher, strategy.anchor = importance, anchor
     unmoved = strategy.penalty()
     assert unmoved is not None and unmoved.item() == 0
     move(strategy.model)
@@ -109,7 +109,7 @@ def test_evaluation_is_not_penalised() -> None:
     for ewc_lambda in (0, 1e9):
         strategy = build(source, "ewc", backbone="mlp")
         learn(source, strategy, tasks=1)
-        strategy.ewc_lambda = ewc_lambda
+        strategy.options = strategy.options.model_copy(update={"ewc_lambda": ewc_lambda})
         move(strategy.model)
         strategy.eval(source.avalanche().test_stream[:1])
         losses.append(float(strategy.loss))
@@ -134,8 +134,8 @@ def test_penalised_validation_loss_selects() -> None:
         strategy.model.eval()
         with torch.no_grad():
             loss = float(nn.functional.cross_entropy(strategy.model(x, 1), y))
-        now, memory = weights(strategy.model), strategy.consolidation
-        moved = sum(float((memory.fisher[name] * (now[name] - memory.anchor[name]) ** 2).sum()) for name in now)
+        now, held, anchor = weights(strategy.model), strategy.fisher, strategy.anchor
+        moved = sum(float((held[name] * (now[name] - anchor[name]) ** 2).sum()) for name in now)
         plain.append(loss)
         penalised.append(loss + 1500 * moved)
         kept.append(now)
@@ -149,19 +149,19 @@ def test_penalised_validation_loss_selects() -> None:
 # --- over the tasks ---------------------------------------------------------------------------------------------------
 
 
-def test_merging_over_three_tasks() -> None:
+def test_merging_over_three_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """``F <- (F_new + t F) / (t + 1)`` is the mean of all so far; the anchor is the latest task's weights."""
     strategy = ewc()
-    estimates = [{"heads.0.bias": torch.tensor([1.0, 3.0, 6.0]) * factor} for factor in (1, 4, 10)]
-    for task, (estimate, merged) in enumerate(
-        zip(estimates, ([1, 3, 6], [2.5, 7.5, 15], [5, 15, 30]), strict=True), start=1
-    ):
-        nn.init.constant_(strategy.model.heads[0].bias, task)
-        strategy.consolidation.add(strategy.model, estimate)
-        assert strategy.consolidation.fisher["heads.0.bias"].tolist() == pytest.approx(merged)
-        assert strategy.consolidation.anchor["heads.0.bias"].tolist() == [task] * 3
-    nn.init.constant_(strategy.model.heads[0].bias, 9)
-    assert strategy.consolidation.anchor["heads.0.bias"].tolist() == [3] * 3
+    bias = strategy.model.heads[0].bias
+    for task, (factor, merged) in enumerate(zip((1, 4, 10), ([1, 3, 6], [2.5, 7.5, 15], [5, 15, 30]), strict=True)):
+        nn.init.constant_(bias, task)
+        estimate = {"heads.0.bias": torch.tensor([1.0, 3.0, 6.0]) * factor}
+        monkeypatch.setattr(strategy, "by_batch", lambda *_, found=estimate: found)
+        strategy.after_task(TaskData(task, None, None))  # type: ignore[arg-type]
+        assert strategy.fisher["heads.0.bias"].tolist() == pytest.approx(merged)
+        assert strategy.anchor["heads.0.bias"].tolist() == [task] * 3
+    nn.init.constant_(bias, 9)
+    assert strategy.anchor["heads.0.bias"].tolist() == [2] * 3
 
 
 @both
@@ -175,12 +175,10 @@ def test_anchor_and_importance_of_a_stream(estimator: str) -> None:
         strategy.train(experience, eval_streams=[scenario.streams["valid"]])
         estimate = stage(strategy, source.tasks[task].train, estimator).run()
         total = {name: total.get(name, 0) + tensor for name, tensor in estimate.items()}
-        consolidation = strategy.consolidation
-        assert same(consolidation.anchor, weights(strategy.model))
-        assert consolidation.tasks == task + 1
+        assert same(strategy.anchor, weights(strategy.model))
         for name, tensor in total.items():
-            torch.testing.assert_close(consolidation.fisher[name], tensor / (task + 1))
-    assert consolidation.fisher.keys() == dict(strategy.model.named_parameters()).keys()
+            torch.testing.assert_close(strategy.fisher[name], tensor / (task + 1))
+    assert strategy.fisher.keys() == dict(strategy.model.named_parameters()).keys()
 
 
 def test_memory_between_tasks_can_be_kept() -> None:
@@ -189,16 +187,16 @@ def test_memory_between_tasks_can_be_kept() -> None:
     whole = learn(source, build(source, "ewc", width=0.05))
     first = learn(source, build(source, "ewc", width=0.05), tasks=2)
     file = io.BytesIO()
-    torch.save([first.model.state_dict(), first.consolidation.state_dict()], file)
+    torch.save([first.model.state_dict(), first.get_extra_state()], file)
     file.seek(0)
     second = build(source, "ewc", width=0.05)
-    state, consolidation = torch.load(file, weights_only=True)
+    state, own = torch.load(file, weights_only=True)
     second.model.load_state_dict(state)
-    second.consolidation.load_state_dict(consolidation, second.device)
+    second.set_extra_state(own)
     scenario = source.avalanche()
     second.train(scenario.train_stream[2], eval_streams=[scenario.streams["valid"]])
     assert same(weights(second.model), weights(whole.model))
-    assert same(second.consolidation.fisher, whole.consolidation.fisher)
+    assert same(second.fisher, whole.fisher)
 
 
 def test_without_penalty_it_is_naive() -> None:

@@ -9,14 +9,16 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch import Tensor
 
+from seu_bench.errors import OptionError
 from seu_bench.testing import Trial
-from seu_bench_slda.strategy import Discriminant, Moments
+from seu_bench_methods.slda import Discriminant
 
 
-def moments(x: Tensor, y: Tensor, classes: int) -> Moments:
-    rows = x.double()
+def add(model: Discriminant, x: Tensor, y: Tensor, shrinkage: float = 0.01) -> None:
+    """Show images to a model."""
+    rows, classes = x.double(), len(model.counts)
     sums = torch.zeros(classes, x.shape[1], dtype=torch.double).index_add_(0, y, rows)
-    return Moments(sums, torch.bincount(y, minlength=classes).float(), rows.T @ rows)
+    model.add(sums, torch.bincount(y, minlength=classes).double(), rows.T @ rows, shrinkage)
 
 
 def drawn(classes: int, each: int = 40, pixels: int = 6) -> tuple[Tensor, Tensor]:
@@ -30,9 +32,9 @@ def drawn(classes: int, each: int = 40, pixels: int = 6) -> tuple[Tensor, Tensor
 def test_answers_follow_the_formula() -> None:
     """W = mu ((1 - e) S + e (tr S / D) I)^-1 and b = -1/2 diag(W mu^T), in double precision from the images."""
     x, y = drawn(4)
-    model = Discriminant(6, [4], "class", shrinkage=0.1)
+    model = Discriminant(6, [4], "class")
     model.begin_task(0)
-    model.add(moments(x, y, 4))
+    add(model, x, y, 0.1)
     rows = x.double()
     means = torch.stack([rows[y == label].mean(dim=0) for label in range(4)])
     covariance = (rows - means[y]).T @ (rows - means[y]) / len(y)
@@ -44,9 +46,9 @@ def test_answers_follow_the_formula() -> None:
 
 def test_without_shrinkage_to_speak_of_logits_are_scikit_learns() -> None:
     x, y = drawn(3)
-    model = Discriminant(6, [3], "class", shrinkage=1e-12)
+    model = Discriminant(6, [3], "class")
     model.begin_task(0)
-    model.add(moments(x, y, 3))
+    add(model, x, y, 1e-12)
     analysis: Any = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 3] * 3)
     analysis.fit(x.double().numpy(), y.numpy())
     logits = model.forward_single_task(x, 0)
@@ -57,13 +59,13 @@ def test_without_shrinkage_to_speak_of_logits_are_scikit_learns() -> None:
 def test_the_order_of_images_and_their_tasks_make_no_difference() -> None:
     """All at once, or in parts that share classes."""
     x, y = drawn(3)
-    at_once = Discriminant(6, [3], "domain", 0.01)
+    at_once = Discriminant(6, [3], "domain")
     at_once.begin_task(0)
-    at_once.add(moments(x, y, 3))
-    in_parts = Discriminant(6, [3, 3, 3], "domain", 0.01)
+    add(at_once, x, y)
+    in_parts = Discriminant(6, [3, 3, 3], "domain")
     for task, rows in enumerate(torch.randperm(len(y)).split(50)):
         in_parts.begin_task(task)
-        in_parts.add(moments(x[rows], y[rows], 3))
+        add(in_parts, x[rows], y[rows])
     for name in ("means", "scatter", "counts", "weight", "offset"):
         torch.testing.assert_close(getattr(in_parts, name), getattr(at_once, name), rtol=1e-5, atol=1e-5)
 
@@ -78,6 +80,25 @@ def test_it_learns_streams(scenario: str) -> None:
     assert float(model.counts.sum()) == sum(len(task.train) for task in learner.stream.tasks)
 
 
+def test_training_has_no_option() -> None:
+    """What would have no effect is refused, with the options that there are."""
+    with pytest.raises(OptionError, match="'epochs' is not an option") as refused:
+        Trial("slda", {"epochs": 1}).resolved("tiny_two")
+    assert refused.value.remedy == "the options of strategy 'slda' are: shrinkage"
+
+
+def test_operations_are_those_of_the_products_and_the_solution() -> None:
+    """Each image with itself; then two products of D numbers for each class and pair of pixels, and the solution."""
+    seen: dict[int, int | None] = {}
+    learner = Trial("slda").learner("tiny_two")
+    learner.strategy.on_progress = lambda report: seen.update({report.task: report.flops} if report.done else {})
+    learner.learn(0)
+    pixels, classes = 64, sum(learner.stream.plan.classes_per_task)
+    images = len(learner.stream.tasks[0].train)
+    solution = 2 * pixels**3 // 3 + 2 * classes * pixels**2
+    assert seen == {0: 2 * images * pixels**2 + 4 * classes * pixels**2 + solution}
+
+
 def test_only_classes_seen_are_answered() -> None:
     learner = Trial("slda", scenario="class").learner("tiny_three")
     learner.learn(0)
@@ -86,14 +107,14 @@ def test_only_classes_seen_are_answered() -> None:
 
 def test_class_without_images_is_never_answered() -> None:
     x, y = drawn(2)
-    model = Discriminant(6, [3], "class", 0.01)
+    model = Discriminant(6, [3], "class")
     model.begin_task(0)
-    model.add(moments(x, y, 3))
+    add(model, x, y)
     assert 2 not in model.forward_single_task(x * 10, 0).argmax(dim=1)
 
 
 def test_architecture_of_another_model_is_refused() -> None:
-    model = Discriminant(6, [2, 2], "class", 0.01)
+    model = Discriminant(6, [2, 2], "class")
     model.load_architecture({"tasks_seen": 2})
     assert model.architecture() == {"tasks_seen": 2}
     for other in ({"tasks_seen": 3}, {"units": 1}):

@@ -25,11 +25,11 @@ SOURCE = ("seu_bench", "plugins", "benchmarks", "setup.py", "setup.cfg", "pyproj
 PROGRAM = """
 import seu_bench
 from seu_bench_benchmarks import register_benchmarks
-from seu_bench_ewc import EwcOptions
+from seu_bench_methods.ewc import Ewc
 
 record = seu_bench.run(strategy="naive", seeds=0)
 reveal_type(record.status)
-reveal_type(EwcOptions().ewc_lambda)
+reveal_type(Ewc.Options().ewc_lambda)
 reveal_type(register_benchmarks)
 record.no_such_field
 """
@@ -79,9 +79,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def in_place(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Environment:
     """Seu-bench and the examples' packages, installed in place."""
     folder = tmp_path_factory.mktemp("in-place")
-    examples = [
-        folder / name for name in ("my_seu_plugin", "seu_bench_random_walk_searcher", "seu_bench_derpp_strategy")
-    ]
+    examples = [folder / name for name in ("my_seu_plugin", "seu_bench_random_walk_searcher")]
     for example in examples:
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
         shutil.copytree(ROOT / "examples" / example.name, example, ignore=ignored)
@@ -108,7 +106,7 @@ def environment(request: pytest.FixtureRequest) -> Environment:
 def test_modules_and_command(environment: Environment) -> None:
     """Names, benchmarks and both ways to call the command are there, without what is installed here."""
     code = (
-        "import seu_bench, seu_bench_benchmarks, seu_bench_naive, pathlib;"
+        "import seu_bench, seu_bench_benchmarks, seu_bench_methods, pathlib;"
         "print(*dir(seu_bench)); print(seu_bench.__file__);"
         "print(len([*pathlib.Path(seu_bench_benchmarks.__file__).parent.glob('*.toml')]))"
     )
@@ -164,7 +162,7 @@ def test_nothing_else_is_on_the_path(in_place: Environment) -> None:
     assert in_place("-c", code).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("name", ["mine", "random_walk", "derpp"])
+@pytest.mark.parametrize("name", ["mine", "random_walk"])
 def test_examples_hold_to_the_contract(in_place: Environment, name: str) -> None:
     """Everything that the examples' packages register passes its checks."""
     done = in_place("-m", "seu_bench", "check-plugin", name)

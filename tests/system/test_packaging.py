@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import importlib
 import re
 import shutil
 import subprocess
@@ -15,8 +16,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from seu_bench.plugin.methods import methods_in
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("seu_bench", "plugins", "benchmarks")
+METHODS = ROOT / "plugins" / "seu_bench_methods"
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +68,7 @@ def test_every_package_is_listed(setup: configparser.ConfigParser) -> None:
     """A package that is missing there would be silently absent from the wheel."""
     listed = setup["options"]["packages"].split()
     assert sorted(listed) == sorted(packages())
-    assert {"seu_bench", "seu_bench_benchmarks", "seu_bench_naive", "seu_bench_seu"} <= set(listed)
+    assert {"seu_bench", "seu_bench_benchmarks", "seu_bench_methods", "seu_bench_seu"} <= set(listed)
 
 
 def test_every_file_is_in_a_package() -> None:
@@ -90,10 +94,19 @@ def test_every_plugin_has_an_entry_point(setup: configparser.ConfigParser) -> No
     plugins = {name for name in packages() if name.startswith("seu_bench_") and "." not in name}
     ours = {value for value in points.values() if value.startswith("seu_bench.")}
     assert ours == {"seu_bench.cli.main", "seu_bench.sweeps.local"}  # core registers as everybody does
-    assert sorted(set(points.values()) - ours) == sorted(plugins)
+    assert sorted(set(points.values()) - ours) == sorted(plugins - {"seu_bench_methods"})
     installed = {point.name: point.value for point in entry_points(group="seu_bench") if point.dist is not None}
     assert points.items() <= installed.items()
     assert pairs(setup["options.entry_points"]["console_scripts"]) == {"seu-bench": "seu_bench.cli.main:main"}
+
+
+def test_every_method_has_an_entry_point(setup: configparser.ConfigParser) -> None:
+    """By its own name."""
+    modules = [importlib.import_module(f"seu_bench_methods.{it.stem}") for it in METHODS.glob("[!_]*.py")]
+    named = {method.name: f"{method.__module__}:{method.__name__}" for it in modules for method in methods_in(it)}
+    assert pairs(setup["options.entry_points"]["seu_bench.methods"]) == named
+    installed = {point.name: point.value for point in entry_points(group="seu_bench.methods")}
+    assert named.items() <= installed.items()
 
 
 def test_known_to_the_linter(setup: configparser.ConfigParser) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
 from seu_bench.models.backbone import BackboneModel
+from seu_bench.training.method import AfterTask
 from seu_bench.training.phases import TaskData
-from seu_bench_ewc.fisher import FisherStage
-from seu_bench_ewc.strategy import Ewc
+from seu_bench_methods.ewc import Ewc
 
 both = pytest.mark.parametrize("estimator", ["batch", "per_sample"])
 
@@ -23,12 +24,26 @@ CLASSES = (3, 2)
 
 
 def ewc(*layers: nn.Module, batch_size: int = 8, **options: Any) -> Ewc:
-    """A strategy in double precision over a network of 16 pixels, five tanh units and ``layers``."""
+    """A method in double precision over a network of 16 pixels, five tanh units and ``layers``."""
     torch.manual_seed(0)
     backbone = nn.Sequential(nn.Flatten(), nn.Linear(16, 5), nn.Tanh(), *layers)
     model = BackboneModel(backbone, 5, CLASSES).double()
-    return Ewc(model=model, schedule=Schedule(epochs=2, batch_size=batch_size), **options)
+    made = Ewc(model=model, schedule=Schedule(epochs=2, batch_size=batch_size))
+    return made.begin(Ewc.Options(**options), None)  # type: ignore[arg-type]
 
 
-def stage(strategy: Ewc, data: TaskImages, estimator: str = "batch") -> FisherStage:
-    return FisherStage(strategy, TaskData(data.task, data, None), estimator)  # type: ignore[arg-type]
+class Estimate(AfterTask):
+    """The stage after a task, whose result is the Fisher information of that task alone."""
+
+    def result(self) -> dict[str, Tensor]:  # type: ignore[override]
+        super().result()
+        return self.method.fisher  # type: ignore[attr-defined, no-any-return]
+
+
+def stage(method: Ewc, data: TaskImages, estimator: str = "batch") -> Estimate:
+    """The stage of a method, which stays as it is: a copy on the same model holds nothing yet."""
+    alone = copy.copy(method)
+    alone.options = method.options.model_copy(update={"fisher": estimator})
+    alone.fisher = {}
+    alone._stage = found = Estimate(alone, TaskData(data.task, data, None))
+    return found

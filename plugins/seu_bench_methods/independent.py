@@ -1,41 +1,38 @@
 """A network of its own for each task, all of one backbone, width and schedule: nothing is shared, nothing forgotten.
 
-What a strategy gains by growing or by reusing what it learned shows beside this one: as many networks as tasks.
+What a method gains by growing or by reusing what it learned shows beside this one: as many networks as tasks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from seu_bench import Method
+from seu_bench.config import BackboneOptions, SelectingOptions, TaskInferenceOptions
 from seu_bench.errors import RunError
 from seu_bench.models import MultiHeadModel, count_parameters, freeze, is_frozen, state_bytes
 from seu_bench.models.multihead import not_learned
+from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import (
     Cost,
     Phase,
-    StagedStrategy,
     StrategyContext,
     TaskData,
-    TrainingStage,
     build_backbone,
     checked_options,
     evaluation_passes,
-    on_meta,
     priced,
     task_flops,
     task_macs,
     training_passes,
 )
 from seu_bench.utils import RandomState
-from seu_bench_independent import IndependentOptions
-
-#: Makes a backbone, and says how wide its features are.
-_Backbone: TypeAlias = Callable[[], tuple[nn.Module, int]]
 
 
 class IndependentNetworks(MultiHeadModel):
@@ -47,16 +44,13 @@ class IndependentNetworks(MultiHeadModel):
         classes: outputs of each task's head.
     """
 
-    def __init__(self, backbone: _Backbone, classes: Sequence[int]) -> None:
+    def __init__(self, backbone: Callable[[], tuple[nn.Module, int]], classes: Sequence[int]) -> None:
         super().__init__(classes)
         self._backbone = backbone
         self.networks = nn.ModuleList()
 
     def expand(self, task: int, device: torch.device | None = None) -> None:
         """Add the network of ``task``, its weights drawn from the global generator.
-
-        Args:
-            device: where the network is put; where it was made by default.
 
         Raises:
             RunError: networks are added in the order of the tasks, one for each.
@@ -70,14 +64,9 @@ class IndependentNetworks(MultiHeadModel):
         backbone, features = self._backbone()
         self.networks.append(nn.Sequential(backbone, nn.Linear(features, self.classes_per_task[task])).to(device))
 
-    def freeze(self) -> None:
-        """No network that exists now trains again; gradients are freed."""
-        freeze(self)
-
     def architecture(self) -> dict[str, Any]:
         """The number of networks, and of those that are frozen."""
-        frozen = sum(is_frozen(network) for network in self.networks)
-        return {"networks": len(self.networks), "frozen": frozen}
+        return {"networks": len(self.networks), "frozen": sum(map(is_frozen, self.networks))}
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:
         """Give a model without networks those of ``architecture``.
@@ -92,8 +81,7 @@ class IndependentNetworks(MultiHeadModel):
             )
         for task in range(networks):
             self.expand(task)
-            if task == frozen - 1:
-                self.freeze()
+        freeze(self.networks[:frozen])
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes_per_task[task]]`` of the task's own network.
@@ -111,50 +99,47 @@ class IndependentNetworks(MultiHeadModel):
         return self.networks[task]
 
 
-class Independent(StagedStrategy):
-    """A new network for each task, trained alone, then frozen."""
+class Independent(Method):
+    """A network of its own for each task: as many networks as tasks."""
 
+    name = "independent"
+    scenarios = ("task",)
+    reference = REFERENCE_ROWS["independent"]
+    check_options = {"backbone": "mlp"}
     model: IndependentNetworks
 
-    def phases(self, task: TaskData) -> Sequence[Phase]:
-        """Training of a new network, which is frozen afterwards."""
-        return [Phase(lambda: self._training(task), lambda _: self.model.freeze())]
+    class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):
+        """Options of a network per task."""
 
-    def _training(self, task: TaskData) -> TrainingStage:
+    @classmethod
+    def make_model(cls, context: StrategyContext) -> IndependentNetworks:
+        """Return a model without networks."""
+        return IndependentNetworks(lambda: build_backbone(context), context.plan.classes_per_task)
+
+    def before_task(self, task: TaskData) -> None:
+        """Add the task's network."""
         with RandomState(self.seed_for("expand", task.index), self.device).active():
             self.model.expand(task.index, self.device)
-        return self.training_stage(task)
 
+    def trained_module(self, task: TaskData) -> nn.Module:
+        """Return the task's network: best weights of the others need not be kept."""
+        return self.model.task_module(task.index)
 
-def empty_model(context: StrategyContext) -> IndependentNetworks:
-    """A model without networks for the context's stream.
+    def phases(self, task: TaskData) -> Sequence[Phase]:
+        """Return training, after which the network is frozen."""
+        return [replace(phase, apply=lambda _: freeze(self.model)) for phase in super().phases(task)]
 
-    Raises:
-        RequestError: the backbone does not fit the images.
-    """
-    return IndependentNetworks(lambda: build_backbone(context), context.plan.classes_per_task)
-
-
-def build_independent(context: StrategyContext) -> Independent:
-    """The strategy of a run."""
-    return Independent.of(context, model=empty_model(context))
-
-
-def independent_cost(context: StrategyContext) -> Cost:
-    """Exact: after each task the parameters are those of the networks so far."""
-    options, plan = checked_options(context, IndependentOptions), context.plan
-    model = on_meta(lambda: _whole_model(context))
-    params = tuple(accumulate(count_parameters(network) for network in model.networks))
-    memory = tuple(accumulate(state_bytes(network) for network in model.networks))
-    macs = task_macs(model, plan, one_path=True)
-    schedule = options.applied_to(context.protocol.training)
-    passes = training_passes(plan, schedule, validate=options.restore == "best_valid")
-    stages = (*priced(passes, task_flops(model, plan, one_path=True)), *evaluation_passes(plan))
-    return Cost(params, params, macs, macs, stages, memory, memory)
-
-
-def _whole_model(context: StrategyContext) -> IndependentNetworks:
-    model = empty_model(context)
-    for task in range(len(context.plan.tasks)):
-        model.expand(task)
-    return model
+    @classmethod
+    def forecast(cls, context: StrategyContext) -> Cost:
+        """Return the passes of each network's training; after each task the sizes are those of the networks so far."""
+        options, plan = checked_options(context, Independent.Options), context.plan
+        model = cls.make_model(context)
+        with torch.device("meta"):
+            model.load_architecture({"networks": len(plan.tasks), "frozen": 0})
+        params = tuple(accumulate(count_parameters(network) for network in model.networks))
+        memory = tuple(accumulate(state_bytes(network) for network in model.networks))
+        macs = task_macs(model, plan, one_path=True)
+        schedule = options.applied_to(context.protocol.training)
+        passes = training_passes(plan, schedule, validate=options.restore == "best_valid")
+        stages = (*priced(passes, task_flops(model, plan, one_path=True)), *evaluation_passes(plan))
+        return Cost(params, params, macs, macs, stages, memory, memory)
