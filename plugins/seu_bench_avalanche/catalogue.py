@@ -71,8 +71,7 @@ UNAVAILABLE: Final[dict[str, Unavailable]] = {
     for name, reason in {
         "bic": f"{_ONE_HEAD}; and it hands a scheduler of torch an argument that is gone",
         "gss_greedy": "it calls the model without task labels",
-        "der": "it remembers logits of the classes seen, and cannot compare them once there are more; derpp "
-        "does",
+        "der": "it remembers logits of the classes seen, and cannot compare them once there are more; derpp does",
         "lamaml": "it needs the package 'higher', which Avalanche does not bring",
         "lamaml_v2": "its inner loop fails on models with several heads",
         "mer": "its steps of meta-learning replace the training loop that all strategies share here",
