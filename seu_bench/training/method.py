@@ -99,7 +99,8 @@ class Method(StagedStrategy):
     def before_task(self, task: TaskData) -> None:
         """Prepare a task, before it is trained.
 
-        A run that is resumed calls it again, with everything as it was.
+        A run that is resumed within the task calls it again: it draws the same, and finds the state as it was, but the
+        weights of the checkpoint. What it makes of weights, such as a teacher, is to be state, which is restored then.
 
         Args:
             task: training and validation images of the task.

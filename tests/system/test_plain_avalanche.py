@@ -66,6 +66,8 @@ SHAPE = (1, 8, 8)
     [
         ("seu", SMALL),
         ("ewc", {"epochs": 1, "backbone": "mlp"}),
+        ("derpp", {"epochs": 1, "backbone": "mlp", "memory": 9}),
+        ("slda", {}),
         ("pnn", {"epochs": 1, "width": 0.1}),
     ],
 )
