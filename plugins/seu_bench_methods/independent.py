@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -16,22 +15,10 @@ from torch import Tensor, nn
 from seu_bench import Method
 from seu_bench.config import BackboneOptions, SelectingOptions, TaskInferenceOptions
 from seu_bench.errors import RunError
-from seu_bench.models import MultiHeadModel, count_parameters, freeze, is_frozen, state_bytes
+from seu_bench.models import MultiHeadModel, freeze, is_frozen
 from seu_bench.models.multihead import not_learned
 from seu_bench.results import REFERENCE_ROWS
-from seu_bench.training import (
-    Cost,
-    Phase,
-    StrategyContext,
-    TaskData,
-    build_backbone,
-    checked_options,
-    evaluation_passes,
-    priced,
-    task_flops,
-    task_macs,
-    training_passes,
-)
+from seu_bench.training import Phase, StrategyContext, TaskData, build_backbone
 from seu_bench.utils import RandomState
 
 
@@ -128,18 +115,3 @@ class Independent(Method):
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Return training, after which the network is frozen."""
         return [replace(phase, apply=lambda _: freeze(self.model)) for phase in super().phases(task)]
-
-    @classmethod
-    def forecast(cls, context: StrategyContext) -> Cost:
-        """Return the passes of each network's training; after each task the sizes are those of the networks so far."""
-        options, plan = checked_options(context, Independent.Options), context.plan
-        model = cls.make_model(context)
-        with torch.device("meta"):
-            model.load_architecture({"networks": len(plan.tasks), "frozen": 0})
-        params = tuple(accumulate(count_parameters(network) for network in model.networks))
-        memory = tuple(accumulate(state_bytes(network) for network in model.networks))
-        macs = task_macs(model, plan, one_path=True)
-        schedule = options.applied_to(context.protocol.training)
-        passes = training_passes(plan, schedule, validate=options.restore == "best_valid")
-        stages = (*priced(passes, task_flops(model, plan, one_path=True)), *evaluation_passes(plan))
-        return Cost(params, params, macs, macs, stages, memory, memory)

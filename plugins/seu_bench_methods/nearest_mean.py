@@ -10,18 +10,9 @@ from torch.nn.functional import linear
 
 from seu_bench import Method, config
 from seu_bench.config.streams import Scenario
-from seu_bench.models import UntrainedModel, count_parameters, state_bytes
+from seu_bench.models import UntrainedModel
 from seu_bench.results import REFERENCE_ROWS
-from seu_bench.training import (
-    Cost,
-    StageCost,
-    StrategyContext,
-    TaskData,
-    evaluation_passes,
-    fixed_cost,
-    on_meta,
-    task_macs,
-)
+from seu_bench.training import StrategyContext, TaskData
 
 
 class ClassMeans(UntrainedModel):
@@ -85,11 +76,3 @@ class NearestMean(Method):
         total = model.counts + counts
         model.means.copy_((model.means * model.counts[:, None] + sums) / total.clamp(min=1)[:, None])
         model.counts = total
-
-    @classmethod
-    def forecast(cls, context: StrategyContext) -> Cost:
-        """Return the passes of one look at each training image."""
-        plan, model = context.plan, on_meta(lambda: cls.make_model(context))
-        stages = [StageCost("means", task, 0, it.num_train, 0, 0) for task, it in enumerate(plan.tasks)]
-        stages += evaluation_passes(plan)
-        return fixed_cost(count_parameters(model), task_macs(model, plan), stages, state_bytes(model))

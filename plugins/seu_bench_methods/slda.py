@@ -12,17 +12,8 @@ from torch.nn.functional import linear
 
 from seu_bench import Method, config
 from seu_bench.config.streams import Scenario
-from seu_bench.models import UntrainedModel, count_parameters, state_bytes
-from seu_bench.training import (
-    Cost,
-    StageCost,
-    StrategyContext,
-    TaskData,
-    evaluation_passes,
-    fixed_cost,
-    on_meta,
-    task_macs,
-)
+from seu_bench.models import UntrainedModel
+from seu_bench.training import StrategyContext, TaskData
 
 
 class Discriminant(UntrainedModel):
@@ -137,16 +128,3 @@ class Slda(Method):
             counts += torch.bincount(y + first, minlength=len(counts))
             products += rows.T @ rows
         model.add(sums, counts, products, self.options.shrinkage)
-
-    @classmethod
-    def forecast(cls, context: StrategyContext) -> Cost:
-        """Return the passes of one look at each training image."""
-        plan, model = context.plan, on_meta(lambda: cls.make_model(context))
-        pixels, classes = len(model.scatter), len(model.means)
-        once = 4 * classes * pixels**2 + 2 * pixels**3 // 3 + 2 * classes * pixels**2
-        stages = [
-            StageCost("moments", task, 0, it.num_train, 2 * pixels**2 * it.num_train + once, None)
-            for task, it in enumerate(plan.tasks)
-        ]
-        stages += evaluation_passes(plan)
-        return fixed_cost(count_parameters(model), task_macs(model, plan), stages, state_bytes(model))
