@@ -59,21 +59,6 @@ class DenOptions(BackboneOptions, SelectingOptions, TaskInferenceOptions):
     )
 
 
-@dataclass
-class _Backbone:
-    """The published network."""
-
-    summary: str
-    build: Callable[[int, int, int, float], tuple[nn.Module, int]]
-
-
-@hookimpl
-def register_backbones(register: Register[BackboneFactory]) -> None:
-    """Offer ``den_mlp``."""
-    network = deferred("seu_bench_den.networks:den_mlp")
-    register("den_mlp", _Backbone("hidden layers of 312 and 128 (Yoon et al. 2018)", network))
-
-
 @hookimpl
 def register_strategies(register: Register[StrategyFactory]) -> None:
     """Offer ``den``."""
