@@ -11,6 +11,7 @@ from avalanche.benchmarks.utils import TaskLabels, as_classification_dataset
 from avalanche.evaluation.metrics import accuracy_metrics, loss_metrics
 from avalanche.training import Naive as StockNaive
 from avalanche.training.plugins import EvaluationPlugin
+from seu_bench_naive.strategy import Naive
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -22,7 +23,6 @@ from seu_bench.data.images import TaskImages
 from seu_bench.models.alexnet import AlexNetShape, alexnet
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.training import SilentLogger
-from seu_bench_naive.strategy import Naive
 
 CLASSES = 10
 BATCH = 128
