@@ -29,6 +29,8 @@ class Backbone:
 
 _SUMMARIES = {
     "alexnet": "three convolutions, two linear layers, dropout (the paper's variant)",
+    "den_mlp": "hidden layers of 312 and 128 (Yoon et al. 2018)",
+    "hat_mlp": "two hidden layers of 2000, dropout .2 on the pixels, .5 behind each layer (Serra et al. 2018)",
     "linear": "pixels straight into the heads: logistic regression (width has no effect)",
     "mlp": "two hidden layers of 400 (van de Ven & Tolias 2019)",
     "resnet18": "slim ResNet-18 with batch normalisation (Lopez-Paz & Ranzato 2017)",

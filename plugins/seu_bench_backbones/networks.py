@@ -3,7 +3,9 @@
 The ResNet-18 (He et al., CVPR 2016) is that of GEM (Lopez-Paz & Ranzato, NIPS 2017, section 5): a third of the width,
 for small images, a 3x3 stem without pooling, 20 channels that double three times. The ResNet-32 is that of He et al.
 for CIFAR (section 4.2): three groups of five blocks, 16 channels that double twice, shortcuts without parameters. The
-even ResNet-18 is that of MNTDP (Veniat, Denoyer & Ranzato, ICLR 2021): 64 channels throughout.
+even ResNet-18 is that of MNTDP (Veniat, Denoyer & Ranzato, ICLR 2021): 64 channels throughout. ``hat_mlp`` and
+``den_mlp`` are the networks that HAT (Serra et al., ICML 2018) and DEN (Yoon et al., ICLR 2018, published code) learn
+permuted MNIST with.
 """
 
 from __future__ import annotations
@@ -23,6 +25,12 @@ SIMPLE_HIDDEN, SIMPLE_DROPOUT = 512, 0.5
 
 #: Width of the hidden layer (continual-learning-baselines, LwF on split MNIST).
 TANH_HIDDEN = 200
+
+#: Width of both hidden layers of HAT's perceptron, and the dropout of the pixels and of each layer.
+HAT_HIDDEN, HAT_PIXEL_DROPOUT, HAT_DROPOUT = 2000, 0.2, 0.5
+
+#: Widths of the hidden layers of DEN's perceptron.
+DEN_HIDDEN = (312, 128)
 
 #: Channels of the first of the four groups of the ResNet-18.
 CHANNELS = 20
@@ -67,6 +75,23 @@ def tanh_mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.
     """A perceptron with one hidden layer of tanh."""
     hidden = max(1, round(factor * TANH_HIDDEN))
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, hidden), nn.Tanh()), hidden
+
+
+def hat_mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+    """A perceptron with two hidden layers and dropout, of the pixels too."""
+    hidden = max(1, round(factor * HAT_HIDDEN))
+    layers: list[nn.Module] = [nn.Flatten(), Dropout(HAT_PIXEL_DROPOUT)]
+    for inputs in (channels * height * width, hidden):
+        layers += [nn.Linear(inputs, hidden), nn.ReLU(), Dropout(HAT_DROPOUT)]
+    return nn.Sequential(*layers), hidden
+
+
+def den_mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+    """A perceptron with two hidden layers, the second one narrower."""
+    first, second = (max(1, round(factor * units)) for units in DEN_HIDDEN)
+    pixels = channels * height * width
+    layers = (nn.Flatten(), nn.Linear(pixels, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU())
+    return nn.Sequential(*layers), second
 
 
 def resnet18(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:  # noqa: ARG001

@@ -13,23 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.models import FlopCounter
+from seu_bench.training.state import get_state, set_state
 
 #: Numbers that each of the two layers of the LSTM computes.
 HIDDEN: Final = 100
-
-
-def reward_of(accuracy: float, units: Sequence[int], penalty: float) -> float:
-    """The reward of a trial.
-
-    Args:
-        accuracy: in [0, 1].
-        units: added to each layer.
-        penalty: reward lost per unit.
-
-    Returns:
-        ``accuracy - penalty * sum(units)``.
-    """
-    return accuracy - penalty * sum(units)
 
 
 def policy_loss(log_probabilities: Tensor, units: Sequence[int], advantage: float) -> Tensor:
@@ -134,21 +121,12 @@ class Controller:
 
     def state_dict(self) -> dict[str, Any]:
         """Return tensors and plain values."""
-        return {
-            "state": self.state,
-            "policy": self.policy.state_dict(),
-            "baseline": self.baseline.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "baseline_optimizer": self.baseline_optimizer.state_dict(),
-        }
+        return {name: get_state(value) for name, value in vars(self).items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.state = state["state"]
-        self.policy.load_state_dict(state["policy"])
-        self.baseline.load_state_dict(state["baseline"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.baseline_optimizer.load_state_dict(state["baseline_optimizer"])
+        for name in vars(self):
+            set_state(self, name, state[name])
 
 
 def controller_flops(layers: int, choices: int) -> int:

@@ -144,7 +144,7 @@ def candidates_flops(epochs: int, train: int, valid: int, channels: int = 16) ->
 
     from seu_bench.data import StreamPlan, TaskPlan
     from seu_bench.training import on_meta, pass_flops
-    from seu_bench_mntdp.model import ModularResNet
+    from seu_bench_mntdp.network import ModularResNet
 
     plan = StreamPlan(3, 32, 32, tuple(TaskPlan(f"task {task}", 10, train, valid, 0) for task in range(2)), (0, 1))
     network = on_meta(partial(ModularResNet, 3, channels, (10, 10)))

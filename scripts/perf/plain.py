@@ -17,7 +17,7 @@ from torch.nn import functional
 import seu_bench.models.kernels
 import seu_bench.models.layers
 import seu_bench.models.operations
-import seu_bench_ltg.layer
+import seu_bench_ltg.network
 from scripts.perf.runs import Ways
 from seu_bench.data.images import TaskImages
 from seu_bench.training.phases import PhasedStrategy
@@ -46,7 +46,7 @@ WAYS: Ways = {WITH: nullcontext, WITHOUT: without_cache}
 def default_format() -> Iterator[None]:
     """Networks compute in PyTorch's default memory format."""
     with ExitStack() as stack:
-        for module in (seu_bench.models.layers, seu_bench_ltg.layer):
+        for module in (seu_bench.models.layers, seu_bench_ltg.network):
             stack.enter_context(mock.patch.object(module, "channels_last", torch.Tensor.contiguous))
         yield
 

@@ -12,7 +12,7 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.sizes import count_macs
 from seu_bench.plugin.registry import Registry
-from seu_bench_pnn.columns import Column
+from seu_bench_methods.pnn import Column
 
 #: As in the paper.
 BATCH = 128

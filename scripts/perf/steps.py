@@ -16,9 +16,8 @@ from seu_bench.models.feature_cache import FeatureCache
 from seu_bench.models.feature_store import Tier
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.search_space import EDGES, GENOTYPES, OPERATIONS, SearchSpace
-from seu_bench_ltg.mixture import Mixture
-from seu_bench_ltg.model import GrowingAlexNet
-from seu_bench_pnn.model import ProgressiveNetwork
+from seu_bench_ltg.network import GrowingAlexNet, Mixture
+from seu_bench_methods.pnn import ProgressiveNetwork
 from seu_bench_seu.super_model import SuperModel
 
 CLASSES = (20, 20, 20, 20, 20)

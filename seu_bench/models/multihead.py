@@ -209,6 +209,14 @@ class NotLearnedError(RunError):
     """A task was asked for that was not learned."""
 
 
+def out_of_turn(task: int, learned: int) -> RunError:
+    """The error of a model that should learn a task that is not the next one."""
+    return RunError(
+        f"task {task} cannot follow {learned} learned ones: each task is learned once, in the stream's order",
+        remedy="train on benchmark.train_stream from its beginning, with a strategy made for it",
+    )
+
+
 def not_learned(task: int, part: str = "path") -> NotLearnedError:
     """The error of a model that is asked for a task it did not learn."""
     return NotLearnedError(

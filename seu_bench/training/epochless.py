@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 
 from seu_bench.training.stage import EpochReport, Result, Stage
@@ -26,10 +23,3 @@ class EpochlessStage(Stage[Result]):
     def run_epoch(self) -> EpochReport:
         """Never called: there are no epochs."""
         return EpochReport()
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return no state beside the random state."""
-        return {}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Ignore ``state``, which is empty."""

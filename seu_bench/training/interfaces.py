@@ -53,7 +53,7 @@ class StrategyContext:
     Attributes:
         plan: tasks, numbers of classes and images, and the shape of an image.
         protocol: budgets of the benchmark's protocol.
-        options: validated options of the strategy.
+        options: validated options, of the strategy's own class.
         seed: seed of everything random.
         device: device to train on, e.g. ``cpu`` or ``cuda``.
         searcher: the one chosen, for strategies that take one.
@@ -69,7 +69,7 @@ class StrategyContext:
 
     plan: StreamPlan
     protocol: ProtocolSpec
-    options: Options
+    options: Any
     seed: int = 0
     device: str = "cpu"
     searcher: Component | None = None

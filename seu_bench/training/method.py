@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Self
 
 import torch
@@ -30,7 +30,7 @@ from seu_bench.training.memories import Memory
 from seu_bench.training.phases import Phase, TaskData
 from seu_bench.training.state import can_be_saved, get_state
 from seu_bench.training.strategy import StagedStrategy
-from seu_bench.utils.seeding import RandomState
+from seu_bench.utils.seeding import RandomState, derive_seed
 
 
 class Method(StagedStrategy):
@@ -169,8 +169,7 @@ class Method(StagedStrategy):
         """Return the network that learns; by default the backbone that was chosen, with the heads of the scenario.
 
         Args:
-            context: of the run; a constructor draws weights under the seed of ``"model"``, as
-                :func:`~seu_bench.training.backbone_model` does.
+            context: of the run; its seed decides what is drawn.
         """
         return backbone_model(context)
 
@@ -237,6 +236,15 @@ class Method(StagedStrategy):
                     module.eval()
             yield
 
+    def drawing(self, purpose: str, task: TaskData) -> AbstractContextManager[None]:
+        """Draw under a seed of its own for the length of a ``with`` block, e.g. ``with self.drawing("expand", task):``.
+
+        Args:
+            purpose: what is drawn, and
+            task: for which; the seed hangs on both, and on the run's.
+        """
+        return RandomState(self.seed_for(purpose, task.index), self.device).active()
+
     def buffer(self, name: str, tensor: Tensor) -> None:
         """Keep a tensor in the model, as ``self.model.NAME``, for :meth:`predict`; called in :meth:`setup`."""
         self.model.register_buffer(name, tensor.to(self.device))
@@ -285,7 +293,9 @@ class Method(StagedStrategy):
         Raises:
             PluginError: :meth:`setup` assigned what cannot be saved.
         """
-        return cls.of(context, model=cls.make_model(context)).begin(context.options, context.plan)
+        with RandomState(derive_seed(context.seed, "model")).active():
+            model = cls.make_model(context)
+        return cls.of(context, model=model).begin(context.options, context.plan)
 
     def begin(self, options: Any, plan: StreamPlan) -> Self:
         """Set a method up that was made by its constructor, before its first task; :meth:`build` does so.
@@ -346,7 +356,7 @@ class Method(StagedStrategy):
         return Phase(lambda: Step(self, name, task, do))
 
     def _begin_training(self, task: TaskData) -> Any:
-        with RandomState(self.seed_for("before_task", task.index), self.device).active():
+        with self.drawing("before_task", task):
             self.before_task(task)
         stage = self.training_stage(task)
         if type(self).training_images is not Method.training_images:
@@ -354,8 +364,9 @@ class Method(StagedStrategy):
         return stage
 
     def trained_module(self, task: TaskData) -> nn.Module:
-        """Return all of the model: replay, distillation and penalties may reach every head."""
-        return self.model
+        """Return all of a backbone with its heads, for replay and penalties may reach every head; of another model the
+        trainable part of the task's path."""
+        return self.model if isinstance(self.model, BackboneModel) else self.model.trainable_module(task.index)
 
     def _unpack_minibatch(self) -> None:
         super()._unpack_minibatch()

@@ -3,8 +3,7 @@ Serra et al., ICML 2018)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.errors import RequestError
@@ -47,6 +46,8 @@ class PlateauStage(TrainingStage):
         RequestError: there are no validation images to follow.
     """
 
+    state_attributes = ("rate", "waited")
+
     def __init__(self, strategy: Trained, task: TaskData) -> None:
         super().__init__(strategy, task)
         if task.valid is None or not len(task.valid) or strategy.restore != "best_valid":
@@ -68,12 +69,3 @@ class PlateauStage(TrainingStage):
             self.rate, self.waited = self.rate / DIVISOR, 0
             self.ended = self.rate < self.strategy.schedule.min_learning_rate
         return report
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """That of the base class, the rate, and epochs without a lower loss."""
-        return {**super().get_extra_state(), "rate": self.rate, "waited": self.waited}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        super().set_extra_state(state)
-        self.rate, self.waited = state["rate"], state["waited"]

@@ -22,6 +22,7 @@ from seu_bench.models.flops import FlopCounter
 from seu_bench.training.monitoring.chance import chance_share, guessing_probability
 from seu_bench.training.monitoring.clipping import ClippedSteps
 from seu_bench.training.monitoring.stability import Stability
+from seu_bench.training.state import get_state, set_state
 from seu_bench.utils.rehearsing import Costs, abridged, active_rehearsal, metered
 from seu_bench.utils.seeding import RandomState
 
@@ -83,7 +84,8 @@ Pause: TypeAlias = "Callable[[Stage[Any]], None]"
 class Stage(ABC, Generic[Result]):
     """Base class of all stages.
 
-    A subclass implements :meth:`run_epoch`, :meth:`result`, :meth:`get_extra_state` and :meth:`set_extra_state`.
+    A subclass implements :meth:`run_epoch` and :meth:`result`, and names what it is resumed by in
+    :attr:`state_attributes`, as a strategy does.
 
     Args:
         name: ``search``, ``creation``, ``training``, ...
@@ -103,19 +105,20 @@ class Stage(ABC, Generic[Result]):
         ::
 
             class Counting(Stage[int]):
+                state_attributes = ("total",)
+
                 def run_epoch(self) -> EpochReport:
                     self.passed(100)
+                    self.total += 1
                     return EpochReport(loss=0.5)
 
                 def result(self) -> int:
-                    return self.image_passes
-
-                def get_extra_state(self) -> dict[str, Any]:
-                    return {}
-
-                def set_extra_state(self, state: Mapping[str, Any]) -> None:
-                    pass
+                    return self.total
     """
+
+    #: Names of attributes that decide how the stage continues, beside epoch, counts and random state: tensors, plain
+    #: values, and objects with ``state_dict()`` and ``load_state_dict()``. Weights that it trains are among them.
+    state_attributes: tuple[str, ...] = ()
 
     #: Whether units are worth compiling for it; not for networks that are sampled anew in every epoch.
     compiles_units = False
@@ -151,14 +154,14 @@ class Stage(ABC, Generic[Result]):
     def result(self) -> Result:
         """Return the stage's result; called once, after the last epoch. It may pass and count images as well."""
 
-    @abstractmethod
     def get_extra_state(self) -> dict[str, Any]:
-        """Return what decides how the stage continues, beside epoch, counts and random state: tensors and plain values.
-        Weights that it trains are part of it."""
+        """Return tensors and plain values: by default the state of each of :attr:`state_attributes`."""
+        return {name: get_state(getattr(self, name)) for name in self.state_attributes}
 
-    @abstractmethod
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`get_extra_state` returned."""
+        for name in self.state_attributes:
+            set_state(self, name, state[name])
 
     def passed(self, images: int) -> None:
         """Count images passed forward, and report progress now and then.

@@ -129,12 +129,13 @@ class TrainingStage(Stage[Any]):
         self.best.restore()
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Weights, optimiser and best weights."""
+        """Weights, optimiser, best weights, and what a subclass names."""
         return {
             "weights": self.module.state_dict(),
             "optimizer": self.strategy.optimizer.state_dict(),
             "best": self.best.state_dict(),
             "batch_flops": dict(self.batch_flops),
+            **super().get_extra_state(),
         }
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
@@ -143,3 +144,4 @@ class TrainingStage(Stage[Any]):
         self.strategy.optimizer.load_state_dict(state["optimizer"])
         self.best.load_state_dict(state["best"])
         self.batch_flops |= state.get("batch_flops", {})
+        super().set_extra_state(state)

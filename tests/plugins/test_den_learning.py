@@ -12,7 +12,7 @@ from support.tiny import all_threads, one_thread, registry, same
 from seu_bench.errors import RequestError, RunError
 from seu_bench.testing import Learner, Trial
 from seu_bench.testing.trial import from_file
-from seu_bench_den.strategy import Den
+from seu_bench_den.method import Den
 
 #: Every stage runs.
 ALWAYS = {"loss_threshold": 0.0, "split_threshold": 0.0, "epochs": 2, "width": 0.05, "expand_by": 3, "split_limit": 2}

@@ -11,10 +11,23 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.models import GrowingNetwork, chain_of
-from seu_bench_den.proximal import shrink_units, soft_threshold, useful_units
-from seu_bench_den.splitting import OldLayer, distance, drifted_units, split_units
-from seu_bench_den.stages import Rule, expansion_rule, first_rule, pulled_rule, selection_rule
-from seu_bench_den.subgraph import reached_units, subgraph_masks
+from seu_bench_den.weights import (
+    OldLayer,
+    Rule,
+    distance,
+    drifted_units,
+    expansion_rule,
+    first_rule,
+    old_layers,
+    pulled_rule,
+    reached_units,
+    selection_rule,
+    shrink_units,
+    soft_threshold,
+    split_units,
+    subgraph_masks,
+    useful_units,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -187,7 +200,7 @@ def drifted() -> tuple[GrowingNetwork, list[OldLayer]]:
     put(made.layer(1), [[1, 2], [3, 4]], [0.3, 0.4])
     put_head(made, 0, [[1, 1]])
     made.grow((0, 0))
-    old = OldLayer.of(made, 0)
+    old = old_layers(made, 0)
     put(made.layer(0), [[1.3, 0.4], [0.003, 1.004]], [1.1, 0.2])
     put(made.layer(1), [[1, 2], [3.06, 4.08]], [0.3, 1.4])
     put_head(made, 1, [[5, 6]])
@@ -246,8 +259,8 @@ def test_split_of_everything_changes_no_output(drifted: tuple[GrowingNetwork, li
     split_units(made, 1, old, [torch.tensor([0, 1]), torch.tensor([0, 1])])
     assert torch.allclose(made(x, 1), second, rtol=0, atol=1e-12)
     hidden = x.flatten(1)
-    for layer in old:
-        hidden = torch.relu(hidden @ layer.weight.T + layer.bias)
+    for weight, bias in old:
+        hidden = torch.relu(hidden @ weight.T + bias)
     assert torch.allclose(made(x, 0), hidden @ torch.ones(2, 1), rtol=0, atol=1e-12)
 
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from seu_bench_hat.gates import compensated, passing, scale_of, used_anew
-from seu_bench_hat.model import GatedModel
+from seu_bench_methods.hat import GatedModel, compensated, passing, scale_of, used_anew
 
 
 def doubles(*values: float) -> torch.Tensor:

@@ -11,7 +11,7 @@ from support.tiny import accuracy_of, all_threads, build, class_stream, context,
 
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError
-from seu_bench_hat.strategy import Hat
+from seu_bench_methods.hat import Hat
 
 setup_module, teardown_module = one_thread, all_threads
 

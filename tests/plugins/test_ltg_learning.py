@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping
 
 import pytest
@@ -36,9 +37,10 @@ from seu_bench.errors import RunError
 from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.sizes import count_parameters
 from seu_bench.results.record import Record
+from seu_bench.training.phases import TaskData
 from seu_bench.training.stage import StageProgress
-from seu_bench_ltg.layer import Choice, Decision, GrowingLayer, Position, Stop
-from seu_bench_ltg.search import StructureSearch
+from seu_bench_ltg.method import StructureSearch
+from seu_bench_ltg.network import Choice, Decision, GrowingLayer, Position, Stop
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -204,11 +206,14 @@ def test_options_reach_the_search() -> None:
     """The search takes its own epochs and weight decay, and otherwise what training has."""
     source = stream()
     given = {"epochs": 7, "batch_size": 5, "weight_decay": 0.1, "learning_rate": 0.2, "momentum": 0.3, "clip_norm": 2}
-    plain = build(source, "ltg", **given).search
-    assert plain.schedule == Schedule(**{**given, "weight_decay": 0.0003})
-    assert (plain.size_penalty, plain.arch_learning_rate, plain.arch_weight_decay) == (0.001, 0.025, 0.001)
+    plain = build(source, "ltg", **given)
+    assert plain.options.searching(plain.schedule) == Schedule(**{**given, "weight_decay": 0.0003})
+    assert (plain.options.size_penalty, plain.options.arch_learning_rate) == (0.001, 0.025)
     own = {"search_epochs": 3, "search_weight_decay": 0.2, "arch_learning_rate": 0.5, "arch_weight_decay": 0.6}
-    other = build(source, "ltg", **given, **own, size_penalty=0, lr_schedule="constant", restore="last").search
-    assert (other.schedule.epochs, other.schedule.weight_decay) == (3, 0.2)
-    assert (other.size_penalty, other.arch_learning_rate, other.arch_weight_decay) == (0, 0.5, 0.6)
-    assert (other.cosine, other.select) == (False, False)
+    other = build(source, "ltg", **given, **own, size_penalty=0, lr_schedule="constant", restore="last")
+    stage = other.search_stage(TaskData(1, source.tasks[1].train, source.tasks[1].valid))
+    assert (stage.epochs, stage.schedule.epochs, stage.optimizer.param_groups[0]["weight_decay"]) == (3, 3, 0.2)
+    group = stage.arch_optimizer.param_groups[0]
+    assert (group["lr"], group["weight_decay"], stage.options.size_penalty) == (0.5, 0.6, 0)
+    stage.run()
+    assert stage.optimizer.param_groups[0]["lr"] == 0.2 and stage.best.loss == math.inf

@@ -19,7 +19,6 @@ from support.plugins.ltg import (
     search,
 )
 from support.tiny import (
-    CPU,
     all_threads,
     build,
     class_stream,
@@ -31,15 +30,11 @@ from support.tiny import (
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
 from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.sizes import count_parameters
-from seu_bench.training.phases import TaskData
-from seu_bench_ltg.layer import Position
-from seu_bench_ltg.mixture import Mixture
-from seu_bench_ltg.model import GrowingAlexNet
-from seu_bench_ltg.search import SearchSettings, StructureSearch
+from seu_bench_ltg.method import StructureSearch
+from seu_bench_ltg.network import GrowingAlexNet, Mixture, Position
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -154,7 +149,7 @@ def loss_by_hand(stage: StructureSearch, x: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy plus the penalty, both by hand."""
     logits = mixed_by_hand(stage.model, stage.mixture, x)
     chosen = logits.gather(1, y[:, None]).flatten()
-    return (logits.logsumexp(dim=1) - chosen).mean() + stage.settings.size_penalty * penalty_by_hand(stage.mixture)
+    return (logits.logsumexp(dim=1) - chosen).mean() + stage.options.size_penalty * penalty_by_hand(stage.mixture)
 
 
 def adam_by_hand(stage: StructureSearch, x: Tensor, y: Tensor) -> list[Tensor]:
@@ -312,8 +307,17 @@ def choices_found(fault: str = "none", position: Position = "pre", colour: int =
     rescaled(mixture)
     for architecture in mixture.architecture():
         nn.init.zeros_(architecture)
-    settings = SearchSettings(Schedule(epochs=12, batch_size=16, learning_rate=0.1), 0.04, 0.05)
-    stage = StructureSearch(model, mixture, TaskData(1, data, data), settings, 0, CPU)
+    stage = search(
+        model,
+        data,
+        valid=data,
+        mixture=mixture,
+        batch=16,
+        epochs=12,
+        schedule={"learning_rate": 0.1},
+        size_penalty=0.04,
+        arch_learning_rate=0.05,
+    )
     return [str(decision.choice) for decision in stage.run()]
 
 

@@ -40,9 +40,8 @@ from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.results.record import Record
 from seu_bench.training.interfaces import Cost
 from seu_bench.training.stage import StageProgress
-from seu_bench_ltg.costing import arch_batches
-from seu_bench_ltg.layer import Choice
-from seu_bench_ltg.model import GrowingAlexNet
+from seu_bench_ltg.method import arch_batches
+from seu_bench_ltg.network import Choice, GrowingAlexNet
 
 setup_module, teardown_module = one_thread, all_threads
 

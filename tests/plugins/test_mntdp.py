@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
-from support.tiny import CPU, all_threads, build, class_stream, context, learn, logits_of, one_thread, registry
+from support.tiny import all_threads, build, class_stream, context, learn, logits_of, one_thread, registry
 from support.tiny import weights as weights_of
 
+from seu_bench.config.protocol import Schedule
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RunError
 from seu_bench.models.sizes import count_parameters
@@ -19,10 +20,9 @@ from seu_bench.testing.streams import raw_dataset
 from seu_bench.training.interfaces import Cost
 from seu_bench.training.phases import TaskData
 from seu_bench.training.stage import Stage, StageProgress
-from seu_bench_mntdp.model import ModularResNet
-from seu_bench_mntdp.policy import PathPolicy
-from seu_bench_mntdp.stages import PriorStage, bodies
-from seu_bench_mntdp.strategy import with_validation
+from seu_bench_mntdp.method import Mntdp, with_validation
+from seu_bench_mntdp.network import ModularResNet
+from seu_bench_mntdp.stages import PathPolicy, PriorStage, bodies
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -51,6 +51,12 @@ def twins(images: int = 40, copied: Sequence[tuple[int, int]] = ((4, 0), (5, 1))
         for label, origin in copied:
             split.images[split.labels == label] = split.images[split.labels == origin]
     return class_stream(PAIRS, data=data)
+
+
+def prior(network: ModularResNet, source: TaskStream, data: TaskData, **options: Any) -> PriorStage:
+    """The prior of a task on a network of our own."""
+    method = Mntdp(model=network, schedule=Schedule(), eval_mb_size=16)
+    return PriorStage(method.begin(Mntdp.Options(**options), source.plan), data)
 
 
 def cost_of(source: TaskStream, **options: Any) -> Cost:
@@ -154,7 +160,7 @@ def test_prior_is_scikit_learns(k: int) -> None:
     source = class_stream([*UNLIKE, [5, 6]])
     network = grown((None,) * 6, (0, 0, None, None, None, None), classes=source.plan.classes_per_task)
     data = with_validation(TaskData(2, source.tasks[2].train, source.tasks[2].valid))
-    stage = PriorStage(network, data, k, 40, 16, 0, CPU)
+    stage = prior(network, source, data, k=k, prior_images=40)
     related = stage.run()
     network.eval()
     expected = []
@@ -181,7 +187,7 @@ def test_tasks_of_one_body_are_told_by_their_heads() -> None:
             tensor.copy_(network.head(0).state_dict()[name].flip(0))
     assert bodies(network.paths) == [[0, 1]]
     data = with_validation(TaskData(2, source.tasks[2].train, source.tasks[2].valid))
-    stage = PriorStage(network, data, 15, 1000, 16, 0, CPU)
+    stage = prior(network, source, data)
     assert stage.run() == 0
     assert stage.scores[0][0] == stage.scores[1][0] and stage.scores[0][1] > stage.scores[1][1]
 

@@ -173,7 +173,8 @@ def test_stages_and_schedules() -> None:
     ],
 )
 def test_options_of_retraining(options: dict[str, Any], epochs: int, rate: float) -> None:
-    schedule = packnet(stream(), **MLP | options).retraining
+    strategy = packnet(stream(), **MLP | options)
+    schedule = strategy.options.retraining(strategy.schedule)
     assert (schedule.epochs, schedule.learning_rate) == (epochs, pytest.approx(rate))
     assert schedule.min_learning_rate <= schedule.learning_rate
     assert (schedule.batch_size, schedule.weight_decay) == (8, packnet(stream(), **MLP).schedule.weight_decay)
@@ -242,12 +243,12 @@ def test_each_task_once_and_in_order() -> None:
     source = stream()
     strategy = packnet(source, **MLP)
     train = source.avalanche().train_stream
-    with pytest.raises(RunError, match="task 1 cannot be learned after 0 tasks"):
+    with pytest.raises(RunError, match="task 1 cannot follow 0 learned ones"):
         strategy.train(train[1])
     strategy = packnet(source, **MLP)
     strategy.train(train[0])
     strategy.train(train[1])
-    with pytest.raises(RunError, match="task 0 cannot be learned after 2 tasks"):
+    with pytest.raises(RunError, match="task 0 cannot follow 2 learned ones"):
         strategy.train(train[0])
 
 

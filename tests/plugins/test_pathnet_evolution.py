@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from seu_bench_pathnet.evolution import Path, Tournament, Turn, distinct, drawn_path, mutated, turns
+from seu_bench_pathnet.network import Path, Tournament, Turn, distinct, drawn_path, mutated, turns
 
 #: Probability that a count lies outside the bounds of a test.
 RARE = 1e-6

@@ -17,9 +17,9 @@ from seu_bench.errors import RunError
 from seu_bench.models import is_frozen
 from seu_bench.training.phases import TaskData
 from seu_bench.training.stage import EpochReport, StageProgress
-from seu_bench_pathnet import search
-from seu_bench_pathnet.evolution import Path, Turn, distinct
-from seu_bench_pathnet.search import PathSearch
+from seu_bench_pathnet import method
+from seu_bench_pathnet.method import PathSearch
+from seu_bench_pathnet.network import Path, Turn, distinct
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -70,7 +70,7 @@ def test_the_best_validation_loss_decides(monkeypatch: pytest.MonkeyPatch, losse
         passed.append(images)
         return 0.5, next(given)
 
-    monkeypatch.setattr(search, "evaluate", judged)
+    monkeypatch.setattr(method, "evaluate", judged)
     snapshots: list[dict[str, Tensor]] = []
     paths: list[Path] = []
 
@@ -111,7 +111,7 @@ def test_without_selection_the_last_generation_decides(
         return EpochReport(train_epoch().loss, next(given))
 
     monkeypatch.setattr(stage, "train_epoch", trained)
-    monkeypatch.setattr(search, "evaluate", lambda *_: pytest.fail("validation images were passed"))
+    monkeypatch.setattr(method, "evaluate", lambda *_: pytest.fail("validation images were passed"))
     last: list[dict[str, Tensor]] = []
     watched(stage, lambda: last.append(weights(stage.module)))
     assert strategy.model.tried[0] == contenders[2 + best]

@@ -14,8 +14,7 @@ from torch.nn import functional
 
 from seu_bench.errors import RunError
 from seu_bench.models import chain_of, count_parameters, is_frozen, unpack_bits
-from seu_bench_pathnet.evolution import Path
-from seu_bench_pathnet.model import ModularNetwork
+from seu_bench_pathnet.network import ModularNetwork, Path
 
 setup_module, teardown_module = one_thread, all_threads
 

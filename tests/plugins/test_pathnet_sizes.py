@@ -17,8 +17,7 @@ from seu_bench.errors import OptionError, RequestError
 from seu_bench.models import ChainLayer, chain_of, count_parameters
 from seu_bench.training import Cost
 from seu_bench.training.stage import StageProgress
-from seu_bench_pathnet.model import ModularNetwork
-from seu_bench_pathnet.sizing import module_factor, module_widths
+from seu_bench_pathnet.network import ModularNetwork, module_factor, module_widths
 
 
 def published_chain() -> tuple[ChainLayer, ...]:

@@ -167,10 +167,10 @@ def test_tasks_in_another_order() -> None:
     """A task without a column is neither learned out of turn, nor twice; evaluated, it has no right answer."""
     source = stream()
     strategy, scenario = build(source, "pnn", width=WIDTH), source.avalanche()
-    with pytest.raises(RunError, match="task 1 cannot get column 0"):
+    with pytest.raises(RunError, match="task 1 cannot follow 0"):
         strategy.train(scenario.train_stream[1])
     strategy.train(scenario.train_stream[0])
-    with pytest.raises(RunError, match="task 0 cannot get column 1"):
+    with pytest.raises(RunError, match="task 0 cannot follow 1"):
         strategy.train(scenario.train_stream[0])
     strategy.eval(scenario.test_stream[:2])
     images = next(iter(source.tasks[1].test.batches(8, shuffle=False)))[0]

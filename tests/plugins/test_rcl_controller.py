@@ -11,7 +11,7 @@ import torch
 from support.tiny import all_threads, one_thread
 
 from seu_bench.models import FlopCounter
-from seu_bench_rcl.controller import Controller, Policy, controller_flops, policy_loss, reward_of
+from seu_bench_rcl.controller import Controller, Policy, controller_flops, policy_loss
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -34,11 +34,6 @@ def lively(policy: Policy) -> Policy:
         for weight in policy.parameters():
             weight.normal_(std=1.0)
     return policy
-
-
-def test_reward() -> None:
-    assert reward_of(0.75, (3, 0, 7), 0.01) == pytest.approx(0.65, abs=1e-15)
-    assert reward_of(0.75, (0, 0), 0.01) == 0.75
 
 
 def test_gradient_by_hand() -> None:
@@ -124,7 +119,7 @@ def test_the_best_of_two_actions_is_found(best: int) -> None:
     for _ in range(250):
         chances.append(float(controller.policy(controller.state).exp()[0, best].detach()))
         units = controller.draw()
-        controller.learn(units, reward_of(0.9 if units == (best,) else 0.4, (), 0.0))
+        controller.learn(units, 0.9 if units == (best,) else 0.4)
     assert chances[0] == pytest.approx(0.5, abs=0.02)
     assert chances[-1] > 0.9
 
@@ -136,7 +131,7 @@ def test_the_penalty_is_felt() -> None:
     drawn = []
     for _ in range(200):
         drawn.append(controller.draw())
-        controller.learn(drawn[-1], reward_of(0.5, drawn[-1], 0.1))
+        controller.learn(drawn[-1], 0.5 - 0.1 * sum(drawn[-1]))
     assert sum(map(sum, drawn[-20:])) < sum(map(sum, drawn[:20])) / 4
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import CPU, all_threads, build, class_stream, context, learn, logits_of, one_thread, registry, same
+from support.tiny import all_threads, build, class_stream, context, learn, logits_of, one_thread, registry, same
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.streams import TaskStream
@@ -20,7 +20,7 @@ from seu_bench.training.phases import TaskData
 from seu_bench.training.stage import StageProgress
 from seu_bench_backbones.networks import mlp
 from seu_bench_rcl.controller import Controller
-from seu_bench_rcl.search import Growth, GrowthSearch, SearchSettings, trial_passes
+from seu_bench_rcl.method import Growth, GrowthSearch, ReinforcedGrowth, trial_passes
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -57,11 +57,13 @@ def learned_network() -> GrowingNetwork:
     return network
 
 
-def search(data: TaskData, *, seed: int = 3, epochs: int = 2, **settings: Any) -> GrowthSearch:
+def search(data: TaskData, *, seed: int = 3, epochs: int = 2, select: bool = True, **options: Any) -> GrowthSearch:
     schedule = Schedule(epochs=epochs, batch_size=8, learning_rate=0.1)
-    return GrowthSearch(
-        learned_network(), data, SearchSettings(schedule, **{"trials": 3, "max_units": 5, **settings}), seed, CPU
-    )
+    restore: Any = "best_valid" if select else "last"
+    method = ReinforcedGrowth(model=learned_network(), schedule=schedule, restore=restore)
+    method.seed_for = lambda *_: seed  # type: ignore[method-assign]
+    method.begin(ReinforcedGrowth.Options(**{"trials": 3, "max_units": 5, **options}), stream().plan)
+    return GrowthSearch(method, data)
 
 
 def second_task(*, valid: bool = True) -> TaskData:
@@ -187,17 +189,17 @@ def test_without_units_only_the_head_trains() -> None:
 def test_the_search_leaves_the_model_alone() -> None:
     """Trials share its weights, and change neither them nor what of them trains."""
     stage = search(second_task())
-    before = {name: value.clone() for name, value in stage.model.state_dict().items()}
+    before = {name: value.clone() for name, value in stage.method.model.state_dict().items()}
     stage.advance()
     assert stage.trial is not None
-    shared = {id(parameter) for parameter in stage.model.parameters()}
+    shared = {id(parameter) for parameter in stage.method.model.parameters()}
     copies = [parameter for parameter in stage.trial.network.parameters() if id(parameter) not in shared]
     assert {id(parameter) for parameter in copies} == {id(parameter) for parameter in stage.trial.parameters} - shared
     assert all(parameter.requires_grad for parameter in copies)
     found = stage.run()
-    assert same(before, stage.model.state_dict()) and len(stage.model.heads) == 1
-    stage.model.grow(found.units)
-    moved = stage.model.trainable_module(1).state_dict()
+    assert same(before, stage.method.model.state_dict()) and len(stage.method.model.heads) == 1
+    stage.method.model.grow(found.units)
+    moved = stage.method.model.trainable_module(1).state_dict()
     assert moved.keys() == found.weights.keys()
 
 
@@ -216,7 +218,7 @@ def watched(stage: GrowthSearch, monkeypatch: pytest.MonkeyPatch) -> list[Growth
         x, y = stage.score_images.gather(torch.arange(len(stage.score_images)))
         with torch.no_grad():
             accuracy = int((trial.forward(x).argmax(dim=1) == y).sum()) / len(y)
-        ended.append(Growth(trial.units, accuracy - stage.settings.unit_penalty * sum(trial.units), weights))
+        ended.append(Growth(trial.units, accuracy - stage.options.unit_penalty * sum(trial.units), weights))
 
     monkeypatch.setattr(stage, "_end", noted)
     return ended
@@ -251,7 +253,7 @@ def test_a_trial_ends_with_its_best_weights(losses: Any, at: int, monkeypatch: p
         weights.append({key: value.clone() for key, value in stage.trial.trained.state_dict().items()})
         return next(measured)
 
-    monkeypatch.setattr("seu_bench_rcl.search.evaluate", noted)
+    monkeypatch.setattr("seu_bench_rcl.method.evaluate", noted)
     found = stage.run()
     assert found.reward == (0.25, 0.5, 0.75)[at]
     assert [same(dict(found.weights), these) for these in weights] == [at == index for index in range(3)]
@@ -271,7 +273,7 @@ def test_rewards_teach_the_controller(monkeypatch: pytest.MonkeyPatch, drawn: li
 
 def test_the_first_of_equal_rewards_is_kept(monkeypatch: pytest.MonkeyPatch, drawn: list[Sequence[int]]) -> None:
     drawn += [(1, 2), (2, 1), (3, 0)]
-    monkeypatch.setattr("seu_bench_rcl.search.evaluate", lambda *_: (0.5, 1.0))
+    monkeypatch.setattr("seu_bench_rcl.method.evaluate", lambda *_: (0.5, 1.0))
     assert search(second_task()).run().units == (1, 2)
 
 

@@ -133,14 +133,14 @@ def patched() -> list[object]:
     import seu_bench.models.kernels
     import seu_bench.models.layers
     import seu_bench.models.operations
-    import seu_bench_ltg.layer
+    import seu_bench_ltg.network
     from seu_bench.training.phases import PhasedStrategy
 
     operations = seu_bench.models.operations
     return [
         PhasedStrategy._features_cached,
         seu_bench.models.layers.channels_last,
-        seu_bench_ltg.layer.channels_last,
+        seu_bench_ltg.network.channels_last,
         seu_bench.models.kernels.trains_on_cpu,
         operations.State.rectified,
         operations.separable,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 import torch
 from support.tiny import (
-    CPU,
     class_stream,
 )
 from torch import Tensor
@@ -17,10 +18,8 @@ from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
 from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.training.phases import TaskData
-from seu_bench_ltg.layer import Choice, Decision, Position
-from seu_bench_ltg.mixture import Mixture
-from seu_bench_ltg.model import GrowingAlexNet
-from seu_bench_ltg.search import SearchSettings, StructureSearch
+from seu_bench_ltg.method import LearnToGrow, StructureSearch
+from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, Mixture, Position
 
 positions = pytest.mark.parametrize("position", ["pre", "post"])
 
@@ -60,15 +59,25 @@ def images(count: int = 12, task: int = 1, seed: int = 0) -> TaskImages:
     return TaskImages(store, torch.arange(count), torch.arange(count) % 2, task, 1)
 
 
-def search(model: GrowingAlexNet, data: TaskImages, *, batch: int = 64, seed: int = 3, **more: Any) -> StructureSearch:
-    """The search of task 1 with a mixture from a fixed seed."""
+def search(
+    model: GrowingAlexNet,
+    data: TaskImages,
+    *,
+    valid: TaskImages | None = None,
+    mixture: Mixture | None = None,
+    batch: int = 64,
+    epochs: int = 4,
+    seed: int = 3,
+    cosine: bool = True,
+    schedule: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
+) -> StructureSearch:
+    """The search of task 1, by default with a mixture from a fixed seed."""
     torch.manual_seed(1)
-    mixture = Mixture(model, 1)
-    schedule = Schedule(epochs=more.pop("epochs", 4), batch_size=batch, **more.pop("schedule", {}))
-    valid = more.pop("valid", None)
-    return StructureSearch(
-        model, mixture, TaskData(1, data, valid), SearchSettings(schedule=schedule, **more), seed, CPU
-    )
+    training = Schedule(epochs=epochs, batch_size=batch, **schedule)
+    method = LearnToGrow(model=model, schedule=training, seed=seed, lr_schedule="cosine" if cosine else "constant")
+    method.begin(LearnToGrow.Options(search_weight_decay=training.weight_decay, **options), stream().plan)
+    return StructureSearch(method, TaskData(1, data, valid), mixture or Mixture(model, 1))
 
 
 def rectified(x: Tensor) -> Tensor:

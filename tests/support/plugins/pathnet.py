@@ -12,8 +12,7 @@ from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
 from seu_bench.models import AlexNetShape, chain_of
 from seu_bench.models.alexnet import alexnet
-from seu_bench_pathnet.evolution import Path
-from seu_bench_pathnet.model import ModularNetwork
+from seu_bench_pathnet.network import ModularNetwork, Path
 
 #: One channel, 8x8, without dropout: what is computed has one answer.
 SHAPE = AlexNetShape(1, 8, 8, (16, 24, 32), 40, dropout=(0.0,) * 5)

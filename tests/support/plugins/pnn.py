@@ -17,7 +17,7 @@ from seu_bench.data.streams import TaskStream
 from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.training.phases import TaskData
 from seu_bench.training.stage import Stage
-from seu_bench_pnn.model import ProgressiveNetwork
+from seu_bench_methods.pnn import ProgressiveNetwork
 
 Variant: TypeAlias = Literal["proper", "compat"]
 

@@ -1,11 +1,13 @@
-"""The modular network: layers of modules, and for each task a path through them."""
+"""Paths and the tournament by which they evolve, and the network of modules that they lead through."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final, Self, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,14 +15,197 @@ from torch import Tensor, nn
 from seu_bench.errors import RunError
 from seu_bench.models import ChainLayer, MultiHeadModel, freeze, is_frozen, pack_bits, packed_bytes
 from seu_bench.models.multihead import not_learned
-from seu_bench_pathnet.evolution import Path, distinct
-from seu_bench_pathnet.sizing import module_widths
+
+#: For each layer the indices of its modules. While a path evolves it has N in each layer, and one may be there twice;
+#: a path that is computed or kept has each once, in order.
+Path: TypeAlias = tuple[tuple[int, ...], ...]
+
+#: Paths in a tournament.
+CONTENDERS: Final = 2
+
+#: A mutation moves an index by at most so much.
+STEP: Final = 2
+
+
+def drawn_path(layers: int, modules: int, active: int) -> Path:
+    """Draw a path by torch's global generator.
+
+    Args:
+        layers: of the network.
+        modules: in each layer.
+        active: indices in each layer, all different.
+
+    Returns:
+        The path.
+    """
+    return tuple(tuple(torch.randperm(modules)[:active].tolist()) for _ in range(layers))
+
+
+def mutated(path: Path, modules: int) -> Path:
+    """Move each index with probability 1 / (N L) by -2, -1, 0, 1 or 2, modulo the number of modules.
+
+    Args:
+        path: N indices in each of L layers.
+        modules: in each layer.
+
+    Returns:
+        Another path, by torch's global generator, which may have an index twice in a layer.
+    """
+    indices = torch.tensor(path)
+    moves = torch.rand(indices.shape) < 1 / indices.numel()
+    steps = torch.randint(-STEP, STEP + 1, indices.shape)
+    return _as_path((indices + moves * steps) % modules)
+
+
+def distinct(path: Path) -> Path:
+    """The modules that a path uses, each once and in order."""
+    return tuple(tuple(sorted(set(layer))) for layer in path)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """An epoch of a search.
+
+    Attributes:
+        contender: which of the two paths is trained.
+        epoch: of its own epochs, from 0; both have as many.
+        begins, ends: whether it is the contender's first or last epoch in this generation.
+    """
+
+    contender: int
+    epoch: int
+    begins: bool
+    ends: bool
+
+
+def turns(epochs: int, generations: int) -> tuple[Turn, ...]:
+    """Divide epochs among generations, as evenly as they can be.
+
+    Args:
+        epochs: of each path.
+        generations: in each of which both paths are trained in turn; at most one for each epoch.
+
+    Returns:
+        ``2 * epochs`` turns.
+
+    Example:
+        >>> [(turn.contender, turn.epoch) for turn in turns(3, 2)]
+        [(0, 0), (1, 0), (0, 1), (0, 2), (1, 1), (1, 2)]
+    """
+    generations = min(generations, epochs)
+    bounds = pairwise(generation * epochs // generations for generation in range(generations + 1))
+    return tuple(
+        Turn(contender, epoch, epoch == start, epoch == stop - 1)
+        for start, stop in bounds
+        for contender in range(CONTENDERS)
+        for epoch in range(start, stop)
+    )
+
+
+class Tournament:
+    """Two paths, and the champion: the one of the lowest loss so far.
+
+    Args:
+        paths: the two.
+
+    Attributes:
+        champion: 0 or 1; 0 before a loss was offered, and of equal ones the first.
+        loss: the champion's.
+    """
+
+    def __init__(self, paths: tuple[Path, Path]) -> None:
+        self.paths = list(paths)
+        self.champion = 0
+        self.loss = math.inf
+
+    @classmethod
+    def drawn(cls, layers: int, modules: int, active: int) -> Self:
+        """One of two paths by torch's global generator; see :func:`drawn_path`."""
+        return cls((drawn_path(layers, modules, active), drawn_path(layers, modules, active)))
+
+    def offer(self, contender: int, loss: float) -> bool:
+        """Note a contender's loss.
+
+        Returns:
+            Whether it is the lowest so far, so that the contender is the champion.
+        """
+        if not loss < self.loss:
+            return False
+        self.champion, self.loss = contender, loss
+        return True
+
+    def breed(self, modules: int) -> None:
+        """End a generation: the champion's path, :func:`mutated`, overwrites the other."""
+        self.paths[1 - self.champion] = mutated(self.paths[self.champion], modules)
+
+    def forget(self) -> None:
+        """Let the next generation decide by its own losses alone."""
+        self.loss = math.inf
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values only."""
+        return {**vars(self), "paths": list(self.paths)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.paths = [_as_path(torch.tensor(path)) for path in state["paths"]]
+        self.champion, self.loss = int(state["champion"]), float(state["loss"])
+
+
+def _as_path(indices: Tensor) -> Path:
+    return tuple(tuple(layer) for layer in indices.tolist())
+
+
+def module_factor(chain: Sequence[ChainLayer], modules: int, classes: Sequence[int]) -> float:
+    """The factor f on all widths by which M modules in each layer have as many parameters as the chain, heads included.
+
+    With u units in a layer, w weights from each unit of the layer before to each of its own, and inputs of the first
+    layer that stay as they are, M modules of f u units in each layer and the heads have
+
+        f^2 M sum_{l>1} u_{l-1} u_l w_l  +  f (M (u_0 u_1 w_1 + sum_l u_l) + u_L sum_t c_t)  +  sum_t c_t
+
+    parameters, the sum of the u_l being that of the biases. It is the positive root at which they are those of the
+    chain with heads of its own.
+
+    Args:
+        chain: whose layers are replaced.
+        modules: M, in each layer.
+        classes: c, outputs of each task's head.
+
+    Returns:
+        f; 1 for one module.
+    """
+    first, *others = chain
+    quadratic = sum(layer.inputs * layer.units * _weights(layer) for layer in others)
+    linear = first.inputs * first.units * _weights(first)
+    linear += sum(layer.units for layer in chain if layer.weighted.bias is not None)
+    heads = chain[-1].units * sum(classes)
+    total = quadratic + linear + heads
+    a, b = modules * quadratic, modules * linear + heads
+    # The stable form of the root, which holds for a = 0 as well.
+    return 2 * total / (b + math.sqrt(b * b + 4 * a * total))
+
+
+def module_widths(chain: Sequence[ChainLayer], modules: int, classes: Sequence[int]) -> tuple[int, ...]:
+    """Units of a module in each layer: those of the chain's times :func:`module_factor`, rounded down, at least 1.
+
+    Rounded down, the network has at most the parameters of the chain with its heads, unless a layer is so narrow that
+    one unit is too many.
+    """
+    factor = module_factor(chain, modules, classes)
+    # A factor of 1 may come out one rounding error below it.
+    return tuple(max(1, math.floor(factor * layer.units + 1e-9)) for layer in chain)
+
+
+def _weights(layer: ChainLayer) -> int:
+    """Weights from one unit of the layer before to one of its own: of a kernel, or of the numbers it is read by."""
+    return layer.weighted.weight.numel() // (layer.inputs * layer.units)
 
 
 class ModularNetwork(MultiHeadModel):
     """A chain each of whose layers is M modules, and a head for each task.
 
-    A module is a layer of the chain's sort, narrower (:func:`~seu_bench_pathnet.sizing.module_widths`), and what comes
+    A module is a layer of the chain's sort, narrower (:func:`module_widths`), and what comes
     behind it: activation, dropout, pooling. The outputs of the modules on a path are summed. Modules of kept paths are
     frozen, and nothing trains them or draws them anew.
 
@@ -59,10 +244,7 @@ class ModularNetwork(MultiHeadModel):
 
     def module_at(self, layer: int, index: int) -> nn.Module:
         """A module by its layer and its index there."""
-        modules = self.layers[layer]
-        if not isinstance(modules, nn.ModuleList):
-            raise TypeError("the network consists of layers of modules")
-        return modules[index]
+        return cast(nn.ModuleList, self.layers[layer])[index]
 
     def try_path(self, task: int, path: Path) -> None:
         """Compute ``task`` on ``path`` from now on, until one is kept.

@@ -1,18 +1,73 @@
-"""The modular network: for each place of a ResNet-18 the modules that tasks made, and for each task a path of them."""
+"""Paths of modules, a path that is tried with new ones, and the network of all that tasks made."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
 
 from seu_bench.errors import RunError
-from seu_bench.models import MultiHeadModel, even_resnet_parts
+from seu_bench.models import MultiHeadModel, Unit, even_resnet_parts
 from seu_bench.models.multihead import not_learned
-from seu_bench_mntdp.candidate import Candidate, Choices, Module, Path, where_new
+
+#: The module of each place from the input on, the head last, by its number there.
+Path: TypeAlias = tuple[int, ...]
+#: The same, with ``None`` where a new module is made.
+Choices: TypeAlias = tuple[int | None, ...]
+
+
+class Module(Unit):
+    """A module of the network: a part of it, which never trains again once its task is over.
+
+    Args:
+        part: ``[N, inputs, H, W] -> [N, outputs, H', W']``, or the head, ``[N, channels] -> [N, classes]``.
+    """
+
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The part's output."""
+        output: Tensor = self.part(x)
+        return output
+
+
+class Candidate(nn.Module):
+    """A path that is tried, with new modules.
+
+    Args:
+        choices: module of each place; where it is ``None`` the new one is computed.
+        modules: new ones by their place. There may be one where a kept module is chosen; it is not computed then.
+    """
+
+    def __init__(self, choices: Choices, modules: Mapping[int, Module]) -> None:
+        super().__init__()
+        self.choices = choices
+        self.new = nn.ModuleDict({str(place): module for place, module in modules.items()})
+
+    def new_at(self, place: int) -> Module:
+        """The new module of a place."""
+        return cast(Module, self.new[str(place)])
+
+    @property
+    def places(self) -> list[int]:
+        """Places with a new module."""
+        return [int(place) for place in self.new]
+
+    def trim(self) -> None:
+        """Forget the new modules of places whose kept module is chosen."""
+        for place, choice in enumerate(self.choices):
+            if choice is not None and str(place) in self.new:
+                del self.new[str(place)]
+
+
+def where_new(choices: Sequence[int | None]) -> list[int]:
+    """Places that a new module is made for."""
+    return [place for place, choice in enumerate(choices) if choice is None]
 
 
 class ModularResNet(MultiHeadModel):
@@ -74,11 +129,7 @@ class ModularResNet(MultiHeadModel):
 
     def module_at(self, place: int, number: int) -> Module:
         """A module that is kept."""
-        modules = self.layers[place]
-        module = modules[number] if isinstance(modules, nn.ModuleList) else None
-        if not isinstance(module, Module):
-            raise TypeError("the network consists of places of modules")
-        return module
+        return cast(Module, cast(nn.ModuleList, self.layers[place])[number])
 
     # ------------------------------------------------------------------ growth
 
@@ -136,7 +187,10 @@ class ModularResNet(MultiHeadModel):
         for place, choice in enumerate(self.best.choices):
             path.append(len(self.unit_tasks[place]) if choice is None else choice)
             if choice is None:
-                self._keep(place, self.best.new_at(place))
+                module = self.best.new_at(place)
+                module.freeze()
+                cast(nn.ModuleList, self.layers[place]).append(module)
+                self.unit_tasks[place].append(self.task)
         self.paths.append(tuple(path))
         self.tried = self.best = None
 
@@ -248,14 +302,6 @@ class ModularResNet(MultiHeadModel):
                 raise ValueError(f"place {place} has no module {choice}")
         if choices[-1] is not None and not self.can_reuse_head(self.unit_tasks[-1][choices[-1]]):
             raise ValueError(f"head {choices[-1]} is not for {self.classes_per_task[self.task]} classes")
-
-    def _keep(self, place: int, module: nn.Module) -> None:
-        modules = self.layers[place]
-        if not isinstance(modules, nn.ModuleList) or not isinstance(module, Module):
-            raise TypeError("the network consists of places of modules")
-        module.freeze()
-        modules.append(module)
-        self.unit_tasks[place].append(self.task)
 
     def _candidate_of(self, task: int) -> Candidate | None:
         if task < self.task:
