@@ -26,6 +26,7 @@ from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownName
 from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.entries import Kind
 from seu_bench.plugin.manager import PACKAGE
+from seu_bench.plugin.paths import attached_code
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.components import Component
@@ -285,7 +286,7 @@ def _code(
     entries = [(kind.singular, kind[name]) for kind, names in used for name in names]
     code = [describe_code(registry, kind, entry) for kind, entry in entries if entry.package != PACKAGE]
     code += [CodeRecord(kind="benchmark file", name=path.name, sha256=file_digest(path))] if is_file else []
-    return tuple(code)
+    return (*code, *attached_code(request.attach))
 
 
 def _component(
