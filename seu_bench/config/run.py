@@ -134,7 +134,10 @@ class Request(ResultFields, ExecutionFields):
         ``Request(strategy="ewc", seed=3, options={"epochs": 3, "benchmark.stream.validation": 0.1})``
     """
 
-    strategy: str = Field("seu", description="Strategy that learns: a name (seu-bench list strategies), or module:Class of one of Avalanche's.")
+    strategy: str = Field(
+        "seu",
+        description="Strategy that learns: a name (seu-bench list strategies), or module:Class of one of Avalanche's.",
+    )
     benchmark: str = Field("split_digits", description="Benchmark to learn: a name or a TOML file.")
     searcher: str | None = Field(None, description="Extension-unit searcher [default: the strategy's].")
     creator: str | None = Field(None, description="Task-model creator [default: the strategy's].")

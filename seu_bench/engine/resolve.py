@@ -26,7 +26,7 @@ from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownName
 from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.entries import Kind
 from seu_bench.plugin.manager import PACKAGE
-from seu_bench.plugin.paths import attached_code
+from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.components import Component
@@ -114,6 +114,17 @@ class ResolvedRun:
         inference = task_inference(context)
         cost = self.strategy.cost(context)
         return cost if inference is None else all_paths_cost(cost)
+
+    def build(self, context: StrategyContext) -> Any:
+        """Build the strategy, with the plugins that are attached to it."""
+        from avalanche.evaluation import PluginMetric
+
+        from seu_bench.training.monitoring.attached import attach
+
+        strategy, found = self.strategy.build(context), make_attached(self.request.attach)
+        if plugins := {path: it for path, it in found.items() if not isinstance(it, PluginMetric)}:
+            attach(strategy, plugins)
+        return strategy
 
     def context(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> StrategyContext:
         """Return the context that the strategy's factory is given; ``more`` are further fields of it."""

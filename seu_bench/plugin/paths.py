@@ -1,4 +1,4 @@
-"""Classes by their import path, ``module:Class``: strategies of Avalanche as they are, and what is attached to a run."""
+"""Classes by their import path, ``module:Class``: strategies of Avalanche as they are, and what a run attaches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, Final, Literal, Union
 
 from pydantic import ConfigDict, Field, create_model
 
@@ -68,28 +68,24 @@ def load_class(path: str, where: str) -> type[Any]:
 # ---------------------------------------------------------------------- attached to a run
 
 
-class Attached(NamedTuple):
-    """What is attached to a run: plugins of the strategy, and metrics of its evaluators."""
-
-    plugins: tuple[Any, ...] = ()
-    metrics: tuple[Any, ...] = ()
-
-
-def make_attached(paths: Sequence[str]) -> Attached:
+def make_attached(paths: Sequence[str]) -> dict[str, Any]:
     """Construct what ``--attach`` names, each class without arguments.
 
     Args:
         paths: ``module:Class`` of a ``SupervisedPlugin`` or a ``PluginMetric`` of Avalanche.
 
+    Returns:
+        Plugins and metrics by their paths.
+
     Raises:
         RequestError: one is neither, or cannot be imported or constructed.
     """
     if not paths:
-        return Attached()
+        return {}
     from avalanche.core import SupervisedPlugin
     from avalanche.evaluation import PluginMetric
 
-    made = []
+    made = {}
     for path in paths:
         where = f"--attach {path}"
         kind = load_class(path, where)
@@ -97,25 +93,23 @@ def make_attached(paths: Sequence[str]) -> Attached:
             remedy = "attach a class derived from avalanche.core.SupervisedPlugin or avalanche.evaluation.PluginMetric"
             raise RequestError(f"{path} is no plugin and no metric of Avalanche", where=where, remedy=remedy)
         try:
-            made.append(kind())
+            made[path] = kind()
         except Exception as error:
             what = f"{path} cannot be constructed without arguments: {type(error).__name__}: {error}"
             remedy = "attach a class of your own that is derived from it, whose constructor gives them"
             raise RequestError(what, where=where, remedy=remedy) from error
-    metrics = tuple(it for it in made if isinstance(it, PluginMetric))
-    return Attached(tuple(it for it in made if it not in metrics), metrics)
+    return made
 
 
 def attached_code(paths: Sequence[str]) -> list[CodeRecord]:
     """Describe the code of what is attached: the file of each class. Raises as :func:`make_attached` does."""
     from seu_bench.plugin.code import file_digest
 
-    found, (_, metrics) = [], make_attached(paths)
-    for path in paths:
-        kind = load_class(path, "--attach")
-        file = getattr(sys.modules[kind.__module__], "__file__", None)
-        what = "attached metric" if kind in map(type, metrics) else "attached plugin"
-        found.append(CodeRecord(kind=what, name=path, sha256=file_digest(Path(file)) if file else None))
+    found = []
+    for path, it in make_attached(paths).items():
+        file = getattr(sys.modules[type(it).__module__], "__file__", None)
+        kind = "attached plugin" if hasattr(it, "before_backward") else "attached metric"
+        found.append(CodeRecord(kind=kind, name=path, sha256=file_digest(Path(file)) if file else None))
     return found
 
 
@@ -127,9 +121,9 @@ class AsItIsOptions(BackboneOptions):
 
     model_config = ConfigDict(protected_namespaces=())  # its arguments may have any name
 
-    lr_schedule: Literal["constant"] = Field("constant", description="its own loop has one learning rate")  # type: ignore[assignment]
-    min_learning_rate: None = Field(None, description="without effect on its own loop")  # type: ignore[assignment]
-    clip_norm: None = Field(None, description="without effect on its own loop")  # type: ignore[assignment]
+    lr_schedule: Literal["constant"] = Field("constant", description="its own loop has one learning rate")
+    min_learning_rate: None = Field(None, description="without effect on its own loop")
+    clip_norm: None = Field(None, description="without effect on its own loop")
 
 
 class AvalancheFactory:
@@ -175,14 +169,14 @@ class AvalancheFactory:
         kinds = {name: _option_type(it, self._hints.get(name)) for name, it in self.parameters.items()}
         kinds = {name: kind for name, kind in kinds.items() if kind is not None and name not in GIVEN}
         needed = {name for name, it in self.parameters.items() if it.default is it.empty and it.kind is it.KEYWORD_ONLY}
-        faults = [f"needs {name!r}, which no option can give" for name in sorted(needed - {*kinds, *GIVEN})]
-        if "model" not in self.parameters:
-            faults.append("takes no model, and brings its own")
+        lacking = ", ".join(sorted(needed - {*kinds, *GIVEN}))
+        faults = [f"needs what no option can give ({lacking})"] if lacking else []
+        faults += [] if "model" in self.parameters else ["takes no model"]
         if faults:
             raise RequestError(
                 f"strategy {self.path} cannot be run by its path: its constructor {' and '.join(faults)}",
                 where=f"--strategy {self.path}",
-                remedy="derive a class of your own whose constructor takes a model and gives the rest, and name its path",
+                remedy="derive a class of your own whose constructor takes a model and gives the rest, and name it",
             )
         return kinds
 
@@ -192,8 +186,8 @@ class AvalancheFactory:
         fields: dict[str, Any] = {}
         for name, kind in self.own.items():
             default = self.parameters[name].default
-            description = f"argument {name} of {self.strategy.__name__}"
-            fields[name] = (kind, Field(... if default is inspect.Parameter.empty else default, description=description))
+            default = ... if default is inspect.Parameter.empty else default
+            fields[name] = (kind, Field(default, description=f"argument of {self.strategy.__name__}"))
         made: type[Options] = create_model(f"{self.strategy.__name__}Options", __base__=AsItIsOptions, **fields)
         return made
 
@@ -239,9 +233,10 @@ def _option_type(parameter: inspect.Parameter, hint: Any) -> Any:
     """The type of the option that an argument becomes: its annotation, or else that of its default; ``None``: none."""
     if parameter.kind not in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
         return None
-    if hint is not None and _is_plain(hint):
-        return hint
     default = parameter.default
+    is_wrong = hint is int and isinstance(default, float)  # as of SCR's temperature
+    if hint is not None and _is_plain(hint) and not is_wrong:
+        return hint
     return type(default) if isinstance(default, _PLAIN[:-1]) else None
 
 

@@ -60,20 +60,19 @@ def build(context: StrategyContext, kind: type[Any], takes: Mapping[str, Any], o
     strategy.on_progress, strategy.pause = context.on_progress, None
     strategy.whole_stream = isinstance(strategy, JointTraining)
     meter = _Meter(model)
-    # Behind the plugins that learn, and before what evaluates.
-    strategy.plugins.insert(strategy.plugins.index(strategy.evaluator), meter)
     learn = strategy.train
 
-    def train(experiences: Any, eval_streams: Any = None) -> None:
+    def train(experiences: Any, **_: Any) -> None:
+        if meter not in strategy.plugins:  # behind the plugins that learn, and before what evaluates
+            strategy.plugins.insert(strategy.plugins.index(strategy.evaluator), meter)
         meter.experiences = list(experiences) if strategy.whole_stream else [experiences]
-        tasks = [int(it.current_experience) for it in meter.experiences]
-        model.begin_task(tasks[-1])
-        model.known_train_tasks_labels.update(tasks)  # Avalanche's own models note it when they adapt
-        seed = derive_seed(context.seed, "training", tasks[-1])
-        stage = AvalancheTraining(tasks[-1], schedule.epochs, seed, strategy, lambda: learn(experiences, []))
+        task = int(meter.experiences[-1].current_experience)
+        meter.begin_tasks(strategy.model)
+        seed = derive_seed(context.seed, "training", task)
+        stage = AvalancheTraining(task, schedule.epochs, seed, strategy, lambda: learn(experiences, []))
         meter.stage = stage
         stage.run(strategy.on_progress, strategy.pause)
-        strategy.clock.train_exp_counter = tasks[-1] + 1  # training on the whole stream counts once
+        strategy.clock.train_exp_counter = task + 1  # training on the whole stream counts once
 
     strategy.train = train
     return strategy
@@ -137,6 +136,14 @@ class _Meter(SupervisedPlugin):  # type: ignore[type-arg]
                 self.stage.passed(len(arguments[0]))
 
         model.backbone.register_forward_hook(count)
+
+    def begin_tasks(self, model: Any) -> None:
+        tasks = [int(it.current_experience) for it in self.experiences]
+        model.begin_task(tasks[-1])
+        model.known_train_tasks_labels.update(tasks)  # Avalanche's own models note it when they adapt
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        self.begin_tasks(strategy.model)  # a plugin may have put another one there, as GDumb does
 
     def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         self._losses.append(torch.as_tensor(strategy.loss).detach().mean())
