@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from avalanche.training import supervised
-from avalanche.training.supervised.lamaml import LaMAML
-from avalanche.training.supervised.lamaml_v2 import LaMAML as LaMAMLv2
 from avalanche.training.templates.base_sgd import BaseSGDTemplate
 
 import seu_bench
@@ -84,19 +82,20 @@ def strategies() -> dict[str, str]:
     """Import paths of Avalanche's strategies of classification by class."""
     found = {it for it in vars(supervised).values() if isinstance(it, type) and issubclass(it, BaseSGDTemplate)}
     named = {it.__name__: f"avalanche.training.supervised:{it.__name__}" for it in found}
-    named |= {"LaMAML": f"{LaMAML.__module__}:LaMAML", "LaMAML (v2)": f"{LaMAMLv2.__module__}:LaMAML"}
+    more = {"LaMAML": "lamaml:LaMAML", "LaMAML (v2)": "lamaml_v2:LaMAML"}
+    named |= {name: f"avalanche.training.supervised.{place}" for name, place in more.items()}
     return dict(sorted(named.items()))
 
 
 def tried(path: str, scenario: str, results: Path) -> Tried:
     """Run a strategy on few images."""
     try:
-        fields = Registry().strategies.find(path).factory.options.model_fields
-        required = {key: GIVEN[key] for key, field in fields.items() if field.is_required()}
-        options = {"backbone": "mlp", "benchmark.stream.scenario": scenario, **required}
         silent = io.StringIO()
         with warnings.catch_warnings(), contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
             warnings.simplefilter("ignore")
+            fields = Registry().strategies.find(path).factory.options.model_fields
+            required = {key: GIVEN[key] for key, field in fields.items() if field.is_required()}
+            options = {"backbone": "mlp", "benchmark.stream.scenario": scenario, **required}
             record = seu_bench.run(path, protocol="smoke", limit=40, options=options, results=results)
     except SeuBenchError as error:
         text = re.sub(r"^strategy \S+ (of package \S+ failed: |cannot be run by its path: )?", "", error.what)

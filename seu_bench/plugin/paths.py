@@ -103,12 +103,16 @@ def make_attached(paths: Sequence[str]) -> dict[str, Any]:
 
 def attached_code(paths: Sequence[str]) -> list[CodeRecord]:
     """Describe the code of what is attached: the file of each class. Raises as :func:`make_attached` does."""
+    if not paths:
+        return []
+    from avalanche.evaluation import PluginMetric
+
     from seu_bench.plugin.code import file_digest
 
     found = []
     for path, it in make_attached(paths).items():
         file = getattr(sys.modules[type(it).__module__], "__file__", None)
-        kind = "attached plugin" if hasattr(it, "before_backward") else "attached metric"
+        kind = "attached metric" if isinstance(it, PluginMetric) else "attached plugin"
         found.append(CodeRecord(kind=kind, name=path, sha256=file_digest(Path(file)) if file else None))
     return found
 
