@@ -42,6 +42,7 @@ def test_file(tmp_path: Path) -> None:
         evaluation = "validation"
         first_tasks = 3
         learning_curve = 5
+attach = ["my_parts:Shift"]
         match = "params=seu"
         stability_decay = "ewc_lambda=100,learning_rate=0.1"
         tuned = ["chosen", "own/tuned.toml"]
@@ -84,6 +85,7 @@ def test_file(tmp_path: Path) -> None:
         "evaluation": "validation",
         "first_tasks": 3,
         "learning_curve": 5,
+        "attach": ("my_parts:Shift",),
         "match": "params=seu",
         "stability_decay": {
             "option": "ewc_lambda",
