@@ -54,6 +54,7 @@ def run(
     match: str | None = None,
     compile: bool = False,
     progress: bool = False,
+    attach: Iterable[str] = (),
     log: Iterable[str] = (),
     log_options: Mapping[str, Any] | None = None,
 ) -> Record:
@@ -64,8 +65,8 @@ def run(
     is a ``KeyboardInterrupt``, after which the next call resumes from the newest checkpoint.
 
     Args:
-        strategy: name of the strategy that learns, or a class of :class:`seu_bench.Method`, which is known by its name
-            from then on.
+        strategy: name of the strategy that learns; a class of :class:`seu_bench.Method`, which is known by its name from
+            then on; or the import path of one of Avalanche's, e.g. ``avalanche.training.supervised:Naive``.
         benchmark: a name, or the path of a TOML file.
         searcher: extension-unit searcher; ``None``: the strategy's.
         creator: task-model creator; ``None``: the strategy's.
@@ -98,6 +99,8 @@ def run(
             file in ``<results>/tuned``.
         compile: whether SEU's units are compiled for their training.
         progress: whether to draw progress bars.
+        attach: import paths, ``module:Class``, of Avalanche's plugins and metrics to add to the run; the record has the
+            metrics' values in ``attached``.
         log: names of loggers, e.g. ``["tensorboard"]``.
         log_options: options of the loggers by ``<logger>.<option>``.
 
@@ -114,9 +117,14 @@ def run(
     """
     asked = {name: value for name, value in locals().items() if name != "progress"}
     asked["tuned"] = None if tuned is None else str(tuned)
-    collected = {"options": dict(options or {}), "log": tuple(log), "log_options": dict(log_options or {})}
+    collected = {
+        "strategy": _name(strategy),
+        "options": dict(options or {}),
+        "attach": tuple(attach),
+        "log": tuple(log),
+        "log_options": dict(log_options or {}),
+    }
     methods = [strategy] if isinstance(strategy, type) else []
-    collected |= {"strategy": _name(strategy)}
     request = Request(**asked | collected)
     registry = use_plugins(request.plugin, methods)
     watcher = None

@@ -72,16 +72,16 @@ def _executor_flags(taken: set[str]) -> list[click.Option]:
     help="Values of an option, for whichever strategy takes it: a list of TOML without its brackets. executor.KEY is "
     "an option of the executor. May be repeated.",
 )
-@click.option("--attach", is_flag=True, help="Resume the last sweep of this results folder.")
+@click.option("--resume", is_flag=True, help="Resume the last sweep of this results folder.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and write nothing.")
 @format_option
 def sweep(
-    file: Path | None, assignments: tuple[str, ...], attach: bool, dry_run: bool, form: str, **asked: Any
+    file: Path | None, assignments: tuple[str, ...], resume: bool, dry_run: bool, form: str, **asked: Any
 ) -> None:
     """Run every combination that is not finished yet.
 
     FILE is a TOML file with the same keys; options given besides replace the file's. The same command resumes a sweep
-    that was interrupted, and so does --attach. With --quiet the ids of finished runs are printed, with --format json
+    that was interrupted, and so does --resume. With --quiet the ids of finished runs are printed, with --format json
     all jobs. Exit status 1 if a job is not finished, 0 if all are.
     """
     from seu_bench.sweeps.plan import plan_sweep  # which imports NumPy, as do the others below
@@ -93,7 +93,7 @@ def sweep(
     }
     if axes := executor_options(given, parse_axes(assignments)):
         given["options"] = axes
-    spec = _kept(given, file) if attach else make_spec(given, file)
+    spec = _kept(given, file) if resume else make_spec(given, file)
     registry = use_plugins(spec.plugin)
     plan = plan_sweep(registry, spec)  # what can be refused is refused before torch is imported
     from seu_bench.cli.sweep_display import SweepDisplay, plan_lines
@@ -120,7 +120,7 @@ def sweep(
         result = run_sweep(plan, executor, estimate, display, stop)
     _report(result, spec.results, registry.known_metrics, form)
     if result.interruption is not None:
-        follow = command("sweep", "--attach", results=spec.results, plugin=spec.plugin)
+        follow = command("sweep", "--resume", results=spec.results, plugin=spec.plugin)
         more = f"; {follow} follows running jobs" if result.select("running") else ""
         click.echo(f"{result.interruption.reason}; the same command resumes the sweep{more}", err=True)
     raise SystemExit(result.exit_code)
@@ -137,18 +137,18 @@ def executor_options(given: dict[str, Any], assigned: Mapping[str, Any]) -> dict
 
 
 def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
-    """Read the last sweep of the results folder; ``--attach`` takes no other parameter but plugins.
+    """Read the last sweep of the results folder; ``--resume`` takes no other parameter but plugins.
 
     The folder may be a stranger's: files that it names are not imported unless they are given.
     """
     results = given.pop("results", SweepSpec.model_fields["results"].default)
     plugins = given.pop("plugin", ())
     if others := [*([str(file)] if file is not None else []), *given]:
-        raise OptionError(f"--attach takes only --results and --plugin, not: {', '.join(others)}", remedy="remove them")
+        raise OptionError(f"--resume takes only --results and --plugin, not: {', '.join(others)}", remedy="remove them")
     spec = kept_spec(results)
     if spec.plugin != tuple(map(absolute, plugins)):
-        remedy = f"give them: {command('sweep', '--attach', results=results, plugin=spec.plugin)}"
-        raise OptionError("--attach needs the plugins of the sweep", where=str(results), remedy=remedy)
+        remedy = f"give them: {command('sweep', '--resume', results=results, plugin=spec.plugin)}"
+        raise OptionError("--resume needs the plugins of the sweep", where=str(results), remedy=remedy)
     return spec
 
 

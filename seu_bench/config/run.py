@@ -74,6 +74,11 @@ class ResultFields(Frozen):
         description="Decide the strength of a penalty before each task, by learning it in trials: the option begins at "
         "START and is halved until the accuracy on new validation images suffices (see docs).",
     )
+    attach: Annotated[Names, CommandLine(metavar="MODULE:CLASS")] = Field(
+        (),
+        description="A plugin of Avalanche (SupervisedPlugin) to add to the strategy, or a metric (PluginMetric) whose "
+        "values the record is to have; may be repeated.",
+    )
 
 
 class ExecutionFields(Frozen):
@@ -132,7 +137,10 @@ class Request(ResultFields, ExecutionFields):
         ``Request(strategy="ewc", seed=3, options={"epochs": 3, "benchmark.stream.validation": 0.1})``
     """
 
-    strategy: str = Field("seu", description="Name of the strategy that learns (seu-bench list strategies).")
+    strategy: str = Field(
+        "seu",
+        description="Strategy that learns: a name (seu-bench list strategies), or module:Class of one of Avalanche's.",
+    )
     benchmark: str = Field("split_digits", description="Benchmark to learn: a name or a TOML file.")
     searcher: str | None = Field(None, description="Extension-unit searcher [default: the strategy's].")
     creator: str | None = Field(None, description="Task-model creator [default: the strategy's].")
@@ -229,8 +237,8 @@ class RunSpec(ResultFields):
 
     @property
     def configuration(self) -> str:
-        """The strategy, with searcher and creator where they are not its own."""
-        return "-".join([self.strategy, *self.chosen])
+        """The strategy, with searcher and creator where they are not its own; files may be called by it."""
+        return "-".join([self.strategy.replace(":", "."), *self.chosen])
 
     @property
     def run_id(self) -> str:
@@ -251,6 +259,7 @@ class RunSpec(ResultFields):
         parts += [self.evaluation] if self.evaluation != "test" else []
         parts += [f"first{self.first_tasks}"] if self.first_tasks else []
         parts += ["decided"] if self.stability_decay is not None else []
+        parts += ["attached"] if self.attach else []
         slug = "-".join(parts)[:150]  # the name of a folder; the hash distinguishes what is cut off
         return f"{slug}-seed{self.seed}-{digest}"
 

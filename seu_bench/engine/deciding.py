@@ -108,7 +108,7 @@ class Decider:
 
         def learned(options: Mapping[str, float]) -> float:
             run, matrix = with_options(self.run, options), AccuracyMatrix(task + 1, DECIDING)
-            trial: Any = run.strategy.build(self.context(run, watch, matrix))
+            trial: Any = run.build(self.context(run, watch, matrix))
             trial.load_state_dict(copy.deepcopy(state))
             trial.pause = pause
             trial.train(experience, eval_streams=[[valid]])

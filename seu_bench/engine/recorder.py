@@ -26,11 +26,13 @@ from seu_bench.engine.option_sources import option_sources
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.plugin.paths import make_attached
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.code import differing_code, refuse_other_code
 from seu_bench.results.record import Record, StageRecord, record_digest, upgraded
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.results.record_parts import CodeRecord, StabilityRecord, TuningRecord
+from seu_bench.training.monitoring.attached import AttachedValues, has_state
 from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes, TaskConfusion
 from seu_bench.training.monitoring.learning_curve import LearningCurves
 from seu_bench.training.stage import StageProgress
@@ -51,6 +53,7 @@ class RunRecorder:
         matrix, sizes: the evaluators that measure for it.
         confusion: that of answers between tasks; ``None``: the scenario is not class-incremental.
         curves: learning curves of the first batches; ``None``: they were not asked for.
+        attached, attached_values: metrics that were attached to the run, by path, and the values that they gave.
     """
 
     write: Callable[[Record], object]
@@ -69,6 +72,9 @@ class RunRecorder:
         is_class = self.record.scenario == "class"
         self.confusion = TaskConfusion(self.record.task_classes, self.record.task_labels) if is_class else None
         batches = self.record.learning_curve
+        found = make_attached(self.record.attach)
+        self.attached = {path: it for path, it in found.items() if isinstance(it, PluginMetric)}
+        self.attached_values = AttachedValues([*self.attached.values()])
         self.curves = None if batches is None else LearningCurves(len(self.record.task_names), batches)
         self._before = self.record
         self._stages: list[StageRecord] = []
@@ -83,7 +89,8 @@ class RunRecorder:
     @property
     def evaluators(self) -> list[PluginMetric[Any]]:
         """What a strategy's evaluation is to have."""
-        return [it for it in (self.matrix, self.sizes, self.confusion, self.curves) if it is not None]
+        own = (self.matrix, self.sizes, self.confusion, self.curves)
+        return [*(it for it in own if it is not None), *self.attached.values()]
 
     @property
     def evaluated(self) -> int:
@@ -219,6 +226,9 @@ class RunRecorder:
             values[:] = getattr(before, name) or [None] * len(before.params_total)
         self.sizes.memory_by_kind = dict(before.memory_by_kind)
         self._stages = list(before.stages)
+        self.attached_values.values = dict(before.attached)
+        for path in (path for path, it in self.attached.items() if not has_state(it)):
+            self.notice(f"{path} has no state_dict(): what it returns from now on is of what it sees from now on")
         self._unstable = any(it.stability and it.stability.value >= it.stability.bound for it in before.stages)
         self._before = before
         other_code = (code for code, _ in differing_code(before.code, self.code))
@@ -240,6 +250,7 @@ class RunRecorder:
             **{name: tuple(values) for name, values in self.sizes.result().items()},
             "memory_by_kind": dict(self.sizes.memory_by_kind),
             "stages": tuple(self._stages),
+            "attached": dict(self.attached_values.values),
             "seconds": (self._before.seconds or 0.0) + time.perf_counter() - self._began,
         }
         record = self.record.model_copy(update=measured | fields)

@@ -27,6 +27,7 @@ from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownName
 from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.entries import Kind
 from seu_bench.plugin.manager import PACKAGE
+from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.components import Component
@@ -122,6 +123,17 @@ class ResolvedRun:
         count = getattr(self.strategy, "fixed_parameters", lambda _: None)
         parameters: int | None = count(context)
         return parameters
+
+    def build(self, context: StrategyContext) -> Any:
+        """Build the strategy, with the plugins that are attached to it."""
+        from avalanche.evaluation import PluginMetric
+
+        from seu_bench.training.monitoring.attached import attach
+
+        strategy, found = self.strategy.build(context), make_attached(self.request.attach)
+        if plugins := {path: it for path, it in found.items() if not isinstance(it, PluginMetric)}:
+            attach(strategy, plugins)
+        return strategy
 
     def context(self, plan: StreamPlan, device: str = "cpu", **more: Any) -> StrategyContext:
         """Return the context that the strategy's factory is given; ``more`` are further fields of it."""
@@ -294,7 +306,7 @@ def _code(
     entries = [(kind.singular, kind[name]) for kind, names in used for name in names]
     code = [describe_code(registry, kind, entry) for kind, entry in entries if entry.package != PACKAGE]
     code += [CodeRecord(kind="benchmark file", name=path.name, sha256=file_digest(path))] if is_file else []
-    return tuple(code)
+    return (*code, *attached_code(request.attach))
 
 
 def _component(

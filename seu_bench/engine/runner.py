@@ -33,8 +33,8 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.code import code_fault
 from seu_bench.results.record import Record, record_text
 from seu_bench.training.interfaces import Cost, StrategyContext
+from seu_bench.training.monitoring.attached import has_state
 from seu_bench.training.stage import EpochReport, ProgressCallback, Stage, StageProgress
-from seu_bench.training.template import SilentLogger
 from seu_bench.utils.hardware import computing_with, usable_cores
 from seu_bench.utils.locks import RunLock
 
@@ -133,6 +133,10 @@ class _Run:
             notice=self.hook_caller.notice,
         )
         require_decidable(self.strategy, self.run)
+        if not is_resumable(self.strategy):
+            lacking = [path for path, it in getattr(self.strategy, "attached", {}).items() if not has_state(it)]
+            what = " and ".join(lacking or [f"strategy {spec.strategy}"])
+            hooks.notice(f"{what} has no state that can be saved: if it is stopped, the run starts over")
         if request.restart:
             self.folder.start_over()
         else:
@@ -184,11 +188,14 @@ class _Run:
         return self._context_of(self.decider.decided, recorder.watch, *recorder.evaluators)
 
     def _context_of(self, run: ResolvedRun, watch: ProgressCallback, *measures: Any) -> StrategyContext:
-        evaluator = EvaluationPlugin(*measures, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
+        evaluator = EvaluationPlugin(*measures, loggers=[self.recorder.attached_values], collect_all=False)
         return run.context(self.stream.plan, self.device, on_progress=watch, evaluator=evaluator)
 
     def _build(self) -> Any:
-        strategy = self.run.strategy.build(self._context())
+        strategy = self.run.build(self._context())
+        if is_resumable(strategy):
+            metrics = {path: it for path, it in self.recorder.attached.items() if has_state(it)}
+            strategy.attached = {**strategy.attached, **metrics}
         precision = self.run.spec.precision
         if precision != getattr(strategy, "compute", ComputeConfig()).precision:
             raise RequestError(

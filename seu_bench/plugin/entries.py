@@ -41,12 +41,14 @@ class Kind(dict[str, Entry[Factory]]):
         unavailable: names that cannot be used, with an
             :class:`~seu_bench.plugin.registration.Unavailable` that says why.
         faults: by plugin, why it cannot be used: a name that is not here may be one of its names.
+        by_path: finds an import path, ``module:Class``, which is known from then on; ``None``: it is no name.
     """
 
     def __init__(
         self, singular: str, plural: str, entries: Mapping[str, Entry[Any]], faults: Mapping[str, PluginError]
     ) -> None:
         self.singular, self.plural, self.faults = singular, plural, faults
+        self.by_path: Callable[[str], Entry[Any]] | None = None
         missing = {name for name, entry in entries.items() if isinstance(entry.factory, Unavailable)}
         self.unavailable: dict[str, Entry[Unavailable]] = {name: entries[name] for name in sorted(missing)}
         super().__init__({name: entries[name] for name in sorted({*entries} - missing)})
@@ -57,6 +59,8 @@ class Kind(dict[str, Entry[Factory]]):
         Raises:
             UnknownNameError: it is not registered, or unusable; the message lists those that are.
         """
+        if name not in self and ":" in name and self.by_path is not None:
+            self[name] = self.by_path(name)
         if name in self:
             return self[name]
         usable = f"the {self.plural} are: {', '.join(self) or 'none'} (seu-bench list {self.plural})"

@@ -17,7 +17,7 @@ from seu_bench.plugin.files import CLASSES, PLUGINS, end_import, load_file
 from seu_bench.plugin.loggers import LoggerFactory
 from seu_bench.plugin.manager import PACKAGE, PluginManager, load_plugins
 from seu_bench.plugin.methods import methods_in
-from seu_bench.plugin.registration import CommandFactory
+from seu_bench.plugin.registration import CommandFactory, deferred
 from seu_bench.results.metric import Metric, as_metric
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.training.components import CreatorFactory, SearcherFactory
@@ -44,6 +44,7 @@ class Registry:
         self.faults = self.manager.faults
         kind = partial(collect, self.manager)
         self.strategies: Kind[StrategyFactory] = kind("strategy", "strategies", needs="options build")
+        self.strategies.by_path = deferred("seu_bench.plugin.paths:strategy_by_path")
         self.backbones: Kind[BackboneFactory] = kind("backbone", "backbones", needs="build")
         self.searchers: Kind[SearcherFactory] = kind("searcher", "searchers", needs="options build")
         self.creators: Kind[CreatorFactory] = kind("creator", "creators", needs="options build")

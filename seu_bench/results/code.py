@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from seu_bench.results.record import Record
 
 #: What learns. Data sets are told apart by their fingerprint, and metrics one by one.
-_LEARNERS: Final = ("strategy", "searcher", "creator", "backbone")
+_LEARNERS: Final = ("strategy", "searcher", "creator", "backbone", "attached plugin")
 #: What the run id has all of that decides.
 FILES: Final = ("benchmark", "benchmark file")
 #: Code that a record names, and what stands in its place; ``None``: seu-bench's own.

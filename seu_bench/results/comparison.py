@@ -167,7 +167,7 @@ def _flat_settings(record: Record) -> dict[str, str]:
     document = record.model_dump(mode="json")
     del document["environment"]["threads"]  # the run's own are what decides
     named = (
-        *("strategy", "searcher", "creator", "seed", "precision", "threads"),
+        *("strategy", "searcher", "creator", "seed", "precision", "threads", "attach"),
         *("status", "task_order", "options", "environment"),
     )
     sections = {

@@ -171,7 +171,10 @@ def _by_key(board: Leaderboard, chosen: Mapping[_Part, Set[str]], metric: str) -
 
 def _key(record: Record, chosen: Mapping[_Part, Set[str]], text: CanonicalTexts) -> _Key:
     """What makes a configuration, without options that protocol or tuning chose, here or on another benchmark."""
-    own: list[Any] = [other_overrides(record), record.precision, record.threads, learner_code(record)]
+    own: list[Any] = [
+        *(other_overrides(record), record.precision, record.threads),
+        *(record.attach, learner_code(record)),
+    ]
     for part, (_, options) in components(record).items():
         layer = protocol_layer(record, *part)
         own.append(

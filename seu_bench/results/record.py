@@ -133,6 +133,9 @@ class Record(ShownRecord, RankableRecord, Versioned):
         first_tasks: so many tasks of the stream were learned; ``None``: all.
         scenario: whether the task of a test image was known, and what was asked; older records are task-incremental.
         metrics: by id, defined in :mod:`seu_bench.results.record_metrics`; ``None``: not measured, or not defined.
+        attach: import paths of the plugins and metrics of Avalanche that were attached to the run.
+        attached: values of the attached metrics, by the names that they gave them: the last value of each, such as
+            ``Top1_Acc_Exp/eval_phase/test_stream/Task000/Exp000``; ``None`` for what is no finite number.
         params_total, params_active: parameters stored, and on the task's own path, after each task.
         mask_bits: bits of binary masks that tell tasks apart, after each task; ``None`` or empty in older records.
         memory_bytes: bytes of all that is kept for later tasks, after each task; ``None`` where the strategy does not
@@ -183,6 +186,7 @@ class Record(ShownRecord, RankableRecord, Versioned):
     evaluation: Evaluation = "test"
     first_tasks: Integer | None = None
     learning_curve: Integer | None = None
+    attach: tuple[str, ...] = ()
     scenario: Scenario = "task"
     given_options: tuple[str, ...] | None = None
     tuned: TuningRecord | None = None
@@ -203,6 +207,7 @@ class Record(ShownRecord, RankableRecord, Versioned):
     task_class_counts: tuple[tuple[tuple[Count, Count], ...], ...] = ()
     learning_curves: tuple[tuple[Measurement, ...], ...] = ()
     metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
+    attached: dict[str, Measurement | None] = Field(default_factory=dict)
     params_total: tuple[Count, ...] = ()
     mask_bits: tuple[Count | None, ...] = ()
     params_active: tuple[Count, ...] = ()

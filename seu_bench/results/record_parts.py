@@ -87,7 +87,8 @@ class CodeRecord(Document):
 
     Attributes:
         kind: what it was used as: ``strategy``, ``searcher``, ``creator``, ``backbone``, ``data set``, ``metric``,
-            ``benchmark``; ``benchmark file`` for one that was given by its path.
+            ``benchmark``, ``attached plugin``, ``attached metric``; ``benchmark file`` for one that was given by its
+            path.
         name: registered name, or name of the file.
         package, version: that it was installed with; ``None``: it was not installed.
         sha256: of its source, or of the benchmark's file; ``None``: that could not be read.

@@ -160,7 +160,7 @@ def run_sweep(
 ) -> SweepResult:
     """Run the pending jobs of a sweep; a job that fails does not stop the others.
 
-    Unless ``keep`` is false, the sweep is written down in the results folder, for ``--attach`` and for whoever watches.
+    Unless ``keep`` is false, the sweep is written down in the results folder, for ``--resume`` and for whoever watches.
     When it is to ``stop``, jobs are asked to, and followed until they have. The executor is closed at the end, whatever
     happens.
 

@@ -181,7 +181,7 @@ def keep_spec(spec: SweepSpec) -> None:
 def kept_spec(results: Path) -> SweepSpec:
     """Read the sweep that was started last with this results folder."""
     path = results / _KEPT
-    remedy = "give the sweep's own command again: it attaches as well"
+    remedy = "give the sweep's own command again: it resumes it as well"
     try:
         return SweepSpec.model_validate_json(read_file(path, LARGEST))
     except FileNotFoundError:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -19,6 +19,9 @@ from seu_bench.models.multihead import CompiledUnits, MultiHeadModel
 from seu_bench.training.stage import Pause, ProgressCallback, Stage
 from seu_bench.training.state import difference, fitting, get_state, set_state
 from seu_bench.training.template import LeanTemplate
+
+#: Keys of the states of what is attached begin so, unlike names of attributes.
+_ATTACHED: Final = "attached "
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,9 @@ class PhasedStrategy(LeanTemplate):
     #: Names of attributes that hold state beside the model's: tensors, plain values, a generator of torch, and objects
     #: with ``state_dict()`` and ``load_state_dict()`` that are there from the beginning.
     state_attributes: tuple[str, ...] = ()
+
+    #: What a run attached, by name; it is saved and restored with the strategy.
+    attached: Mapping[str, Any] = {}
 
     #: Whether a run resumes between two epochs, or between two tasks only; see :attr:`resumable`.
     resumes_within_tasks = True
@@ -150,7 +156,7 @@ class PhasedStrategy(LeanTemplate):
             **begun,
             "own_now": {
                 name: own[name] if name in own and difference(own[name], value) is None else value
-                for name, value in self.get_extra_state().items()
+                for name, value in self._own_state().items()
             },
             "weights": {name: weights[name] for name in begun["weights"]},
             "stage": None if self._stage is None else self._stage.state_dict(),
@@ -170,10 +176,19 @@ class PhasedStrategy(LeanTemplate):
             self.model.load_state_dict(state["weights"])
             for name, weight in self.model.named_parameters():
                 weight.requires_grad_(name not in state["frozen"])
-            self.set_extra_state(copy.deepcopy(state["own"]))
+            self._set_own_state(state["own"])
             if state["stage"] is not None and (state["task"] != self.learned or state["phase"] < 0):
                 raise ValueError(f"task {state['task']} does not follow {self.learned} learned ones")
         self._pending = state if state["stage"] is not None else None
+
+    def _own_state(self) -> dict[str, Any]:
+        return {**self.get_extra_state(), **{_ATTACHED + name: get_state(it) for name, it in self.attached.items()}}
+
+    def _set_own_state(self, state: Mapping[str, Any]) -> None:
+        own = copy.deepcopy(dict(state))
+        for name, it in self.attached.items():
+            it.load_state_dict(own[_ATTACHED + name])
+        self.set_extra_state({name: value for name, value in own.items() if not name.startswith(_ATTACHED)})
 
     def _set_clock(self, counts: Mapping[str, Any]) -> None:
         for name, value in counts.items():
@@ -190,7 +205,7 @@ class PhasedStrategy(LeanTemplate):
             "frozen": [name for name, weight in model.named_parameters() if not weight.requires_grad],
             "weights": list(model.state_dict()),
             # It is remembered while the stage runs, which may change it in place.
-            "own": copy.deepcopy(self.get_extra_state()),
+            "own": copy.deepcopy(self._own_state()),
         }
 
     def _train_exp(self, experience: Any, eval_streams: Any = None, **kwargs: Any) -> None:
@@ -222,7 +237,7 @@ class PhasedStrategy(LeanTemplate):
             if pending is not None:
                 with fitting(f"stage {stage.name!r} of task {task.index}"):
                     stage.load_state_dict(pending["stage"])
-                    self.set_extra_state(copy.deepcopy(pending["own_now"]))
+                    self._set_own_state(pending["own_now"])
                     self._set_clock(pending["clock"])  # Avalanche's counts of a task began at 0 with this training
                 pending = None
             self._stage = stage

@@ -156,7 +156,7 @@ def test_from_python(tmp_path: Path) -> None:
     (failed,) = result.select("failed")
     assert failed.message.startswith("the loss became nan in stage 'training' of task 1, epoch 1")
     assert (tmp_path / "leaderboards").is_dir()
-    assert kept_spec(tmp_path).options == {"fault": ("none", "diverge"), "epochs": (1,)}  # --attach goes on with it
+    assert kept_spec(tmp_path).options == {"fault": ("none", "diverge"), "epochs": (1,)}  # --resume goes on with it
     again = seu_bench.sweep(
         strategy="tiny", options={"epochs": 1}, executor="in_turn", results=tmp_path, protocol="quick"
     )

@@ -81,7 +81,7 @@ def test_cancelled_and_out_of_time(command: Command, tmp_path: Path) -> None:
 
 
 def test_driver_that_leaves(tmp_path: Path) -> None:
-    """Jobs go on; --attach takes them up, makes nothing twice and submits nothing again."""
+    """Jobs go on; --resume takes them up, makes nothing twice and submits nothing again."""
     results = tmp_path / "slurm"
     run_id = run_ids(results, "0")[0]
     (tmp_path / "seed0").touch()
@@ -90,7 +90,7 @@ def test_driver_that_leaves(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f"seu-bench sweep --attach --results {results} follows running jobs" in err
+    assert f"seu-bench sweep --resume --results {results} follows running jobs" in err
     assert out.rstrip().endswith("1 running, 1 finished") or out.rstrip().endswith("1 finished, 1 running")
     assert within(60, lambda: len(queue()) == 1)  # the other one was just ending
     jobs, before = queue(), finished(results)
@@ -104,7 +104,7 @@ def test_driver_that_leaves(tmp_path: Path) -> None:
 
 
 def sweep_attached(results: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "seu_bench.cli.main", "sweep", "--attach", "--results", str(results)]
+    command = [sys.executable, "-m", "seu_bench.cli.main", "sweep", "--resume", "--results", str(results)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

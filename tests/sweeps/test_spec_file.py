@@ -42,6 +42,7 @@ def test_file(tmp_path: Path) -> None:
         evaluation = "validation"
         first_tasks = 3
         learning_curve = 5
+attach = ["my_parts:Shift"]
         match = "params=seu"
         stability_decay = "ewc_lambda=100,learning_rate=0.1"
         tuned = ["chosen", "own/tuned.toml"]
@@ -84,6 +85,7 @@ def test_file(tmp_path: Path) -> None:
         "evaluation": "validation",
         "first_tasks": 3,
         "learning_curve": 5,
+        "attach": ("my_parts:Shift",),
         "match": "params=seu",
         "stability_decay": {
             "option": "ewc_lambda",
@@ -156,10 +158,10 @@ def test_last_sweep_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_attaching_to_nothing(command: Command, tmp_path: Path) -> None:
     """Refused: no sweep was begun there, what is kept of it is damaged, or more was asked for."""
-    none = command("sweep", "--attach", "--results", tmp_path)
+    none = command("sweep", "--resume", "--results", tmp_path)
     assert (none.status, "no sweep was begun with this results folder" in none.err) == (2, True)
     (tmp_path / "sweep.json").write_text('{"strategy": 3}')
-    damaged = command("sweep", "--attach", "--results", tmp_path)
+    damaged = command("sweep", "--resume", "--results", tmp_path)
     assert (damaged.status, "what was asked of the last sweep cannot be read" in damaged.err) == (2, True)
-    more = command("sweep", "--attach", "--strategy", "naive", "--seeds", "0-1")
+    more = command("sweep", "--resume", "--strategy", "naive", "--seeds", "0-1")
     assert (more.status, "takes only --results, not: strategy, seeds" in more.err) == (2, True)

@@ -29,6 +29,8 @@ def claim_faults(registry: Registry, record: Record, data_root: Path | None = No
     Example:
         ``claim_faults(Registry(), record)``
     """
+    if ":" in record.strategy or record.attach:
+        return ["it cannot be checked here: it names classes by import path, which are not imported for strangers"]
     try:
         run = resolve_record(registry, record, data_root=data_root)
         plan = run.plan()

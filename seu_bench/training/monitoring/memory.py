@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from avalanche.evaluation import PluginMetric
 from torch import Tensor, nn
 
 from seu_bench.data.images import TaskImages
 from seu_bench.models.sizes import count_bytes
+from seu_bench.training.monitoring.attached import has_state
 
 #: Bytes of an image's label and of the number of its task.
 LABEL_BYTES: Final = 2
@@ -83,10 +85,14 @@ def memory_of(strategy: Any) -> dict[str, int] | None:
         strategy: an Avalanche strategy; between two tasks.
 
     Returns:
-        Bytes by kind; ``None`` where it does not say what it keeps, as Avalanche's own do not.
+        Bytes by kind; ``None`` where it does not say what it keeps, as Avalanche's own do not, nor attached plugins
+        without ``state_dict()``.
     """
     kept: Mapping[str, Any] = getattr(strategy, "kept", dict)()
-    return bytes_by_kind(kept) if kept else None
+    plugins = [it for it in getattr(strategy, "attached", {}).values() if not isinstance(it, PluginMetric)]
+    if not kept or not all(map(has_state, plugins)):
+        return None
+    return bytes_by_kind({**kept, "attached": [plugin.state_dict() for plugin in plugins]})
 
 
 def _parts(value: Any) -> Iterator[Tensor | KeptImages]:
