@@ -65,8 +65,8 @@ def run(
     is a ``KeyboardInterrupt``, after which the next call resumes from the newest checkpoint.
 
     Args:
-        strategy: name of the strategy that learns; a class of :class:`seu_bench.Method`, which is known by its name from
-            then on; or the import path of one of Avalanche's, e.g. ``avalanche.training.supervised:Naive``.
+        strategy: name of the strategy that learns; a class of :class:`seu_bench.Method`, which is known by its name
+            from then on; or the import path of one of Avalanche's, e.g. ``avalanche.training.supervised:Naive``.
         benchmark: a name, or the path of a TOML file.
         searcher: extension-unit searcher; ``None``: the strategy's.
         creator: task-model creator; ``None``: the strategy's.

@@ -65,7 +65,7 @@ class Icarl(Method):
         Raises:
             RequestError: there are more classes than exemplars, or the backbone does not fit the stream's images.
         """
-        memory, classes = context.options.memory, sum(context.plan.classes_per_task)  # type: ignore[attr-defined]
+        memory, classes = context.options.memory, sum(context.plan.classes_per_task)
         if memory < classes:
             raise RequestError(
                 f"{classes} classes have no exemplar each in a memory of {memory}",

@@ -276,7 +276,7 @@ def test_a_sweep_file_names_it(file: Path, command: Command) -> None:
     )
     made = command("sweep", "-q", file.parent / "sweep.toml")
     assert (made.status, len(made.out.split())) == (0, 2), made.err
-    attach = ("sweep", "-q", "--attach", "--results", record_folder(file))
+    attach = ("sweep", "-q", "--resume", "--results", record_folder(file))
     refused = command(*attach)
     assert refused.status == 2 and f"--plugin {file}" in refused.err
     assert command(*attach, "--plugin", file).out == made.out
