@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import pytest
@@ -25,27 +24,15 @@ from torch import nn
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.avalanche import MixedLoader, TaskDataset
 from seu_bench.data.streams import TaskStream
-from seu_bench.errors import RequestError
 from seu_bench.models.backbone import BackboneModel
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix
 from seu_bench.training.stage import StageProgress
-from seu_bench.training.template import SilentLogger
 from seu_bench_avalanche.catalogue import METHODS, UNAVAILABLE
-from seu_bench_avalanche.corrected import CopyingSi, EvaluatingMir
+from seu_bench_avalanche.corrected import CopyingSi
 from seu_bench_avalanche.strategy import AvalancheStrategy
 
 setup_module, teardown_module = one_thread, all_threads
 
 SMALL: dict[str, Any] = {"backbone": "mlp", "width": 0.05, "epochs": 2, "batch_size": 8}
-#: A memory that is full after the first task, so that estimates are exact.
-FULL: dict[str, dict[str, Any]] = {
-    "gem": {"patterns_per_experience": 5},
-    "agem": {"patterns_per_experience": 8, "sample_size": 8},
-    "replay": {"mem_size": 16},
-    "gdumb": {"mem_size": 12},
-    "mir": {"mem_size": 16, "subsample": 16, "batch_size_mem": 4},
-    "er_ace": {"mem_size": 16, "batch_size_mem": 4},
-}
 
 
 def stream(**more: Any) -> TaskStream:
@@ -76,10 +63,10 @@ def passes(strategy: Any) -> dict[tuple[str, int], int]:
 @pytest.mark.parametrize("name", METHODS)
 def test_image_passes_are_as_estimated(name: str) -> None:
     """Every pass through the backbone counts, those of teachers, memories and importances too."""
-    source, more = stream(), FULL.get(name, {})
-    strategy = train(build(name, source, **more), source)
+    source = stream()
+    strategy = train(build(name, source), source)
     factory = registry().strategies.find(name).factory
-    cost = factory.cost(context(source.plan, name, SMALL | more))
+    cost = factory.cost(context(source.plan, name, SMALL))
     estimated = {(stage.name, stage.task): stage.image_passes for stage in cost.stages if stage.name != "evaluation"}
     measured = {key: count for key, count in passes(strategy).items() if count or key in estimated}
     assert measured == estimated
@@ -147,39 +134,6 @@ def test_si_sees_the_path() -> None:
     assert found[CopyingSi] > 0
 
 
-@pytest.mark.parametrize("name", ["replay", "er_ace", "mir", "gdumb"])
-def test_memory_has_every_task(name: str) -> None:
-    """Replayed images come from all tasks, within the memory's size."""
-    source = stream()
-    strategy = train(build(name, source, mem_size=12), source)
-    owner = strategy if name == "er_ace" else strategy.methods[0]
-    buffer = owner.storage_policy.buffer
-    assert len(buffer) <= 12
-    assert set(buffer.targets_task_labels) == {0, 1, 2}
-
-
-def test_gdumb_trains_every_tasks_head() -> None:
-    """It learns from its memory alone, each image under the head of its own task, and so answers for all of them."""
-    source = class_stream([[0, 1], [2, 3, 4], [5, 6]], images=32)
-    strategy = train(build("gdumb", source, mem_size=120, epochs=10), source)
-    for task in range(3):
-        assert accuracy_of(strategy.model, source, task) > 0.8
-
-
-def test_mir_replays_where_labels_repeat() -> None:
-    """With classes numbered from 0 in each task Avalanche's own MIR has nothing left to replay; ours has."""
-    source = class_stream([[0, 1], [2, 3]], images=32)
-    found = {}
-    for kind in (stock.MIRPlugin, EvaluatingMir):
-        model = BackboneModel(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), 4, (2, 2))
-        plugin = kind(batch_size_mem=4, mem_size=16, subsample=8)
-        schedule = Schedule(epochs=1, batch_size=24)
-        strategy = AvalancheStrategy(model=model, methods=[plugin], schedule=schedule)
-        strategy.train(source.avalanche().train_stream[0], eval_streams=[])
-        found[kind] = plugin.replay_loader is not None
-    assert found == {stock.MIRPlugin: False, EvaluatingMir: True}
-
-
 def test_cwr_trains_each_tasks_own_head() -> None:
     """The backbone learns on the first task alone, every head in its own task alone."""
     source = stream(images=32)
@@ -218,25 +172,6 @@ def test_from_scratch_begins_anew() -> None:
     assert found[0].keys() == found[1].keys()
 
 
-def test_joint_fills_the_last_row() -> None:
-    """Trained once on everything: what follows the last task is measured, and nothing before it."""
-    source = stream(images=24)
-    matrix = AccuracyMatrix(3)
-    made = context(source.plan, "joint", SMALL | {"epochs": 8}, evaluator=_evaluator(matrix))
-    strategy: Any = registry().strategies.find("joint").factory.build(made)
-    scenario = source.avalanche()
-    strategy.train(scenario.train_stream, eval_streams=[])
-    strategy.eval(scenario.test_stream)
-    rows = matrix.result()
-    assert rows[:2] == [[None] * 3] * 2
-    assert rows[2] == [accuracy_of(strategy.model, source, task) for task in range(3)]
-    assert min(value for value in rows[2] if value is not None) > 0.6
-
-
-def _evaluator(matrix: AccuracyMatrix) -> Any:
-    return stock.EvaluationPlugin(matrix, loggers=[SilentLogger()])
-
-
 def test_joint_sees_all_tasks_in_each_epoch() -> None:
     """Batches mix tasks, every image once per epoch; a single image left over joins the batch before it."""
     source = stream()
@@ -261,23 +196,6 @@ def test_rwalk_in_a_task_shorter_than_its_interval() -> None:
     source = stream()
     strategy = train(build("rwalk", source, delta_t=1000), source)
     assert all(bool(torch.isfinite(tensor).all()) for tensor in weights(strategy.model).values())
-
-
-def test_agem_needs_an_image_of_each_task() -> None:
-    """A sample that is smaller than the number of earlier tasks is refused."""
-    with pytest.raises(RequestError, match="sample of 1 images"):
-        build("agem", stream(), sample_size=1)
-
-
-@pytest.mark.parametrize("name", ["replay", "er_ace", "mir", "gdumb"])
-def test_no_warnings_of_avalanche_about_itself(name: str) -> None:
-    """Whoever runs a benchmark hears of no deprecation inside of Avalanche."""
-    source = stream()
-    strategy = build(name, source)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        train(strategy, source)
-    assert [str(warning.message) for warning in caught] == []
 
 
 def test_missing_ones_say_why(command: Command) -> None:

@@ -11,7 +11,6 @@ import pytest
 import torch
 from avalanche.benchmarks.utils.utils import concat_datasets
 from avalanche.training import plugins as stock
-from avalanche.training.storage_policy import ClassBalancedBuffer
 from support.tiny import all_threads, class_stream, context, one_thread, registry, same, weights
 from torch import nn
 
@@ -21,7 +20,6 @@ from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import CheckpointError, RunError
 from seu_bench.models.backbone import BackboneModel
-from seu_bench_avalanche.buffers import ErAceMemory
 from seu_bench_avalanche.catalogue import METHODS
 from seu_bench_avalanche.methods import MEMORIES
 from seu_bench_avalanche.places import dataset_at, places_of
@@ -36,12 +34,6 @@ FELT: dict[str, dict[str, Any]] = {
     "si": {"si_lambda": 1e4},
     "mas": {"lambda_reg": 10.0},
     "rwalk": {"ewc_lambda": 1.0, "delta_t": 2},
-    "gem": {"patterns_per_experience": 7},
-    "agem": {"patterns_per_experience": 9, "sample_size": 8},
-    "replay": {"mem_size": 20, "batch_size_mem": 6},
-    "mir": {"mem_size": 20, "subsample": 10, "batch_size_mem": 4},
-    "er_ace": {"mem_size": 20, "batch_size_mem": 5},
-    "gdumb": {"mem_size": 20},
 }
 
 
@@ -116,7 +108,7 @@ def check_resuming(name: str, images: int = 16, **options: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in ("gem", "replay") else pytest.mark.long) for name in METHODS]
+    "name", [pytest.param(name, marks=[] if name in ("lwf", "mas") else pytest.mark.long) for name in METHODS]
 )
 def test_goes_on_between_tasks(name: str) -> None:
     """All remembered images are there again, whichever task is next."""
@@ -126,7 +118,7 @@ def test_goes_on_between_tasks(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "backbone"),
     [
-        *(pytest.param(name, "resnet18", marks=pytest.mark.long) for name in ("rwalk", "gdumb", "cwr")),
+        *(pytest.param(name, "resnet18", marks=pytest.mark.long) for name in ("rwalk", "cwr")),
         ("lwf", "resnet18"),
         ("lwf", "alexnet"),
     ],
@@ -136,7 +128,7 @@ def test_goes_on_with_normalisation_and_dropout(name: str, backbone: str) -> Non
     check_resuming(name, images=8, backbone=backbone, width=0.02, epochs=1)
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - {"joint"}))
+@pytest.mark.parametrize("name", sorted(METHODS))
 def test_state_is_a_copy(name: str) -> None:
     """A saved state stays as it was while the strategy continues, and after it was loaded again."""
     source = stream()
@@ -155,7 +147,7 @@ def test_state_is_a_copy(name: str) -> None:
 
 def test_every_strategy_has_a_memory() -> None:
     """None is forgotten, and none can be gone on from within a task."""
-    assert set(MEMORIES) == set(METHODS)
+    assert set(MEMORIES) >= set(METHODS)
     source = stream()
     assert not any(build(name, source).resumes_within_tasks for name in METHODS)
 
@@ -188,42 +180,13 @@ def _task(labels: Sequence[int], task: int) -> Any:
     return TaskDataset.of(images)
 
 
-def test_classes_keep_their_order() -> None:
-    """A set of numbers is iterated by how it was filled; which classes may have one image more hangs on that."""
-
-    class Owner:
-        def __init__(self) -> None:
-            self.storage_policy = ClassBalancedBuffer(40)
-
-    torch.manual_seed(0)
-    labels = ([40, 8, 16, 0], [1, 9, 32, 24, 17], [33, 0])
-    tasks = [Experience(_task(some * 20, task)) for task, some in enumerate(labels)]
-    one, other = Owner(), Owner()
-    for experience in tasks[:2]:
-        one.storage_policy.update_from_dataset(experience.dataset)
-    assert list(one.storage_policy.seen_classes) != sorted(one.storage_policy.seen_classes)
-    memory: Any = ErAceMemory
-    memory(other).load(memory(one).state(), tasks)
-    assert list(other.storage_policy.seen_classes) == list(one.storage_policy.seen_classes)
-    for owner in (one, other):
-        torch.manual_seed(1)
-        owner.storage_policy.update_from_dataset(tasks[2].dataset)
-    assert alike(memory(one).state(), memory(other).state())
-
-
 @pytest.mark.parametrize(
     ("name", "spoil"),
     [
-        ("replay", lambda memory: memory["groups"][0][2].add_(torch.tensor([0, 1000]))),
-        ("replay", lambda memory: memory["groups"][0][2].sub_(torch.tensor([0, 1000]))),
-        ("replay", lambda memory: memory["groups"][0][2].add_(torch.tensor([7, 0]))),
-        ("replay", lambda memory: memory["groups"][0].__setitem__(3, torch.zeros(1))),
-        ("cumulative", lambda memory: memory["tasks"].append(-1)),
         ("mas", lambda memory: memory["importances"].update({"heads.0.bias": torch.zeros(1)})),
         ("mas", lambda memory: memory["importances"].update(nothing=torch.zeros(1))),
         ("si", lambda memory: memory["sums"].clear() or memory["sums"].update(nothing=torch.zeros(1))),
         ("from_scratch", lambda memory: memory["initial"].clear()),
-        ("gdumb", lambda memory: memory.pop("initial")),
         ("lwf", lambda memory: memory["tasks"].append(3)),
     ],
 )
