@@ -29,8 +29,9 @@ class ErAce(Method):
     options: Options
 
     def setup(self) -> None:
-        """Begin with an empty memory, in which each class has the same share."""
-        self.memory = Balanced(self.options.memory, each=self.options.memory_per_class)
+        """Begin with an empty memory, in which each label has the same share."""
+        each = self.options.memory_per_class
+        self.memory = Balanced(self.options.memory, each=each, by="class" if each else "label")
 
     def before_task(self, task: TaskData) -> None:
         """Keep images of the task at once, so that its classes are replayed as well."""

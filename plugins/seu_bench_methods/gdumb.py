@@ -21,8 +21,9 @@ class Gdumb(Method):
     options: Options
 
     def setup(self) -> None:
-        """Begin with an empty memory, in which each class has the same share, and note the initial weights."""
-        self.memory = Balanced(self.options.memory, each=self.options.memory_per_class)
+        """Begin with an empty memory, in which each label has the same share, and note the initial weights."""
+        each = self.options.memory_per_class
+        self.memory = Balanced(self.options.memory, each=each, by="class" if each else "label")
         self.initial_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
 
     def before_task(self, task: TaskData) -> None:

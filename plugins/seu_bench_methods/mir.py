@@ -26,8 +26,9 @@ class Mir(Method):
     options: Options
 
     def setup(self) -> None:
-        """Begin with an empty memory, in which each class has the same share."""
-        self.memory = Balanced(self.options.memory, each=self.options.memory_per_class)
+        """Begin with an empty memory, in which each label has the same share."""
+        each = self.options.memory_per_class
+        self.memory = Balanced(self.options.memory, each=each, by="class" if each else "label")
 
     def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
         """``CE(x, y) + CE(x', y')``, where of a sample of the memory ``x'`` are those images whose loss a step of plain

@@ -16,7 +16,7 @@ from seu_bench.data.planning import StreamPlan
 from seu_bench.training.monitoring.memory import KeptImages
 
 #: What images are told apart by where each group of them has its share of a memory.
-Grouping: TypeAlias = Literal["class", "task"]
+Grouping: TypeAlias = Literal["class", "label", "task"]
 #: Features ``[N, F]`` of images ``[N, C, H, W]``, by which exemplars are chosen.
 Features: TypeAlias = Callable[[Tensor], Tensor]
 #: Every image has these; ``origin`` is its task, also where learners are not told.
@@ -252,7 +252,8 @@ class GroupedMemory(Memory):
     Args:
         capacity: images at most, of all groups together; groups share it equally, the first ones of what is left over.
         each: images of each group at most, in place of ``capacity``.
-        by: what a group is. Where each task counts its classes from 0, they are classes of their own.
+        by: what a group is. Where each task counts its classes from 0, they are classes of their own; ``"label"`` takes
+            those of one number together, as Avalanche's buffers do.
     """
 
     def __init__(self, capacity: int | None = None, *, each: int | None = None, by: Grouping = "class") -> None:
@@ -274,7 +275,8 @@ class GroupedMemory(Memory):
         near = torch.cat([_lowest(rank, keys == key, self.room(0, 1)) for key in keys.unique()])
         new = {**self._taken(images, near), **{name: values[near] for name, values in more.items()}}
         rows, rank = self._joined(new), torch.cat([old_rank, rank[near]])
-        keys = rows["origin"] if self.by == "task" else rows["task"] * 2**32 + rows["y"].cpu()
+        label = rows["y"].cpu()
+        keys = {"task": rows["origin"], "label": label, "class": rows["task"] * 2**32 + label}[self.by]
         groups = keys.unique()
         kept = torch.cat(
             [_lowest(rank, keys == key, self.room(number, len(groups))) for number, key in enumerate(groups)]

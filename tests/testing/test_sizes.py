@@ -27,7 +27,7 @@ def tensors(state: Any) -> list[Tensor]:
 def direct_sum(name: str, learner: Learner) -> int:
     """Bytes of the state as it comes back from a file; images are counted where it has them, or their places."""
     if learner.whole_stream:
-        weights, own = learner.model.state_dict(), {"memory": {"tasks": list(range(learner.tasks))}}
+        weights, own = learner.model.state_dict(), {"tasks": learner.tasks}
     else:
         state = from_file(learner.strategy.state_dict())
         weights, own = state["weights"], dict(state["own"])
@@ -41,7 +41,7 @@ def direct_sum(name: str, learner: Learner) -> int:
         elif tensor.dtype != torch.int64:  # labels and tasks of images
             total += tensor.element_size() * tensor.numel()
     if name in ("cumulative", "joint"):
-        total += sum(len(learner.stream.tasks[task].train) for task in own["memory"]["tasks"]) * IMAGE
+        total += sum(len(learner.stream.tasks[task].train) for task in range(own["tasks"])) * IMAGE
     return total
 
 

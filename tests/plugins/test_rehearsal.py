@@ -1,0 +1,342 @@
+"""Methods that keep images of earlier tasks: their losses and projections against direct computations, what they pass
+and what they keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from avalanche.training.plugins import EvaluationPlugin
+from scipy.optimize import minimize
+from support.tiny import (
+    accuracy_of,
+    benchmark,
+    class_stream,
+    context,
+    learn,
+    one_thread,
+    raw_dataset,
+    registry,
+    same,
+    weights,
+)
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from seu_bench.config.protocol import ImageLimits
+from seu_bench.data.streams import TaskStream, build_stream
+from seu_bench.errors import RequestError
+from seu_bench.testing.modes import steps_watched
+from seu_bench.testing.streams import class_split
+from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes
+from seu_bench.training.stage import StageProgress
+from seu_bench.training.template import SilentLogger
+
+setup_module = one_thread
+
+METHODS = ("agem", "cumulative", "er_ace", "gdumb", "gem", "joint", "mir", "replay")
+SMALL: dict[str, Any] = {"backbone": "mlp", "width": 0.05, "epochs": 2, "batch_size": 8}
+#: Memories with few images, which are full after the first task.
+FEW: dict[str, dict[str, Any]] = {
+    "gem": {"patterns_per_experience": 5},
+    "agem": {"memory": 24, "sample_size": 8},
+    "replay": {"memory": 16, "batch_size_mem": 6},
+    "gdumb": {"memory": 12},
+    "mir": {"memory": 16, "subsample": 10, "batch_size_mem": 4},
+    "er_ace": {"memory": 16, "batch_size_mem": 4},
+}
+
+
+def stream(**more: Any) -> TaskStream:
+    return class_stream([[0, 1], [2, 3], [4, 5]], **({"images": 16, "test": 8} | more))
+
+
+def build(name: str, source: TaskStream, *plugins: Any, **options: Any) -> Any:
+    stages: list[StageProgress] = []
+    evaluator = EvaluationPlugin(*plugins, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
+    budgets = {"memory", "memory_per_class", "patterns_per_experience"}
+    few = {key: value for key, value in FEW.get(name, {}).items() if not (key in budgets and budgets & options.keys())}
+    made = context(source.plan, name, SMALL | few | options, on_progress=stages.append, evaluator=evaluator)
+    strategy: Any = registry().strategies.find(name).factory.build(made)
+    strategy.seen = stages
+    return strategy
+
+
+def train(strategy: Any, source: TaskStream, tasks: int | None = None) -> Any:
+    """As the runner does it: task by task, or the whole stream at once."""
+    if not strategy.whole_stream:
+        return learn(source, strategy, tasks)
+    strategy.train(source.avalanche().train_stream, eval_streams=[])
+    return strategy
+
+
+def after_a_task(name: str, **options: Any) -> tuple[Any, dict[str, Any]]:
+    """A strategy in its second task, without any training there, and a batch of that task."""
+    source = stream()
+    strategy = train(build(name, source, **{"dropout": 0.0} | options), source, 1)
+    strategy.optimizer.zero_grad()
+    strategy.model.begin_task(1)
+    strategy.model.train()
+    x, y = source.tasks[1].train.gather(torch.arange(8))
+    return strategy, {"x": x, "y": y, "task": torch.ones(8, dtype=torch.int64)}
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+def test_replay_joins_each_batch() -> None:
+    """New images first, behind them as many of the memory as asked for; the first task is learned from its own."""
+    strategy, batch = after_a_task("replay")
+    x, y, task = strategy.extend_batch(**batch)
+    assert torch.equal(x[:8], batch["x"]) and task.tolist() == [1] * 8 + [0] * 6
+    kept = strategy.memory.everything()
+    for image, label in zip(x[8:], y[8:], strict=True):
+        ((place,),) = (kept.x == image).flatten(1).all(dim=1).nonzero(as_tuple=True)
+        assert kept.y[place] == label
+    strategy = build("replay", stream())
+    assert strategy.extend_batch(**batch)[0] is batch["x"]
+
+
+@pytest.mark.parametrize("scenario", ["task", "class"])
+def test_er_ace_asks_new_images_among_their_classes(scenario: str) -> None:
+    """``(CE of the batch, as if there were its classes only + CE of the memory) / 2``, image by image."""
+    torch.manual_seed(0)
+    logits = torch.randn(3, 6 if scenario == "class" else 3, dtype=torch.float64)
+    y = torch.tensor([2, 0, 2])
+    strategy, _ = after_a_task("er_ace")
+    old = torch.randn(4, 2, dtype=torch.float64)
+    strategy.replay = lambda x, task: old
+    strategy.memory.draw = lambda count, draw=strategy.memory.draw: (
+        setattr(strategy, "drawn", draw(count)) or strategy.drawn
+    )
+    loss = strategy.batch_loss(torch.zeros(3), y, torch.zeros(3), logits)
+    new = [-torch.log(row[label].exp() / (row[0].exp() + row[2].exp())) for row, label in zip(logits, y, strict=True)]
+    assert loss.item() == pytest.approx(
+        (float(torch.stack(new).mean()) + cross_entropy(old, strategy.drawn.y).item()) / 2
+    )
+    strategy.clock.train_exp_counter = 0
+    assert torch.equal(strategy.batch_loss(torch.zeros(3), y, torch.zeros(3), logits), cross_entropy(logits, y))
+
+
+def test_er_ace_replays_the_present_task_too() -> None:
+    source = stream()
+    strategy = train(build("er_ace", source), source, 2)
+    assert set(strategy.memory.everything().task.tolist()) == {0, 1}
+
+
+def test_mir_replays_what_a_step_would_harm_most() -> None:
+    """Against a step that is really made; the network, its modes and gradients are as they were."""
+    strategy, batch = after_a_task("mir", subsample=16, learning_rate=0.5)
+    model, before = strategy.model, weights(strategy.model)
+    loss = strategy.batch_loss(**batch, logits=model(batch["x"], batch["task"]))
+    assert same(before, weights(model)) and model.training and all(it.grad is None for it in model.parameters())
+
+    def losses() -> Tensor:
+        kept = strategy.memory.everything()
+        with torch.no_grad():
+            return cross_entropy(model(kept.x, kept.task), kept.y, reduction="none")
+
+    known, own = losses(), cross_entropy(model(batch["x"], batch["task"]), batch["y"])
+    own.backward()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.grad is not None:
+                weight.sub_(strategy.optimizer.param_groups[0]["lr"] * weight.grad)
+    worst = (losses() - known).argsort(descending=True)[:4]
+    assert loss.item() == pytest.approx(own.item() + known[worst].mean().item(), rel=1e-5)
+
+
+def test_mir_compares_without_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a step of no length the losses before and after are equal: no mask comes between them."""
+    strategy, batch = after_a_task("mir", backbone="alexnet", width=0.02, epochs=1, dropout=1.0)
+    strategy.optimizer.param_groups[0]["lr"] = 0.0
+    differences: list[Tensor] = []
+    topk = Tensor.topk
+    monkeypatch.setattr(Tensor, "topk", lambda values, count: differences.append(values) or topk(values, count))
+    strategy.batch_loss(**batch, logits=strategy.model(batch["x"], batch["task"]))
+    assert differences and all(bool((values == 0).all()) for values in differences)
+
+
+def test_gdumb_begins_anew() -> None:
+    """Each task starts from the initial weights and statistics, and learns from the memory alone."""
+    source = stream()
+    strategy = build("gdumb", source, backbone="resnet18", width=0.02, epochs=1)
+    initial, begun = weights(strategy.model), []
+    begin = strategy.begin_training
+    strategy.begin_training = lambda *given: (begun.append(same(weights(strategy.model), initial)), begin(*given))
+    train(strategy, source)
+    assert begun == [True] * 3 and not same(weights(strategy.model), initial)
+
+
+def test_gdumb_trains_every_tasks_head() -> None:
+    """Each image under the head of its own task, so that it answers for all of them."""
+    source = class_stream([[0, 1], [2, 3, 4], [5, 6]], images=32)
+    strategy = train(build("gdumb", source, memory=120, epochs=10), source)
+    assert min(accuracy_of(strategy.model, source, task) for task in range(3)) > 0.8
+
+
+# --- projections ------------------------------------------------------------------------------------------------------
+
+
+def gradients(strategy: Any, margin: float = 0.5) -> tuple[Tensor, Tensor]:
+    """A gradient against those of two earlier tasks, which ``project`` finds."""
+    generator = torch.Generator().manual_seed(4)
+    earlier = torch.randn(2, 7, generator=generator)
+    gradient = -earlier.sum(dim=0) + 0.3 * torch.randn(7, generator=generator)
+    strategy.memory.by_task = lambda: [torch.tensor([0]), torch.tensor([1])]
+    strategy.gradient_at = lambda positions: earlier[positions].mean(dim=0)
+    return gradient, earlier
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.5])
+def test_gem_solves_its_quadratic_program(margin: float) -> None:
+    """Against another solver; without a margin the nearest gradient that raises no earlier loss."""
+    strategy, _ = after_a_task("gem", memory_strength=margin)
+    gradient, earlier = gradients(strategy)
+    found = strategy.project(gradient)
+    g, products = earlier.double(), (earlier.double() @ earlier.double().T + 1e-3 * torch.eye(2)).numpy()
+    along = (g @ gradient.double()).numpy()
+    best = minimize(
+        lambda v: v @ products @ v / 2 + along @ v, [1.0, 1.0], bounds=[(margin, None)] * 2, options={"ftol": 1e-15}
+    )
+    expected = gradient.double() + torch.from_numpy(best.x) @ g
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-3)
+    assert float((earlier @ gradient).min()) < 0 < float((earlier @ found).min()) + 0.01
+    assert strategy.project(earlier.sum(dim=0)) is None
+
+
+def test_agem_takes_away_what_points_against_the_mean() -> None:
+    strategy, _ = after_a_task("agem")
+    gradient, earlier = gradients(strategy)
+    found, reference = strategy.project(gradient), earlier.mean(dim=0)
+    assert float(found @ reference) == pytest.approx(0, abs=1e-5)
+    rest = gradient - found
+    torch.testing.assert_close(rest / rest.norm(), -reference / reference.norm())
+    assert strategy.project(reference) is None
+
+
+def test_gradients_of_remembered_images() -> None:
+    """Of their mean loss, by all weights one after another; heads of other tasks have 0."""
+    strategy, _ = after_a_task("gem")
+    found = strategy.gradient_at(torch.arange(5))
+    kept = strategy.memory.everything()
+    cross_entropy(strategy.model(kept.x[:5], kept.task[:5]), kept.y[:5]).backward()
+    expected = [torch.zeros_like(it) if it.grad is None else it.grad for it in strategy.model.parameters()]
+    torch.testing.assert_close(found, torch.cat([it.flatten() for it in expected]))
+
+
+def test_a_step_follows_the_projection() -> None:
+    """Heads that the batch does not reach stay as they are."""
+    strategy, batch = after_a_task("agem", clip_norm=1000.0)
+    strategy.begin_training(strategy.model, strategy.schedule.model_copy(update={"momentum": 0.0, "weight_decay": 0.0}))
+    before = weights(strategy.model)
+    strategy.project = torch.ones_like
+    cross_entropy(strategy.model(batch["x"], batch["task"]), batch["y"]).backward()
+    strategy.optimizer_step()
+    rate = strategy.optimizer.param_groups[0]["lr"]
+    for name, weight in weights(strategy.model).items():
+        moved = rate if name.startswith(("backbone", "heads.1")) else 0.0
+        torch.testing.assert_close(before[name] - weight, torch.full_like(weight, moved), rtol=1e-4, atol=1e-6)
+
+
+def test_room_for_an_image_of_each_task() -> None:
+    for name in ("gem", "agem"):
+        with pytest.raises(RequestError, match="3 tasks have no image each in a memory of 2"):
+            build(name, stream(), memory=2)
+    with pytest.raises(RequestError, match="a sample of 1 images has none of some of the 2 earlier tasks"):
+        build("agem", stream(), sample_size=1)
+
+
+# --- all images -------------------------------------------------------------------------------------------------------
+
+
+def test_joint_fills_the_last_row() -> None:
+    """Trained once on everything: what follows the last task is measured, and nothing before it."""
+    source, matrix = stream(images=24), AccuracyMatrix(3)
+    strategy, scenario = build("joint", source, matrix, epochs=8), source.avalanche()
+    strategy.train(scenario.train_stream, eval_streams=[])
+    strategy.eval(scenario.test_stream)
+    rows = matrix.result()
+    assert rows[:2] == [[None] * 3] * 2
+    assert rows[2] == [accuracy_of(strategy.model, source, task) for task in range(3)]
+    assert min(value for value in rows[2] if value is not None) > 0.6
+
+
+@pytest.mark.parametrize("name", ["cumulative", "joint"])
+def test_images_of_all_tasks_are_trained_on(name: str) -> None:
+    source = stream()
+    strategy, found = build(name, source), []
+    images = strategy.training_images
+    strategy.training_images = lambda task: found.append(images(task)) or found[-1]
+    train(strategy, source)
+    tables = found[-1]
+    assert [table.task for table in tables] == [0, 1, 2]
+    for table, task in zip(tables, source.tasks, strict=True):
+        assert torch.equal(table.rows, task.train.rows)
+
+
+# --- passes and bytes -------------------------------------------------------------------------------------------------
+
+
+def test_image_passes() -> None:
+    """Images of a task are 24, in 3 batches, twice; of the memory so many with each batch from the second task on."""
+    expected: dict[str, list[int]] = {
+        "agem": [48, 48 + 6 * 8, 48 + 6 * 8],
+        "cumulative": [48, 96, 144],
+        "er_ace": [48, 48 + 6 * 4, 48 + 6 * 4],
+        "gdumb": [24, 24, 24],
+        "gem": [48, 48 + 6 * 5, 48 + 6 * 10],
+        "joint": [144],
+        "mir": [48, 48 + 6 * (2 * 10 + 4), 48 + 6 * (2 * 10 + 4)],
+        "replay": [48, 48 + 6 * 6, 48 + 6 * 6],
+    }
+    found = {}
+    for name in METHODS:
+        source = stream()
+        seen = train(build(name, source), source).seen
+        found[name] = [it.image_passes for it in seen if it.done and it.stage == "training"]
+        assert not any(it.image_passes for it in seen if it.stage == "after_task")
+    assert found == expected
+
+
+#: Bytes of a grey image of 8x8 with its label and task.
+IMAGE = 8 * 8 + 2
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "kept"),
+    [
+        ("gem", {"patterns_per_experience": 15}, [15 * IMAGE, (15 + 12) * IMAGE]),
+        ("agem", {"patterns_per_experience": 15, "sample_size": 4}, [15 * IMAGE, (15 + 12) * IMAGE]),
+        ("replay", {"memory": 25}, [24 * (IMAGE + 4), (13 + 12) * (IMAGE + 4)]),
+        ("replay", {"memory_per_class": 5}, [10 * (IMAGE + 4), 15 * (IMAGE + 4)]),
+        ("cumulative", {}, [24 * IMAGE, 36 * IMAGE]),
+        ("joint", {}, [36 * IMAGE]),
+    ],
+)
+def test_images_count_as_their_data_set_has_them(name: str, options: dict[str, Any], kept: list[int]) -> None:
+    """One channel of 8 bits, whatever the network sees: tasks of 24 and 12 grey images in three channels."""
+    split = class_split([(0, 1), (2,)]) | {"input": {"mean": [0.5], "std": [0.25], "channels": 3}}
+    source = build_stream(benchmark(split), lambda _: raw_dataset([16] * 3, [4] * 3), ImageLimits(), 0)
+    sizes = ModelSizes()
+    train(build(name, source, sizes, **{"backbone": "linear", "width": None, "epochs": 1} | options), source)
+    assert sizes.memory_bytes == [4 * (3 * 64 + 1) * 3 + taken for taken in kept]
+
+
+@pytest.mark.parametrize("name", ["er_ace", "gdumb", "mir", "replay"])
+def test_memory_has_every_task(name: str) -> None:
+    source = stream()
+    memory = train(build(name, source, memory=12), source).memory
+    assert len(memory) == 12 and set(memory.everything().task.tolist()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("backbone", ["alexnet", pytest.param("resnet18", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", METHODS)
+def test_trains_in_training_mode(name: str, backbone: str) -> None:
+    """Dropout drops and batch normalisation learns, at every step of every task."""
+    source = class_stream([[0, 1], [2, 3]], images=8, test=4)
+    strategy = build(name, source, backbone=backbone, width=0.02, epochs=1)
+    with steps_watched(strategy) as steps:
+        train(strategy, source)
+    assert steps.count and not steps.asleep
