@@ -150,6 +150,7 @@ def test_lwf_by_hand(backbone: str, scenario: str) -> None:
     strategy.model.eval()
     with torch.no_grad():
         before = strategy.model(x, 0)[:, :2]
+        strategy.model.train()
         for weight in strategy.model.heads[0].parameters():
             weight.add_(torch.randn(weight.shape))
         now = strategy.model(x, 0)[:, :2]
