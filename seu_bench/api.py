@@ -12,7 +12,7 @@ from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.launcher import launch
 from seu_bench.errors import PluginError
 from seu_bench.plugin.files import end_import, importable_file
-from seu_bench.plugin.registry import Registry, use_plugins
+from seu_bench.plugin.registry import Registry, is_installed, use_plugins
 from seu_bench.results.record import Record
 from seu_bench.utils import progress as bars
 
@@ -280,8 +280,9 @@ def _without_classes(given: Mapping[str, Any]) -> dict[str, Any]:
     methods = [it for it in (asked if isinstance(asked, list | tuple) else [asked]) if isinstance(it, type)]
     if not methods:
         return dict(given)
-    files = [importable_file(method, Path(given.get("results", "results")) / "plugins") for method in methods]
     names = [_name(it) for it in asked] if isinstance(asked, list | tuple) else _name(asked)
+    folder = Path(given.get("results", "results")) / "plugins"
+    files = [importable_file(method, folder) for method in methods if not is_installed(method)]
     plugin = given.get("plugin", ())
     return {**given, "strategy": names, "plugin": [*([plugin] if isinstance(plugin, str | Path) else plugin), *files]}
 

@@ -60,12 +60,15 @@ def list_(
         remedy = "name one, e.g. seu-bench list strategies seu --benchmark split_digits"
         raise OptionError("--benchmark and --protocol are for one name of a kind", remedy=remedy)
     shown = [kinds[kind]] if kind is not None else [table for table in kinds.values() if table]
+    if form == "text":  # options would import what they are of
+        print_as(form, None, [*_lines(shown, alone=kind is not None), *_fault_lines(registry)])
+        return
     rows = [_row(table, name, alone=kind is not None) for table in shown for name in (*table, *table.unavailable)]
     rows += [
         {"name": plugin, "package": registry.package(plugin), "unavailable": fault.what, "kind": "plugin"}
         for plugin, fault in registry.faults.items()
     ]
-    print_as(form, rows, [*_lines(shown, alone=kind is not None), *_fault_lines(registry)])
+    print_as(form, rows, ())
 
 
 def _row(table: Kind[Any], name: str, *, alone: bool) -> dict[str, Any]:
@@ -73,7 +76,7 @@ def _row(table: Kind[Any], name: str, *, alone: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "package": entry.package}
     row |= {"summary": entry.summary} if name in table else {"unavailable": entry.factory.reason}
     row |= {} if alone else {"kind": table.singular}
-    if hasattr(entry.factory, "options"):
+    if alone and hasattr(entry.factory, "options"):
         row["options"] = describe_options(entry.factory.options)
     return row
 
@@ -96,5 +99,7 @@ def _lines(tables: Iterable[Kind[Any]], *, alone: bool) -> Iterator[str]:
         for entry in entries:
             text = entry.summary if entry.name in table else f"not available: {entry.factory.reason}"
             yield f"  {entry.name:<{name_width}}  {entry.package:<{package_width}}  {text}"
-        if alone and any(hasattr(entry.factory, "options") for entry in table.values()):
+        if alone and any(
+            hasattr(type(it.factory), "options") or hasattr(it.factory, "options") for it in table.values()
+        ):
             yield f"seu-bench list {table.plural} NAME shows one with its options"

@@ -95,7 +95,7 @@ def fields_command(
     }
 
     def make(function: Callable[..., Any]) -> click.Command:
-        command = click.command(cls=kind)(function)
+        command = click.command(function.__name__.strip("_").replace("_", "-"), cls=kind)(function)
         command.params += [field_option(name, field, unset=unset) for name, field in fields.items()]
         return command
 

@@ -76,6 +76,14 @@ class Registry:
         return self.manager.package(plugin)
 
 
+def is_installed(method: type[Method]) -> bool:
+    """Whether an installed plugin offers a class by its name."""
+    registry = Registry()
+    entry = registry.strategies.get(method.name)
+    target = f"{method.__module__}:{method.__qualname__}"
+    return entry is not None and registry.is_installed(entry.plugin) and getattr(entry.factory, "target", "") == target
+
+
 def use_plugins(files: str | Path | Iterable[str | Path] = (), methods: Iterable[type[Method]] = ()) -> Registry:
     """Offer files of Python, also in processes that are started from here, and classes, in this process alone.
 
@@ -101,7 +109,7 @@ def use_plugins(files: str | Path | Iterable[str | Path] = (), methods: Iterable
             for method in methods_in(load_file(path).module):
                 CLASSES.pop(method.name, None)
         os.environ[PLUGINS] = os.pathsep.join(dict.fromkeys([*filter(None, named.split(os.pathsep)), *map(str, paths)]))
-        given = {method.name: method for method in methods}
+        given = {method.name: method for method in methods if not is_installed(method)}
         CLASSES.update(given)
         registry = Registry()
         manager = registry.manager

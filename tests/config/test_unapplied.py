@@ -20,7 +20,7 @@ def lines(**fields: Any) -> list[str]:
 
 def test_every_field_is_one_of_learning_or_of_none() -> None:
     """A new field of execution must be told, or be known to have its effect on a finished run as well."""
-    assert set(ExecutionFields.model_fields) - set(LEARNING_FIELDS) == {"results", "match", "accept_code"}
+    assert set(ExecutionFields.model_fields) - set(LEARNING_FIELDS) == {"plugin", "results", "match", "accept_code"}
     assert set(LEARNING_FIELDS) - set(ExecutionFields.model_fields) == {"max_seconds"}
 
 

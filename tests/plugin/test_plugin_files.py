@@ -224,6 +224,14 @@ def test_a_class(file: Path) -> None:
     assert list(CLASSES) == ["shown"]
 
 
+def test_an_installed_class(file: Path) -> None:
+    """It is what its name stands for."""
+    from seu_bench_methods.naive import Naive
+
+    assert run(Naive, file.parent).code == run("naive", file.parent).code
+    assert seu_bench.sweep(strategy=Naive, results=record_folder(file), protocol="smoke", jobs=1).jobs and not CLASSES
+
+
 def record_folder(file: Path) -> Path:
     """The results folder of :func:`run`."""
     return file.parent / "results"

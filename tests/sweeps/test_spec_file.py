@@ -79,6 +79,7 @@ attach = ["my_parts:Shift"]
         "keep_weights": False,
         "references": True,
         "retry_failed": True,
+        "plugin": (),
         "accept_code": True,
         "log": ("mlflow", "tensorboard"),
         "log_options": {"mlflow.experiment": "grid"},
@@ -164,4 +165,4 @@ def test_attaching_to_nothing(command: Command, tmp_path: Path) -> None:
     damaged = command("sweep", "--resume", "--results", tmp_path)
     assert (damaged.status, "what was asked of the last sweep cannot be read" in damaged.err) == (2, True)
     more = command("sweep", "--resume", "--strategy", "naive", "--seeds", "0-1")
-    assert (more.status, "takes only --results, not: strategy, seeds" in more.err) == (2, True)
+    assert (more.status, "takes only --results and --plugin, not: strategy, seeds" in more.err) == (2, True)
