@@ -45,7 +45,7 @@ def test_a_fresh_manager_for_everybody() -> None:
     first, second = load_plugins(), load_plugins()
     first.register(SimpleNamespace(), name="mine")
     assert (first.has_plugin("mine"), second.has_plugin("mine")) == (True, False)
-    assert {"benchmarks", "avalanche", "seu"} <= {name for name, _ in second.list_name_plugin()}
+    assert {"benchmarks", "backbones", "seu"} <= {name for name, _ in second.list_name_plugin()}
 
 
 def test_a_strangers_plugin(command: Command, tiny: Path) -> None:

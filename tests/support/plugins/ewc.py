@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
 from seu_bench.models.backbone import BackboneModel
-from seu_bench.training.method import AfterTask
+from seu_bench.training.method import Step
 from seu_bench.training.phases import TaskData
 from seu_bench_methods.ewc import Ewc
 
@@ -32,12 +32,16 @@ def ewc(*layers: nn.Module, batch_size: int = 8, **options: Any) -> Ewc:
     return made.begin(Ewc.Options(**options), None)  # type: ignore[arg-type]
 
 
-class Estimate(AfterTask):
+class Estimate(Step):
     """The stage after a task, whose result is the Fisher information of that task alone."""
+
+    def __init__(self, method: Ewc, task: TaskData) -> None:
+        super().__init__(method, "fisher", task, method.after_task)
+        self.method = method
 
     def result(self) -> dict[str, Tensor]:  # type: ignore[override]
         super().result()
-        return self.method.fisher  # type: ignore[attr-defined, no-any-return]
+        return self.method.fisher
 
 
 def stage(method: Ewc, data: TaskImages, estimator: str = "batch") -> Estimate:
