@@ -5,4 +5,4 @@ from seu_bench.testing import StrategyContract
 
 class TestAnchored(StrategyContract):
     strategy = "anchored"
-    options = {"backbone": "mlp"}  # it learns quickly on this one
+    options = {"backbone": "mlp"}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from anchored import AnchoredOptions
+from anchored import Anchored
 
 from seu_bench import LazyFactory, hookimpl
 from seu_bench.training import StrategyContext
@@ -19,4 +19,4 @@ def build(context: StrategyContext) -> Any:
 @hookimpl
 def register_strategies(register: Any) -> None:
     cost = "seu_bench.training:fixed_size_cost"
-    register("wrapped", LazyFactory("Avalanche's EWC plugin", options=AnchoredOptions, build=build, cost=cost))
+    register("wrapped", LazyFactory("Avalanche's EWC plugin", options=Anchored.Options, build=build, cost=cost))

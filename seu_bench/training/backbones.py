@@ -62,8 +62,8 @@ def build_backbone(context: StrategyContext, *, may_be_frozen: bool = False) -> 
         raise RequestError(
             "no backbone was chosen",
             where=type(context.options).__name__,
-            remedy="derive the strategy's options from seu_bench.config.BackboneOptions; for a network of its own give "
-            "fixed_size_cost(context, build=...)",
+            remedy="derive the strategy's options from seu_bench.config.BackboneOptions; a method with a network of "
+            "its own overrides make_model(context), another strategy gives fixed_size_cost(context, build=...)",
         )
     if context.options.frozen and not may_be_frozen:
         raise RequestError(

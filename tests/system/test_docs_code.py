@@ -39,11 +39,11 @@ BEFORE = {
         from typing import Any
         import torch
         from torch import Tensor, nn
+        from seu_bench import Method
+        from seu_bench.config import WidthOptions
         from seu_bench.data import StreamPlan
         from seu_bench.models import MultiHeadModel
-        from seu_bench.training import (
-            Cost, StagedStrategy, StrategyContext, fixed_size_cost, width_factor,
-        )
+        from seu_bench.training import KeptImages, StrategyContext, width_factor
         from seu_bench.utils import RandomState, derive_seed
     """,
     "docs/reference/plugin_interfaces.md": """

@@ -1,4 +1,4 @@
-"""The example package, installed as a stranger's would be, and the guide that leads through it: all of it is run."""
+"""The tutorial of a method, line by line, and the example package, installed as a stranger's would be."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from pathlib import Path
 import pytest
 from support.commands import Command
 
+from seu_bench.results import read_leaderboards
 from seu_bench.results.record import read_record
 from seu_bench.testing import StrategyContract, Trial
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "bring_your_own"
-DOCUMENT = ROOT / "docs" / "tutorials" / "strategy.md"
-
-#: What makes a run short; it does not keep it from being ranked.
-SHORT = ("-o", "backbone=mlp", "-o", "epochs=1")
+METHOD = ROOT / "examples" / "my_method.py"
+TUTORIAL = ROOT / "docs" / "tutorials" / "strategy.md"
 
 
 @pytest.fixture(scope="module")
@@ -40,24 +39,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     sys.modules.pop("anchored", None)
 
 
-def commands() -> list[list[str]]:
-    """Every ``seu-bench`` command of the guide, those in a loop over seeds once for each."""
-    found: list[list[str]] = []
-    for seeds, line in re.findall(
-        r"^    (?:for seed in ([\d ]+); do )?(seu-bench [^;\n]+)", DOCUMENT.read_text("utf-8"), re.MULTILINE
-    ):
-        found += [line.replace("$seed", seed).split()[1:] for seed in seeds.split() or [""]]
-    return found
-
-
-def test_module_is_short() -> None:
-    """A whole strategy in fewer than 60 lines."""
-    assert len((EXAMPLE / "anchored.py").read_text("utf-8").splitlines()) < 60
+def test_files_are_short() -> None:
+    """A whole method in at most 40 lines."""
+    for path in (METHOD, EXAMPLE / "anchored.py"):
+        assert len(path.read_text("utf-8").splitlines()) <= 40
 
 
 def test_is_found(folder: Path, command: Command) -> None:
     """The installed package offers its strategy under its own name."""
-    assert re.search(r"anchored +anchored-strategy +fine-tuning with an L2 penalty", command("list", "strategies").out)
+    assert re.search(r"anchored +anchored-strategy +Fine-tuning with an L2 penalty", command("list", "strategies").out)
 
 
 def test_smoke(folder: Path, command: Command, tmp_path: Path) -> None:
@@ -71,35 +61,32 @@ def test_smoke(folder: Path, command: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_guide_leads_to_the_leaderboard(folder: Path, command: Command, tmp_path: Path) -> None:
-    """Every command of the guide works; in the end there is a row of three seeds."""
-    asked = commands()
-    assert [line[0] for line in asked].count("run") == 7
-    for line in asked:
-        arguments = [str(folder / word) if word.endswith(".toml") else word for word in line]
-        results = () if line[0] in {"cost", "list"} else ("--results", tmp_path)
-        short = SHORT if line[0] in {"cost", "run"} else ()
-        answer = command(*arguments, *results, *short)
-        assert answer.status == 0, answer.err
-    table, _, _ = (tmp_path / "leaderboards" / "my_digits-v1-quick.md").read_text("utf-8").partition("\n## ")
-    rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if re.match(r"\|[ ●]+\d", line)]
-    assert sorted((row[2].split()[0], row[3]) for row in rows) == [("anchored", "3"), ("naive", "3")]
-
-
-def test_guide_quotes_the_example() -> None:
-    """Calls within its sentences are those of the module, word by word; its blocks are compared with all pages'."""
-    source = (EXAMPLE / "anchored.py").read_text("utf-8")
-    calls = re.findall(r"`(\w+\.of\(context.*?|\w+ = \(\".*?)`", DOCUMENT.read_text("utf-8"))
-    assert len(calls) == 2
-    for code in calls:
-        assert code in source, code
-
-
-def test_guide_names_the_files() -> None:
-    """Files that the guide asks for are there."""
-    text = DOCUMENT.read_text("utf-8")
-    for name in ("anchored.py", "my_digits.toml", "make_images.py", "test_anchored.py"):
-        assert name in text and (EXAMPLE / name).is_file()
+def test_tutorial_leads_to_the_leaderboard(tmp_path: Path) -> None:
+    """Each of its lines works; the run that is killed resumes, and three seeds make a row."""
+    lines = re.findall(r"^    (seu-bench .+)", TUTORIAL.read_text("utf-8"), re.MULTILINE)
+    assert len(lines) == 10
+    text = "\n".join(["set -eo pipefail", *lines]).replace("epochs=200", "epochs=20")
+    assert " sleep 15;" in text
+    text = text.replace(" sleep 15;", " until ls results/runs/*/checkpoints/*; do sleep 0.1; done;")
+    shutil.copy(METHOD, tmp_path)
+    (tmp_path / "seu-bench").write_text(f'#!/bin/sh\nexec {sys.executable} -m seu_bench "$@"\n')
+    (tmp_path / "seu-bench").chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", text],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,  # the loop above has no end where the run fails
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "resuming from task" in done.stderr and "no difference found" in done.stdout
+    assert re.search(r"^ run .*\n.*\n.* interrupted ", done.stdout, re.MULTILINE)
+    assert {"my_replay.py", "test_my_replay.py"} < {path.name for path in tmp_path.iterdir()}
+    (board,) = read_leaderboards(tmp_path / "results").boards
+    found = sorted((row.configuration.split()[0], row.seeds) for row in board.rows)
+    assert found == [("focal_replay", 1), ("focal_replay", 3), ("naive", 3), ("replay", 3)]
 
 
 def test_wrapped_plugin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
