@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +25,6 @@ from seu_bench.training import (
 )
 from seu_bench_mntdp.network import Choices, Path
 
-if TYPE_CHECKING:
-    from seu_bench_mntdp.method import Mntdp
-
 
 class PriorStage(Stage[int]):
     """Which learned task is related to the new one: that on whose features nearest neighbours separate the new task's
@@ -43,7 +40,7 @@ class PriorStage(Stage[int]):
 
     state_attributes = ("scores",)
 
-    def __init__(self, method: Mntdp, data: TaskData) -> None:
+    def __init__(self, method: Any, data: TaskData) -> None:
         self.bodies = bodies(method.model.paths)
         seed = method.seed_for("prior", data.index)
         super().__init__("prior", data.index, len(self.bodies), seed, method.device)
@@ -109,7 +106,7 @@ class CandidateStage(TrainingStage):
 
     state_attributes = ("waited", "accuracy")
 
-    def __init__(self, method: Mntdp, data: TaskData, name: str) -> None:
+    def __init__(self, method: Any, data: TaskData, name: str) -> None:
         super().__init__(method, data, name)
         self.method = method
         #: Steps since the lowest validation loss, and the accuracy of the weights that would be kept.
@@ -150,7 +147,7 @@ class ReusedStage(Stage["float | None"]):
         name: of the stage.
     """
 
-    def __init__(self, method: Mntdp, data: TaskData, name: str) -> None:
+    def __init__(self, method: Any, data: TaskData, name: str) -> None:
         epochs = 0 if method.model.tried is None else 1
         super().__init__(name, data.index, epochs, method.seed_for(name, data.index), method.device)
         self.method = method
@@ -166,7 +163,7 @@ class ReusedStage(Stage["float | None"]):
         return self.report.accuracy
 
 
-def measure(stage: Stage[Any], method: Mntdp, data: TaskData) -> tuple[float, float]:
+def measure(stage: Stage[Any], method: Any, data: TaskData) -> tuple[float, float]:
     """Accuracy in [0, 1] and loss of a task as it is computed now, on its validation images."""
     images = data.train if data.valid is None else data.valid
     method.model.eval()
@@ -246,7 +243,7 @@ class PathSearch(Stage[Choices]):
 
     state_attributes = ("trained", "optimizer", "policy")
 
-    def __init__(self, method: Mntdp, data: TaskData, related: Path) -> None:
+    def __init__(self, method: Any, data: TaskData, related: Path) -> None:
         self.schedule, self.model = method.schedule, method.model
         seed = method.seed_for("search", data.index)
         super().__init__("search", data.index, self.schedule.epochs, seed, method.device)

@@ -33,7 +33,7 @@ class SelectingOptions(TrainingOptions):
 
 
 class PlateauOptions(SelectingOptions):
-    """Options of a strategy that can also follow the validation loss (:mod:`seu_bench.training.plateau`).
+    """Options of a strategy that can also follow the validation loss (:mod:`seu_bench.training.task_training`).
 
     A training may then end early, so that the passes of its ``cost`` are upper bounds.
     """

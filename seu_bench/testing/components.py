@@ -25,8 +25,8 @@ from seu_bench.testing.streams import alone, stream_of
 from seu_bench.testing.trial import Contract, Trial, drawn, from_file, installed, require, same
 from seu_bench.training.components import CreationTask, CreatorFactory, SearchTask
 from seu_bench.training.costing import component_passes
-from seu_bench.training.epochless import EpochlessStage
 from seu_bench.training.guard import GuardedStage, guarded_stage
+from seu_bench.training.stage import EpochlessStage
 from seu_bench.utils.seeding import RandomState
 
 SEARCH = SearchSchedule(epochs=2, batch_size=8, cells=3, channels=2)

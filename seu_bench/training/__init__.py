@@ -5,19 +5,15 @@
 :mod:`.backbones`        the network below the heads, built, filled with weights, and with heads
 :mod:`.components`       factories of searchers and creators, and their inputs
 :mod:`.stage`            a loop over epochs that is timed, reported and resumed
-:mod:`.epochless`        a stage without epochs
 :mod:`.template`         Avalanche's template on whole batches, without its idle callbacks
 :mod:`.phases`           the phases of a task, their resuming, precision and compilation
 :mod:`.strategy`         base class of strategies
 :mod:`.method`           base class of methods: a strategy as its mathematics
 :mod:`.memories`         images of earlier tasks: reservoir, ring, balanced, herded
 :mod:`.task_training`    the stage that trains a task's path
-:mod:`.plateau`          a training whose rate follows the validation loss
 :mod:`.loops`            an epoch, an evaluation, optimiser, learning rates, best weights
 :mod:`.sampling`         stages that sample a network, train it and learn from its score
-:mod:`.recalibration`    BatchNorm's statistics of a sample, estimated anew before it is scored
 :mod:`.costing`          estimates of image passes and sizes
-:mod:`.pricing`          estimates of operations
 :mod:`.transferability`  scores of features that need no training
 :mod:`.guard`            supervision of the stages of searchers and creators
 :mod:`.state`            checks of states and errors of loading them
@@ -35,17 +31,20 @@ if TYPE_CHECKING:
     from .backbones import backbone_model, build_backbone, dropout_factor, width_factor
     from .components import Component, CreationTask, CreatorFactory, GrowingModel, SearcherFactory, SearchTask
     from .costing import (
+        PassFlops,
         evaluation_passes,
         fixed_cost,
         fixed_size_cost,
         half_passes,
         on_meta,
+        pass_flops,
+        priced,
         recalibration_passes,
         schedule_passes,
+        task_flops,
         task_macs,
         training_passes,
     )
-    from .epochless import EpochlessStage
     from .guard import guarded_stage
     from .interfaces import (
         BackboneFactory,
@@ -71,10 +70,8 @@ if TYPE_CHECKING:
     from .monitoring.evaluators import AccuracyMatrix, ModelSizes
     from .monitoring.memory import KeptImages, bytes_by_kind, memory_of
     from .phases import Phase, TaskData
-    from .pricing import PassFlops, pass_flops, priced, task_flops
-    from .recalibration import recalibrate
-    from .sampling import SampledStage, genotype_network, proxy_network
-    from .stage import EpochReport, ProgressCallback, Stage, StageProgress
+    from .sampling import SampledStage, genotype_network, proxy_network, recalibrate
+    from .stage import EpochlessStage, EpochReport, ProgressCallback, Stage, StageProgress
     from .state import fitting
     from .strategy import StagedStrategy
     from .task_training import TrainingStage

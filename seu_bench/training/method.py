@@ -24,10 +24,10 @@ from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.models.sizes import count_parameters
 from seu_bench.training.backbones import backbone_model
 from seu_bench.training.costing import on_meta
-from seu_bench.training.epochless import EpochlessStage
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.memories import Memory
 from seu_bench.training.phases import Phase, TaskData
+from seu_bench.training.stage import EpochlessStage
 from seu_bench.training.state import can_be_saved, get_state
 from seu_bench.training.strategy import StagedStrategy
 from seu_bench.utils.seeding import RandomState, derive_seed

@@ -26,10 +26,9 @@ from seu_bench.models.flops import active_counter
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.training.backbones import build_backbone
-from seu_bench.training.costing import evaluation_passes, on_meta
+from seu_bench.training.costing import PassFlops, evaluation_passes, on_meta, pass_flops
 from seu_bench.training.interfaces import BackboneFactory, Cost, StageCost, StrategyContext
 from seu_bench.training.monitoring.memory import memory_of
-from seu_bench.training.pricing import PassFlops, pass_flops
 from seu_bench.training.stage import StageProgress
 from seu_bench.utils.rehearsing import active_rehearsal, rehearsing
 from seu_bench.utils.seeding import RandomState

@@ -22,10 +22,9 @@ from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.loops import EpochMeter, clip_gradients, evaluate, make_sgd
 from seu_bench.training.phases import Phase, PhasedStrategy, TaskData
-from seu_bench.training.plateau import PlateauStage
 from seu_bench.training.stage import ProgressCallback
 from seu_bench.training.task_inference import task_inference
-from seu_bench.training.task_training import TrainingStage
+from seu_bench.training.task_training import PlateauStage, TrainingStage
 from seu_bench.training.template import SilentLogger
 from seu_bench.utils.seeding import derive_seed
 

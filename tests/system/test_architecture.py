@@ -76,6 +76,8 @@ KNOWN_NAMES = {
         ("seu_bench.results.reference_rows", name)
         for name in ("linear", "independent", "joint", "cumulative", "nearest_mean")
     ),
+    # What Avalanche's classes of the same kind are references of.
+    *(("seu_bench.plugin.paths", name) for name in ("joint", "cumulative")),
     # Records of these know their budget of images by an older name.
     *(("seu_bench.results.record", name) for name in ("agem", "er_ace", "gdumb", "gem", "mir", "replay")),
     ("seu_bench.config.streams", "random"),  # a colour

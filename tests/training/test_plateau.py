@@ -18,9 +18,9 @@ from seu_bench.testing.trial import from_file
 from seu_bench.training.backbones import backbone_model
 from seu_bench.training.costing import fixed_size_cost
 from seu_bench.training.interfaces import StrategyContext
-from seu_bench.training.plateau import fewest_epochs
 from seu_bench.training.stage import StageProgress
 from seu_bench.training.strategy import StagedStrategy
+from seu_bench.training.task_training import fewest_epochs
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -15,8 +15,7 @@ from seu_bench.config.protocol import Schedule, SearchSchedule
 from seu_bench.data.images import TaskImages
 from seu_bench.training.costing import recalibration_passes, schedule_passes
 from seu_bench.training.loops import Forward
-from seu_bench.training.recalibration import recalibrate
-from seu_bench.training.sampling import SampledStage
+from seu_bench.training.sampling import SampledStage, recalibrate
 
 setup_module, teardown_module = one_thread, all_threads
 
