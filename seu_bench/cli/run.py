@@ -11,7 +11,6 @@ import click
 
 from seu_bench.cli.options import format_option, request_command
 from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
-from seu_bench.cli.progress import LONG_RUN
 from seu_bench.config.run import Request
 from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.stopping import StopRequest
@@ -82,6 +81,7 @@ _WORTH_MEASURING: Final = 2e12, 1e6
 
 def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
     """The time that a run takes, and that of a shorter protocol if it is above an hour."""
+    from seu_bench.cli.progress import LONG_RUN
     from seu_bench.engine.environment import choose_device
     from seu_bench.engine.resolve import resolve
     from seu_bench.engine.speed import measure_speed

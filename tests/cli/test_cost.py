@@ -204,7 +204,7 @@ def test_random_numbers_are_left_alone(command: Command) -> None:
 def test_text_says_the_same(command: Command) -> None:
     """A reader gets the numbers of the document, with separators, and ranges where there are any."""
     asked = ("--strategy", "seu", "--benchmark", "split_cifar10", "--protocol", "paper")
-    document, answer = cost(command, *asked), command("cost", *asked)
+    document, answer = cost(command, *asked), command("cost", "--no-time", *asked)
     assert isinstance(answer, Answer)
     lines = answer.out.splitlines()
     assert lines[0] == "seu on split_cifar10 version 2, protocol paper"

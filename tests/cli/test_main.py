@@ -117,15 +117,23 @@ def test_list_of_a_kind(command: Command, kind: str) -> None:
     }
 
 
-def test_what_is_not_available(command: Command) -> None:
+def test_what_is_not_available(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that cannot be used are listed with the reason, for readers and programs, and refused with it."""
+    (tmp_path / "lacking.py").write_text(
+        "from seu_bench import hookimpl\n"
+        "from seu_bench.plugin import Unavailable\n"
+        "@hookimpl\n"
+        "def register_strategies(register):\n"
+        "    register('far', Unavailable('needs a package that is not there'))\n"
+    )
+    monkeypatch.setenv("SEU_BENCH_PLUGINS", str(tmp_path / "lacking.py"))
     rows = json.loads(command("list", "--format", "json").out)
-    (row,) = [row for row in rows if row["name"] == "bic"]
+    (row,) = [row for row in rows if row["name"] == "far"]
     assert row["kind"] == "strategy"
-    assert "scheduler" in row["unavailable"]
-    (line,) = [line for line in command("list").out.splitlines() if line.split()[:1] == ["bic"]]
+    assert row["unavailable"] == "needs a package that is not there"
+    (line,) = [line for line in command("list").out.splitlines() if line.split()[:1] == ["far"]]
     assert f"not available: {row['unavailable']}" in line
-    answer = command("run", "--strategy", "bic")
+    answer = command("run", "--strategy", "far")
     assert answer.status == 2
     assert row["unavailable"] in answer.err
 

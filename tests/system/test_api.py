@@ -90,8 +90,13 @@ def test_load_records(tiny: Path, tmp_path: Path) -> None:
 def test_what_the_package_offers() -> None:
     """Names that are not there are no silent surprises."""
     assert set(seu_bench.__all__) == {
+        "Balanced",
+        "Herded",
         "LazyFactory",
+        "Method",
         "Register",
+        "Reservoir",
+        "Ring",
         "__version__",
         "hookimpl",
         "leaderboard",

@@ -20,7 +20,7 @@ from seu_bench.plugin.methods import methods_in
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("seu_bench", "plugins", "benchmarks")
-METHODS = ROOT / "plugins" / "seu_bench_methods"
+PLUGINS = ROOT / "plugins"
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +89,13 @@ def test_folders_of_packages(setup: configparser.ConfigParser) -> None:
 
 
 def test_every_plugin_has_an_entry_point(setup: configparser.ConfigParser) -> None:
-    """One each, in the group that strangers use, and each is installed here."""
+    """One each, in the group that strangers use, and each is installed here; packages of methods have theirs."""
     points = pairs(setup["options.entry_points"]["seu_bench"])
     plugins = {name for name in packages() if name.startswith("seu_bench_") and "." not in name}
+    methods = {it.partition(".")[0] for it in pairs(setup["options.entry_points"]["seu_bench.methods"]).values()}
     ours = {value for value in points.values() if value.startswith("seu_bench.")}
     assert ours == {"seu_bench.cli.main", "seu_bench.sweeps.local"}  # core registers as everybody does
-    assert sorted(set(points.values()) - ours) == sorted(plugins - {"seu_bench_methods"})
+    assert sorted(set(points.values()) - ours) == sorted(plugins - methods)
     installed = {point.name: point.value for point in entry_points(group="seu_bench") if point.dist is not None}
     assert points.items() <= installed.items()
     assert pairs(setup["options.entry_points"]["console_scripts"]) == {"seu-bench": "seu_bench.cli.main:main"}
@@ -102,7 +103,8 @@ def test_every_plugin_has_an_entry_point(setup: configparser.ConfigParser) -> No
 
 def test_every_method_has_an_entry_point(setup: configparser.ConfigParser) -> None:
     """By its own name."""
-    modules = [importlib.import_module(f"seu_bench_methods.{it.stem}") for it in METHODS.glob("[!_]*.py")]
+    files = [it for it in PLUGINS.glob("*/[!_]*.py") if it.parent.name == "seu_bench_methods" or it.stem == "method"]
+    modules = [importlib.import_module(f"{it.parent.name}.{it.stem}") for it in files]
     named = {method.name: f"{method.__module__}:{method.__name__}" for it in modules for method in methods_in(it)}
     assert pairs(setup["options.entry_points"]["seu_bench.methods"]) == named
     installed = {point.name: point.value for point in entry_points(group="seu_bench.methods")}

@@ -332,7 +332,7 @@ def test_contract_fails_for_training_on_validation_images() -> None:
 
 def test_contract_fails_for_passes_that_were_not_estimated(tmp_path: Path) -> None:
     """The run passes twice the images of the estimate."""
-    with pytest.raises(pytest.fail.Exception, match="image passes by stage and task"):
+    with pytest.raises(pytest.fail.Exception, match="60 image passes, and 30 were forecast"):
         StrategyContract().test_leaves_a_complete_record(Broken(Twice.of).trial, tmp_path)
 
 
