@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .avalanche import BatchLoader, MixedLoader, TaskDataset
+    from .avalanche import BatchLoader, MixedBatches, TaskDataset
     from .dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit
     from .images import TaskImages, batch_bounds
     from .planning import StreamPlan, TaskPlan
@@ -29,7 +29,7 @@ __all__ = [
     "DatasetInfo",
     "DatasetSource",
     "DatasetState",
-    "MixedLoader",
+    "MixedBatches",
     "RawDataset",
     "RawSplit",
     "StreamPlan",

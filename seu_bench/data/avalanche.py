@@ -112,7 +112,7 @@ def task_images(dataset: Any, task: int, device: torch.device) -> TaskImages:
     if len(tasks) > 1:
         raise RunError(
             f"the data set for task {task} has images of {len(tasks)} tasks",
-            remedy="give it task by task, or let the strategy make a loader of its own for it (MixedLoader)",
+            remedy="give it task by task, or give a method tables of several tasks (Method.training_images)",
         )
     if isinstance(dataset, TaskDataset) and dataset.is_one_task:
         rows = dataset._flat_data._datasets[0]
@@ -196,26 +196,3 @@ class MixedBatches:
     @property
     def _bounds(self) -> list[tuple[int, int]]:
         return batch_bounds(int(self._starts[-1]), self.batch_size, join=True)
-
-
-class MixedLoader:
-    """Batches ``[x, y, t]`` of any data set of several tasks, shuffled; a new order for each iteration.
-
-    Args:
-        dataset: an Avalanche data set; :class:`TaskDataset` is gathered in whole batches.
-        batch_size: images per batch.
-    """
-
-    def __init__(self, dataset: Any, batch_size: int) -> None:
-        self.dataset = dataset
-        self.batch_size = batch_size
-
-    def __len__(self) -> int:
-        return len(batch_bounds(len(self.dataset), self.batch_size, join=True))
-
-    def __iter__(self) -> Iterator[list[Tensor]]:
-        order = torch.randperm(len(self.dataset))
-        for start, stop in batch_bounds(len(order), self.batch_size, join=True):
-            positions = order[start:stop].tolist()
-            is_ours = isinstance(self.dataset, TaskDataset)
-            yield collate(self.dataset.__getitems__(positions) if is_ours else [self.dataset[p] for p in positions])

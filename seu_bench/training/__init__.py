@@ -14,6 +14,8 @@
 :mod:`.loops`            an epoch, an evaluation, optimiser, learning rates, best weights
 :mod:`.sampling`         stages that sample a network, train it and learn from its score
 :mod:`.costing`          estimates of image passes and sizes
+:mod:`.rehearsal`        the cost of a method, which learns a stream on stand-ins
+:mod:`.as_it_is`         strategies of Avalanche in its own loop
 :mod:`.transferability`  scores of features that need no training
 :mod:`.guard`            supervision of the stages of searchers and creators
 :mod:`.state`            checks of states and errors of loading them

@@ -12,7 +12,7 @@ from support.tiny import raw_dataset
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.streams import Scenario
-from seu_bench.data.avalanche import BatchLoader, MixedLoader, task_images
+from seu_bench.data.avalanche import BatchLoader, MixedBatches, task_images
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.errors import RequestError, SpecError
@@ -54,7 +54,7 @@ def test_task_labels_are_told_in_the_task_incremental_scenario_alone(scenario: S
     for name in ("train", "valid", "test"):
         for place, experience in enumerate(benchmark.streams[name]):
             images = task_images(experience.dataset, place, torch.device("cpu"))
-            for loader in (BatchLoader(images, 8, shuffle=True), MixedLoader(experience.dataset, 8)):
+            for loader in (BatchLoader(images, 8, shuffle=True), MixedBatches([images], 8)):
                 assert {int(label) for _, _, labels in loader for label in labels} == {told[place]}
             assert list(experience.dataset.targets_task_labels.uniques) == [told[place]]  # type: ignore[attr-defined]
             assert experience.task_labels == [told[place]]
