@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import shutil
@@ -16,7 +15,7 @@ from support.commands import Command
 
 from seu_bench.results import read_leaderboards
 from seu_bench.results.record import read_record
-from seu_bench.testing import StrategyContract, Trial
+from seu_bench.testing import StrategyContract
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "bring_your_own"
@@ -87,17 +86,6 @@ def test_tutorial_leads_to_the_leaderboard(tmp_path: Path) -> None:
     (board,) = read_leaderboards(tmp_path / "results").boards
     found = sorted((row.configuration.split()[0], row.seeds) for row in board.rows)
     assert found == [("focal_replay", 1), ("focal_replay", 3), ("naive", 3), ("replay", 3)]
-
-
-def test_wrapped_plugin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plugin of Avalanche, wrapped as it is: it learns, sees what it may and depends on the seed alone."""
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.delitem(sys.modules, "wrapped", raising=False)
-    trial = Trial("wrapped", {"backbone": "mlp"}, [importlib.import_module("wrapped")])
-    contract = StrategyContract()
-    contract.test_learns(trial)
-    contract.test_sees_no_later_task_and_no_test_image(trial)
-    contract.test_depends_on_the_seed_alone(trial)
 
 
 @pytest.mark.long
