@@ -58,7 +58,7 @@ def _document(run: ResolvedRun, *, measure: bool) -> dict[str, Any]:
         sums = stages.setdefault(stage.name, {"train": 0, "evaluate": 0, "image_passes": 0})
         for kind in sums:
             sums[kind] += getattr(stage, kind)
-    speed = measure_speed(run, choose_device(run.request.device)) if measure else None
+    speed = measure_speed(run, cost, choose_device(run.request.device)) if measure else None
     return {
         "strategy": run.spec.strategy,
         "benchmark": run.spec.benchmark.name,

@@ -88,7 +88,7 @@ def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
 
     if is_quiet() or ((cost.train_flops or 0) < _WORTH_MEASURING[0] and cost.image_passes < _WORTH_MEASURING[1]):
         return ""
-    if (speed := measure_speed(run, choose_device(run.request.device))) is None:
+    if (speed := measure_speed(run, cost, choose_device(run.request.device))) is None:
         return ""
     seconds, advice = speed.predict(cost), ""
     if seconds > LONG_RUN and run.shorter is not None:

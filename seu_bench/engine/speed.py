@@ -11,7 +11,7 @@ from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.training.interfaces import Cost, StageCost
 from seu_bench.training.rehearsal import stand_ins
-from seu_bench.utils.hardware import computing_with
+from seu_bench.utils.hardware import computing_with, free_host_memory
 from seu_bench.utils.rehearsing import rehearsing
 from seu_bench.utils.seeding import RandomState
 
@@ -19,6 +19,8 @@ from seu_bench.utils.seeding import RandomState
 LIMIT: Final = 0.5
 #: Images of a batch, at most: larger ones take as long per image.
 _BATCH: Final = 32
+#: Weights, gradients, momentum and best weights, for whose bytes there has to be room.
+_COPIES: Final = 4
 #: Images of noise that are computed on.
 _IMAGES: Final = 64
 
@@ -50,17 +52,21 @@ class Speed:
         return seconds * stage.image_passes / images if images else 0.0
 
 
-def measure_speed(run: ResolvedRun, device: str = "cpu") -> Speed | None:
+def measure_speed(run: ResolvedRun, cost: Cost, device: str = "cpu") -> Speed | None:
     """Compute the first batches of each stage of the first task, on noise.
 
     Args:
         run: whose strategy computes.
-        device: on which it does.
+        cost: of the run, by whose parameters it is known whether there is memory for it.
+        device: on which it computes.
 
     Returns:
-        The speed; ``None``: the strategy does not learn from noise, or passes none of its images in stages.
+        The speed; ``None``: the strategy does not learn from noise, passes none of its images in stages, or takes more
+        memory than is free.
     """
     plan = run.plan()
+    if _COPIES * 4 * cost.params_total[0] > free_host_memory():
+        return None
     with RandomState(0).active(), computing_with(run.spec.threads):
         context = replace(run.context(plan, device), restores=True, protocol=_with_small_batches(run.spec.protocol))
         strategy = run.strategy.build(context)

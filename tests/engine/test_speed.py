@@ -27,6 +27,8 @@ def test_measured_of_every_stage() -> None:
     """A strategy that searches, and one that does not; the run's own generators stay where they are."""
     for strategy, stages in (("seu", {"search", "training"}), ("ewc", {"training", "fisher"})):
         run = Trial(strategy).resolved("tiny_two")
-        speed = measure_speed(run)
+        cost = run.cost(run.context(run.plan()))
+        speed = measure_speed(run, cost)
         assert speed is not None and set(speed.seconds) == stages
-        assert speed.predict(run.cost(run.context(run.plan()))) > 0
+        assert speed.predict(cost) > 0
+        assert measure_speed(run, replace(cost, params_total=(10**13,))) is None

@@ -139,7 +139,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 before = peak()
-sys.argv = ["seu-bench", "cost", "--strategy", "pnn", "--benchmark", "pmnist", "--protocol", "paper"]
+sys.argv = ["seu-bench", "cost", "--no-time", "--strategy", "pnn", "--benchmark", "pmnist", "--protocol", "paper"]
 try:
     main()
 except SystemExit as left:
