@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Self
@@ -10,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from seu_bench.config.common_options import TrainingOptions
+from seu_bench.config.common_options import BackboneOptions, TrainingOptions
 from seu_bench.config.options import Options
 from seu_bench.config.streams import SCENARIOS
 from seu_bench.data.avalanche import MixedBatches
 from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import StreamPlan
-from seu_bench.errors import PluginError
+from seu_bench.errors import PluginError, RunError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.flops import RepeatedBatches
 from seu_bench.models.modes import modes_kept
@@ -47,7 +48,8 @@ class Method(StagedStrategy):
 
     Attributes:
         name: by which it is offered; empty: it is not.
-        Options: class of its options. Without :class:`~seu_bench.config.TrainingOptions` nothing is trained by SGD.
+        Options: class of its options, by default those of a backbone and its training. Without
+            :class:`~seu_bench.config.TrainingOptions` nothing is trained by SGD.
         scenarios: those that it can learn.
         reference: what it is a reference of, for one that is never ranked; ``None``: a method.
         presets: option values by name of a preset.
@@ -80,7 +82,7 @@ class Method(StagedStrategy):
     """
 
     name: ClassVar[str] = ""
-    Options: ClassVar[type[Options]]
+    Options: ClassVar[type[Options]] = BackboneOptions
     scenarios: ClassVar[Sequence[str]] = SCENARIOS
     reference: ClassVar[str | None] = None
     components: ClassVar[Mapping[str, str]] = {}
@@ -318,7 +320,7 @@ class Method(StagedStrategy):
             if not can_be_saved(value := getattr(self, name)):
                 raise PluginError(
                     f"{type(self).__name__}.setup() assigns {name!r}, a {type(value).__name__}, which cannot be saved",
-                    where=type(self).__module__,
+                    where=getattr(sys.modules.get(type(self).__module__), "__file__", type(self).__module__),
                     remedy=f"give it state_dict() and load_state_dict(), or call it '_{name}' if it never changes",
                 )
         self.state_attributes = (*type(self).state_attributes, *names)
@@ -378,6 +380,12 @@ class Method(StagedStrategy):
         if not self.is_training:
             return super().criterion()
         loss, penalty = self.batch_loss(self.mb_x, self.mb_y, self.mb_task_id, self.mb_output), self.penalty()
+        if not isinstance(loss, Tensor) or loss.dim():
+            found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"{loss!r:.60}"
+            raise RunError(
+                f"{type(self).__name__}.batch_loss() returned {found}, no scalar",
+                remedy="return the mean over the batch, a tensor of no dimension",
+            )
         return loss if penalty is None else loss + penalty
 
     def kept(self) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from seu_bench.data.streams import TaskStream
 from seu_bench.engine.saved_model.export import onnx_bytes
 from seu_bench.engine.saved_model.file import parse_weights, read_weights
 from seu_bench.engine.saved_model.model import LearnedModel, build_model
-from seu_bench.errors import PluginError
+from seu_bench.errors import PluginError, RunError
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.testing import Trial
 from seu_bench.testing.trial import from_file
@@ -143,6 +143,21 @@ def test_what_cannot_be_saved_is_refused() -> None:
         made(Wrong, source)
     assert "call it '_answer' if it never changes" in str(refused.value.remedy)
     assert made(Right, source).get_extra_state() == {}
+
+
+@pytest.mark.parametrize(("value", "said"), [(lambda logits: logits.sum(1), "shape (8,)"), (lambda _: None, "None")])
+def test_a_loss_that_is_no_scalar(value: Any, said: str) -> None:
+    """It is refused where it comes from; a class without options has those of a backbone."""
+
+    class Wrong(Method):
+        def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Any:
+            return value(logits)
+
+    assert Wrong.Options is BackboneOptions
+    source = stream()
+    with pytest.raises(RunError) as failed:
+        learn(source, made(Wrong, source))
+    assert "Wrong.batch_loss() returned" in failed.value.what and said in failed.value.what
 
 
 def test_before_task_is_repeated_when_a_run_is_resumed() -> None:
