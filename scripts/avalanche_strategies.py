@@ -46,9 +46,9 @@ BY_NAME: Final = {
     "LwF": ("lwf", "the teacher answers in evaluation mode; Avalanche's in training mode, with dropout"),
     "SynapticIntelligence": ("si", "weights are copied; on a CPU Avalanche's copies are views, its penalty is 0"),
     "MAS": ("mas", "importances in evaluation mode; Avalanche's with dropout, and a loss of exactly 0 is an error"),
-    "GEM": ("gem", ""),
-    "AGEM": ("agem", ""),
-    "Replay": ("replay", ""),
+    "GEM": ("gem", "the newest images of each task are kept"),
+    "AGEM": ("agem", "batches of the memory are always full; Avalanche's loader also gives what is left over"),
+    "Replay": ("replay", "batches of the memory are always full; Avalanche's loader also gives what is left over"),
     "MIR": (
         "mir",
         "the look-ahead in evaluation mode, and every class is offered; Avalanche's leaves out numbers of "
@@ -57,8 +57,8 @@ BY_NAME: Final = {
     "ER_ACE": ("er_ace", ""),
     "GDumb": ("gdumb", ""),
     "CWRStar": ("cwr", "the head is that of the task; Avalanche takes the last layer for all tasks"),
-    "Cumulative": ("cumulative", ""),
-    "JointTraining": ("joint", ""),
+    "Cumulative": ("cumulative", "batches are drawn from all images alike; Avalanche divides each between tasks"),
+    "JointTraining": ("joint", "batches are drawn from all images alike; Avalanche divides each between tasks"),
     "FromScratchTraining": ("from_scratch", "statistics of batch normalisation are reset, too"),
     "DER": ("derpp", "logits of classes that came later are left out"),
     "ICaRL": ("icarl", ""),
