@@ -27,8 +27,8 @@ _OTHERS: Final = {"restart", "max_seconds", *ExecutionFields.model_fields} - {"d
 def cost(form: str, time: bool, **fields: Any) -> None:
     """Estimate the cost of a run.
 
-    Parameters, bytes kept for later tasks, multiply-accumulates per image and image passes, computed without training,
-    weights or data sets (except the shape of your own data); and the time that learning takes on this machine, whose
+    Parameters, bytes kept for later tasks, multiply-accumulates per image and image passes, computed without learning
+    or data sets (except the shape of your own data); and the time that learning takes on this machine, whose
     speed is measured on the first batches of each stage.
     """
     from seu_bench.engine.resolve import resolve
