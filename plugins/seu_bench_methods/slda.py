@@ -10,7 +10,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from seu_bench import Method, config
+from seu_bench import Method
+from seu_bench.config import TuningGrid, UntrainedOptions
 from seu_bench.config.streams import Scenario
 from seu_bench.models import UntrainedModel
 from seu_bench.training import StrategyContext, TaskData
@@ -102,10 +103,10 @@ class Slda(Method):
     after_task_stage = "moments"
     model: Discriminant
 
-    class Options(config.Options):
+    class Options(UntrainedOptions):
         """Options of discriminant analysis."""
 
-        tuning_grid: ClassVar[config.TuningGrid] = {"shrinkage": (0.0001, 0.001, 0.01, 0.1)}
+        tuning_grid: ClassVar[TuningGrid] = {"shrinkage": (0.0001, 0.001, 0.01, 0.1)}
 
         shrinkage: float = Field(
             1e-2, gt=0, le=1, description="share of the identity, as large as the mean variance, in the covariance"

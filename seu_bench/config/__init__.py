@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         SelectingOptions,
         TaskInferenceOptions,
         TrainingOptions,
+        UntrainedOptions,
         WidthOptions,
     )
     from .fields import CommandLine
@@ -70,6 +71,7 @@ __all__ = [
     "TaskInferenceOptions",
     "TrainingOptions",
     "TuningGrid",
+    "UntrainedOptions",
     "WidthOptions",
 ]
 

@@ -24,6 +24,12 @@ class TrainingOptions(ScheduleOptions):
     lr_schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate over the epochs of a task")
 
 
+class UntrainedOptions(Options):
+    """Options of a method that is computed and not trained; records of earlier states have those of training, too."""
+
+    removed: ClassVar[Mapping[str, Any]] = {**dict.fromkeys(ScheduleOptions.model_fields), "lr_schedule": "cosine"}
+
+
 class SelectingOptions(TrainingOptions):
     """Options of a strategy that can select weights on validation images."""
 

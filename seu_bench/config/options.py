@@ -33,6 +33,7 @@ class Options(Frozen):
     Attributes:
         tuning_grid: values that ``seu-bench tune`` tries where it is given none, by option; all combinations.
         older_names: names that options had before, and their names now. Both are accepted.
+        removed: options that had no effect and are gone, with their defaults, which older records have.
 
     Example:
         .. code-block:: python
@@ -45,10 +46,11 @@ class Options(Frozen):
 
     tuning_grid: ClassVar[TuningGrid] = {}
     older_names: ClassVar[Mapping[str, str]] = {}
+    removed: ClassVar[Mapping[str, Any]] = {}
 
     @classmethod
     def renamed(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace older names by those that options have now.
+        """Replace older names by those that options have now, and leave out removed ones at their defaults.
 
         Raises:
             OptionError: an option has two values, under an older and its present name.
@@ -56,6 +58,8 @@ class Options(Frozen):
         found: dict[str, Any] = {}
         for key, value in values.items():
             name = cls.older_names.get(key, key)
+            if name in cls.removed and value == cls.removed[name]:
+                continue
             if name in found and found[name] != value:
                 raise OptionError(f"option {name!r} is given twice, once by an older name", remedy="give it once")
             found[name] = value

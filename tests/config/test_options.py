@@ -151,3 +151,12 @@ def test_near_names() -> None:
     """A near name is proposed, a far one is not."""
     assert did_you_mean("epohcs", ["batch_size", "epochs"]) == " (did you mean 'epochs'?)"
     assert did_you_mean("zebra", ["batch_size", "epochs"]) == ""
+
+
+def test_removed_options_of_older_records() -> None:
+    """At their defaults they are left out, as records have them; otherwise they are refused like any unknown one."""
+    from seu_bench.config.common_options import UntrainedOptions
+
+    assert build_options(UntrainedOptions, "it", {"epochs": None, "lr_schedule": "cosine"}).model_dump() == {}
+    with pytest.raises(OptionError, match="'epochs' is not an option"):
+        build_options(UntrainedOptions, "it", {"epochs": 1})
