@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from support.tiny import build, class_stream, learn
-from support.tried import tried
 from torch.nn.functional import cross_entropy
 
 import seu_bench
 from seu_bench.results.record import Record
-from seu_bench.testing import StrategyContract, Trial
+from seu_bench.testing import Trial
 from seu_bench.training.stage import StageProgress
-
-
-class TestDarkReplay(StrategyContract):
-    """Every test is inherited."""
-
-    @pytest.fixture(params=["task", "class", "domain"])
-    def trial(self, request: pytest.FixtureRequest) -> Trial:
-        """Each scenario in turn."""
-        if request.node.callspec.params.get("benchmark") == "tiny_unequal" and request.param == "domain":
-            pytest.skip("where tasks share one head, heads cannot differ in width")
-        return replace(tried("derpp"), scenario=request.param)
 
 
 @pytest.mark.parametrize("scenario", ["task", "class"])

@@ -160,7 +160,7 @@ def test_lwf_by_hand(backbone: str, scenario: str) -> None:
     target, answer = (before / 2.5).softmax(1), (now / 2.5).softmax(1)
     distance = (target * (target.log() - answer.log())).sum() / len(x)
     assert float(distance) > 1e-3
-    torch.testing.assert_close(loss, cross_entropy(logits, y) + 3.0 * distance, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(loss, cross_entropy(logits, y) + 3.0 * distance)
     assert same(strategy.teacher, teacher)
 
 
@@ -199,13 +199,13 @@ def test_si_by_hand() -> None:
         torch.testing.assert_close(strategy.importances[name], expected.clamp(max=0.001))
         torch.testing.assert_close(strategy.sums[name], expected)
         assert torch.equal(strategy.anchor[name], strategy.model.get_parameter(name))
-    assert max(float(it.max()) for it in strategy.importances.values()) == pytest.approx(0.001)
+    assert max(float(it.max()) for it in strategy.importances.values()) == float(torch.tensor(0.001))
     strategy.options = strategy.options.model_copy(update={"si_lambda": 3.0})
     with torch.no_grad():
         for weight in strategy.model.parameters():
             weight.add_(0.5)
     held = sum(sums(strategy.importances).values())
-    assert strategy.penalty().item() == pytest.approx(1.5 * 0.25 * held, rel=1e-4)
+    assert strategy.penalty().item() == pytest.approx(1.5 * 0.25 * held)
 
 
 def test_si_leaves_normalisation_free() -> None:
@@ -253,7 +253,7 @@ def test_mas_learns_from_a_loss_of_zero() -> None:
     strategy.mbatch = [torch.zeros(1), torch.zeros(1), torch.zeros(1)]
     strategy.is_training, strategy.mb_output = True, torch.zeros(1, 1)
     expected = 2.0 * 0.25 * sum(sums(strategy.importances).values())
-    assert expected > 0 and strategy.criterion().item() == pytest.approx(expected, rel=1e-4)
+    assert expected > 0 and strategy.criterion().item() == pytest.approx(expected)
 
 
 def test_rwalk_by_hand() -> None:
