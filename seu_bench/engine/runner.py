@@ -161,9 +161,6 @@ class _Run:
             self.strategy.pause = self._between_epochs
             self._learn()
             self._update(status="finished", weights_sha256=self._save_model())
-            if missed := differences(cost, self.recorder.record.stages):
-                more = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
-                self.hook_caller.notice(f"the forecast was wrong: {missed[0]}{more}")
         except KeyboardInterrupt as stopped:
             self.stop.settle()
             reason = stopped.reason if isinstance(stopped, Interruption) else "interrupted by the user"
@@ -179,6 +176,10 @@ class _Run:
             self._notify_end()
             raise failure from error
         self.folder.clear()
+        missed = differences(cost, self.recorder.record.stages)
+        if missed and self.run.spec.stability_decay is None:  # whose trials and withheld images no forecast knows
+            more = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
+            self.hook_caller.notice(f"the forecast was wrong: {missed[0]}{more}")
         self._notify_end()
 
     # ------------------------------------------------------------------ before training
