@@ -48,8 +48,6 @@ class Method(StagedStrategy):
 
     Attributes:
         name: by which it is offered; empty: it is not.
-        Options: class of its options, by default those of a backbone and its training. Without
-            :class:`~seu_bench.config.TrainingOptions` nothing is trained by SGD.
         scenarios: those that it can learn.
         reference: what it is a reference of, for one that is never ranked; ``None``: a method.
         presets: option values by name of a preset.
@@ -82,6 +80,8 @@ class Method(StagedStrategy):
     """
 
     name: ClassVar[str] = ""
+    #: Class of its options, by default those of a backbone and its training. Without
+    #: :class:`~seu_bench.config.TrainingOptions` nothing is trained by SGD.
     Options: ClassVar[type[Options]] = BackboneOptions
     scenarios: ClassVar[Sequence[str]] = SCENARIOS
     reference: ClassVar[str | None] = None
