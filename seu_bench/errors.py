@@ -92,7 +92,7 @@ class SeuBenchError(Exception):
         self.what = what
         self.where = where
         self.remedy = remedy
-        lines = (what, where and f"  where: {where}", remedy and f"  to do: {remedy}")
+        lines = (what, where and f"  where: {where}", remedy and f"  hint: {remedy}")
         super().__init__("\n".join(line for line in lines if line))
 
 

@@ -198,6 +198,6 @@ def _summary(name: str, results: Sequence[tuple[Subject, Sequence[Check]]]) -> I
 
 def _advice(package: str, again: str) -> Iterator[str]:
     if (folder := source_folder(package)) is not None:
-        yield f"to do: repair it in {folder}, then run again: {again}"
+        yield f"hint: repair it in {folder}, then run again: {again}"
     else:
-        yield f"to do: report it to the author of {package} with the output of: {again} --traceback"
+        yield f"hint: report it to the author of {package} with the output of: {again} --traceback"

@@ -86,7 +86,7 @@ def _fault_lines(registry: Registry) -> Iterator[str]:
         yield click.style("plugins that cannot be used, or not all of them", bold=True)
     for name, fault in registry.faults.items():
         yield f"  {name}  {registry.package(name)}  not available: {fault.what}"
-        yield f"    to do: {fault.remedy}, or leave it out: seu-bench -p no:{name} ..."
+        yield f"    hint: {fault.remedy}, or leave it out: seu-bench -p no:{name} ..."
 
 
 def _lines(tables: Iterable[Kind[Any]], *, alone: bool) -> Iterator[str]:

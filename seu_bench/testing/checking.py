@@ -226,7 +226,7 @@ class _Collector:
             lines.append(f"where: {error.where}")
         first = chain(error)[-1]
         if isinstance(first, SeuBenchError) and first.remedy:
-            lines.append(f"to do: {first.remedy}")
+            lines.append(f"hint: {first.remedy}")
         return "\n".join(lines)
 
 

@@ -80,7 +80,7 @@ class DatasetContract(Contract):
         try:
             source.load(tmp_path)
         except DataError as error:
-            require(bool(error.remedy), f"the error does not say what to do: {error.what}")
+            require(bool(error.remedy), f"the error gives no hint: {error.what}")
             return
         pytest.fail("state() says that files are missing, and load() raises no DataMissingError")
 

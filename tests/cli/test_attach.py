@@ -220,7 +220,7 @@ def test_refused(command: Command, benchmark: Path, path: str, why: str) -> None
     results = benchmark.parent / "results"
     answer = command("run", "--strategy", "naive", "--benchmark", benchmark, "--attach", path, "--results", results)
     assert answer.status == 2 and "Traceback" not in answer.err
-    assert why in answer.err and path in answer.err and "to do: " in answer.err
+    assert why in answer.err and path in answer.err and "hint: " in answer.err
     assert not results.exists()
 
 

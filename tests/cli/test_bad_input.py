@@ -40,7 +40,7 @@ def refused(command: Command, *arguments: object, said: tuple[str, ...]) -> str:
     if not answer.err.startswith("Usage:"):
         assert answer.err.startswith("error: ")
         assert answer.err.count("error: ") == 1
-        assert answer.err.count("\n  to do: ") == 1
+        assert answer.err.count("\n  hint: ") == 1
     return answer.err
 
 

@@ -74,7 +74,7 @@ def test_command_of_a_stranger(command: Command, install: Install) -> None:
 @pytest.mark.parametrize(
     ("number", "status", "said"),
     [
-        ("0", 2, ("error: nothing to count", "where: results", "to do: count more")),
+        ("0", 2, ("error: nothing to count", "where: results", "hint: count more")),
         ("many", 2, ("'many' is not a valid integer",)),
         ("-1", 2, ("the command 'count' of plugin 'counter' of package a-stranger failed: ZeroDivisionError", "pip")),
         ("10", 3, ()),

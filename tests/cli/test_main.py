@@ -261,4 +261,4 @@ def test_shortage_says_what_to_do(monkeypatch: pytest.MonkeyPatch, error: str, r
     monkeypatch.setattr(sys, "argv", ["seu-bench"])
     status, told = _status_of(click.Command("x", callback=fail))
     assert status == 2
-    assert error in told and remedy in told.split("to do: ")[1]
+    assert error in told and remedy in told.split("hint: ")[1]

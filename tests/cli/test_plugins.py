@@ -118,7 +118,7 @@ def test_counts_what_holds(checked: Answer) -> None:
     assert len(outcomes) == 22
     assert len(re.findall(r"^FAILED  searcher \w+: ", checked.out, re.MULTILINE)) == failed
     # It is installed as if from an index, so that its reader need not be its author.
-    assert advice.startswith("to do: report it to the author of a-stranger with the output of: seu-bench check-plugin ")
+    assert advice.startswith("hint: report it to the author of a-stranger with the output of: seu-bench check-plugin ")
 
 
 @pytest.mark.long

@@ -156,7 +156,7 @@ def test_result() -> None:
             JobResult(
                 third,
                 "failed",
-                EVIL + "\nto do: nothing",
+                EVIL + "\nhint: nothing",
                 record_of(third, status="failed", metrics={"acc": 0.9}),
                 made=False,
             ),

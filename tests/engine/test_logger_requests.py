@@ -54,7 +54,7 @@ def register_loggers(register):
     assert "no logger is called 'tensorbord' (did you mean 'tensorboard'?)" in refused("--log", "tensorbord")
     said = refused("--log", "tensorboard,absent")
     assert "the logger 'absent' cannot be used: not installed: no_such_module\n" in said
-    assert "to do: pip install 'seu-bench[absent]'" in said
+    assert "hint: pip install 'seu-bench[absent]'" in said
     assert "logger 'broken' of package logging-stranger cannot be used: ImportError: libwhatever" in refused(
         "--log", "broken"
     )

@@ -132,7 +132,7 @@ def test_failing_strategy(command: Command, tiny: Path, tmp_path: Path, fault: s
     assert answer.out == ""
     assert "Traceback" not in answer.err
     assert answer.err.count(f"error: {said}\n  where: ") == 1
-    assert "  to do: " in answer.err
+    assert "  hint: " in answer.err
     (folder,) = (tmp_path / "runs").iterdir()
     assert str(folder / "error.txt") in answer.err
     assert "Traceback" in (folder / "error.txt").read_text()
@@ -165,7 +165,7 @@ def test_given_options_are_named(command: Command, tiny: Path, tmp_path: Path) -
     """One of them may be why a strategy fails in a way that nobody foresaw."""
     asked = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
     answer = command("run", *asked, "-o", "fault=raise")
-    assert "  to do: try other options than fault=raise, or " in answer.err
+    assert "  hint: try other options than fault=raise, or " in answer.err
 
 
 @pytest.mark.parametrize("fault", ["build", "cost"])

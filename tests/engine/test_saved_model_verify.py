@@ -295,7 +295,7 @@ def test_cannot_be_done(command: Command, copy: Path) -> None:
     answer = command("verify", copy)
     assert answer.status == 2
     assert "saved no weights" in answer.err
-    assert "to do: " in answer.err
+    assert "hint: " in answer.err
 
 
 @pytest.mark.parametrize(

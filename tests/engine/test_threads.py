@@ -134,7 +134,7 @@ def test_finished_with_others_before(tmp_path: Path, command: Command) -> None:
     arguments = [f"--{key.replace('_', '-')}={value}" for key, value in SMALL.items()]
     answer = command("run", *arguments, "--results", tmp_path)
     assert answer.status == 2
-    assert "to do: make it again with --restart" in answer.err
+    assert "hint: make it again with --restart" in answer.err
     again, _ = made(tmp_path, restart=True)
     assert (again.threads, again.run_id, again.weights_sha256) == (1, record.run_id, record.weights_sha256)
     assert made(tmp_path)[0] == again

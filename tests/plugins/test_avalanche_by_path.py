@@ -136,7 +136,7 @@ def test_refused(command: Command, tmp_path: Path, path: str, options: tuple[str
     more = [word for option in options for word in ("-o", option)]
     answer = command("run", "--strategy", path, "--protocol", "smoke", *more, "--results", tmp_path / "results")
     assert answer.status == 2 and "Traceback" not in answer.err
-    assert why in answer.err and "to do: " in answer.err
+    assert why in answer.err and "hint: " in answer.err
     assert path in answer.err or why == "frozen"
     assert not list(tmp_path.rglob("record.json"))
 

@@ -82,7 +82,7 @@ class TestLater:
         with pytest.raises(NewerRecordError, match="schema version is 2, and those up to 1 are known"):
             find_record(results, name)
         answer = command("show", name, "--results", results)
-        assert answer.status == 2 and "to do: update seu-bench" in answer.err
+        assert answer.status == 2 and "hint: update seu-bench" in answer.err
         (run,) = [run for run in list_runs(results) if run.run_id == name]
         assert run.state == "unreadable" and "later version" in (run.detail or "")
 

@@ -135,7 +135,7 @@ def test_second_process_on_one_run_is_refused(tiny: Path, command: Command, tmp_
         second = command(*asked)
         assert (second.status, second.out) == (2, "")
         assert f"run {record.run_id} is held by process {process.pid} on host " in second.err
-        assert second.err.count("\n  to do: ") == 1
+        assert second.err.count("\n  hint: ") == 1
         assert path.read_bytes() == before
     assert command(*asked).status == 0  # it was killed, and is followed at once
     assert sorted(name.name for name in path.parent.iterdir() if name.name.startswith(("lock", "."))) == []

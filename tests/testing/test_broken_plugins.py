@@ -325,7 +325,7 @@ def test_command_line(command: Command, install: Install, tmp_path: Path) -> Non
     assert (answer.status, answer.out) == (3, "")
     assert "Traceback" not in answer.err
     assert answer.err.count(f"error: {said}\n  where: ") == 1
-    assert "  to do: choose another searcher, or report it to the author of a-stranger" in answer.err
+    assert "  hint: choose another searcher, or report it to the author of a-stranger" in answer.err
     (folder,) = (tmp_path / "runs").iterdir()
     assert str(folder / "error.txt") in answer.err
     assert "Traceback" in (folder / "error.txt").read_text()

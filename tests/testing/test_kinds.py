@@ -200,7 +200,7 @@ def test_missing_files(textures: RawDataset, tmp_path: Path) -> None:
         trial.test_says_that_it_is_missing(Data(textures), tmp_path)
     with fails("load\\(\\) raises no DataMissingError"):
         trial.test_says_that_it_is_missing(Data(textures, "missing"), tmp_path)
-    with fails("does not say what to do: gone"):
+    with fails("gives no hint: gone"):
         trial.test_says_that_it_is_missing(Data(textures, "missing", DataMissingError("gone")), tmp_path)
     trial.test_says_that_it_is_missing(Data(textures, "missing", DataMissingError("gone", remedy="fetch")), tmp_path)
 

@@ -113,7 +113,7 @@ def entry_parts(document: Mapping[str, Any]) -> Iterator[str | RenderableType]:
     yield literal(f"{document['kind']} {document['name']}, of package {document['package']}")
     if "unavailable" in document:
         yield literal(f"not available: {document['unavailable']}")
-        yield from [literal(f"to do: {document['to_do']}")] if document["to_do"] else []
+        yield from [literal(f"hint: {document['to_do']}")] if document["to_do"] else []
         return
     yield literal(document["summary"])
     for part, name in document.get("components", {}).items():
