@@ -129,7 +129,7 @@ def run(
     if progress:
         from seu_bench.cli.progress import ProgressDisplay
 
-        watcher = lambda resolved: ProgressDisplay(shorter=resolved.shorter)  # noqa: E731
+        watcher = lambda _: ProgressDisplay()  # noqa: E731
     with bars.shown() if progress else bars.hidden():
         outcome = launch(request, registry, watcher=watcher)
     record = outcome.record
@@ -208,7 +208,7 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     """
     from rich.console import Console
 
-    from seu_bench.cli.sweep_display import SweepDisplay
+    from seu_bench.cli.progress import SweepDisplay
     from seu_bench.results.leaderboard.building import make_leaderboards
     from seu_bench.sweeps.driver import GuardedExecutor, run_sweep
     from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
@@ -251,7 +251,7 @@ def tune(*, progress: bool = False, **given: Any) -> TuneResult:
 
     from rich.console import Console
 
-    from seu_bench.cli.sweep_display import SweepDisplay
+    from seu_bench.cli.progress import SweepDisplay
     from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
     from seu_bench.sweeps.tuning.search import run_tuning
     from seu_bench.sweeps.tuning.spec import make_tune_spec

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seu_bench.cli.completion import values
+from seu_bench.cli.completion import names_of
 from seu_bench.cli.options import data_option, format_option, print_as
 from seu_bench.plugin.registry import Registry
 from seu_bench.utils import progress as bars
@@ -60,7 +60,7 @@ def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 @data.command()
-@click.argument("name", shell_complete=values.names_of("datasets"))
+@click.argument("name", shell_complete=names_of("datasets"))
 @data_option
 @click.pass_context
 def fetch(context: click.Context, name: str, data_root: Path | None) -> None:

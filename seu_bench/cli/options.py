@@ -12,7 +12,7 @@ import click
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from seu_bench.cli.completion.fields import completer_of
+from seu_bench.cli.completion import COMPLETERS
 from seu_bench.config.faults import fault_text
 from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import parse_assignments
@@ -41,7 +41,6 @@ def output_path(value: str) -> Path:
 data_option = click.option(
     "--data-root",
     type=click.Path(path_type=Path),
-    shell_complete=completer_of("data_root", listed=False),
     help=Request.model_fields["data_root"].description,
 )
 
@@ -121,7 +120,7 @@ def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.O
         shown = ", ".join(map(str, default)) if isinstance(default, tuple) else default
         text = f"{text} [default: {shown}]"
     settings: dict[str, Any] = {"help": text, "metavar": given.metavar, "default": None if unset else default}
-    settings["shell_complete"] = completer_of(name, listed=get_origin(kind) is tuple)
+    settings["shell_complete"] = COMPLETERS.get(name)
     if kind is bool:
         settings |= {"flag_value": not default} if default else {"is_flag": True}
     elif get_origin(kind) in (tuple, dict):

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seu_bench.cli.completion.option_keys import option_keys
 from seu_bench.cli.options import field_option, fields_command, format_option
-from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.config.commands import command
 from seu_bench.config.fields import CommandLine
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.leaderboard.markdown import count
+from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.scenarios import benchmark_title
 from seu_bench.sweeps.spec import EXECUTOR, SweepSpec, kept_spec, make_spec, parse_axes
 from seu_bench.utils.reading import absolute
+from seu_bench.utils.text import format_seconds
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
     from seu_bench.results.metric import Metric
-    from seu_bench.sweeps.driver import SweepResult
-    from seu_bench.sweeps.plan import SweepPlan
+    from seu_bench.sweeps.driver import JobResult, SweepResult
+    from seu_bench.sweeps.estimate import SweepEstimate
+    from seu_bench.sweeps.plan import PlannedJob, SweepPlan
 
 #: Prefix of names of parameters that are options of the executor.
 _EXECUTOR: Final = "executor_"
@@ -68,7 +74,6 @@ def _executor_flags(taken: set[str]) -> list[click.Option]:
     "assignments",
     multiple=True,
     metavar="KEY=V1,V2",
-    shell_complete=option_keys,
     help="Values of an option, for whichever strategy takes it: a list of TOML without its brackets. executor.KEY is "
     "an option of the executor. May be repeated.",
 )
@@ -86,17 +91,13 @@ def sweep(
     """
     from seu_bench.sweeps.plan import plan_sweep  # which imports NumPy, as do the others below
 
-    given = {
-        key: ",".join(value) if isinstance(value, tuple) and key != "plugin" else value
-        for key, value in asked.items()
-        if value not in (None, (), {})
-    }
+    given = given_fields(asked)
     if axes := executor_options(given, parse_axes(assignments)):
         given["options"] = axes
     spec = _kept(given, file) if resume else make_spec(given, file)
     registry = use_plugins(spec.plugin)
     plan = plan_sweep(registry, spec)  # what can be refused is refused before torch is imported
-    from seu_bench.cli.sweep_display import SweepDisplay, plan_lines
+    from seu_bench.cli.progress import SweepDisplay
     from seu_bench.cli.tables import wide_console
     from seu_bench.engine.stopping import StopRequest
     from seu_bench.sweeps.driver import GRACE, GuardedExecutor, run_sweep
@@ -107,9 +108,7 @@ def sweep(
         unless_run.callback(executor.close)
         estimate = estimate_plan(plan)
         if form == "text" and not is_quiet():
-            console = wide_console()
-            for line in plan_lines(plan, estimate, executor.slots):
-                console.print(line)
+            wide_console().print(*plan_lines(plan, estimate, executor.slots), sep="\n")
         if dry_run:
             _print_plan(plan, form)
             return
@@ -118,7 +117,7 @@ def sweep(
     display = SweepDisplay(plan, progress_console(), each_start=is_verbose())
     with stop.on_signals(), display.bars:
         result = run_sweep(plan, executor, estimate, display, stop)
-    _report(result, spec.results, registry.known_metrics, form)
+    _print_result(result, spec.results, registry.known_metrics, form)
     if result.interruption is not None:
         follow = command("sweep", "--resume", results=spec.results, plugin=spec.plugin)
         more = f"; {follow} follows running jobs" if result.select("running") else ""
@@ -126,8 +125,17 @@ def sweep(
     raise SystemExit(result.exit_code)
 
 
+def given_fields(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, as a file says them: several names are separated by commas."""
+    return {
+        key: ",".join(value) if isinstance(value, tuple) and key != "plugin" else value
+        for key, value in asked.items()
+        if value not in (None, (), {})
+    }
+
+
 def executor_options(given: dict[str, Any], assigned: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with those of the executor that have a flag, which are taken out of ``given``."""
+    """Return options with those of the executor that have a flag, which are taken out of ``given``."""
     names = [name for name in given if name.startswith(_EXECUTOR)]
     flagged = {f"{EXECUTOR}{name.removeprefix(_EXECUTOR)}": given.pop(name) for name in names}
     if twice := [key for key in flagged if key in assigned]:
@@ -152,6 +160,43 @@ def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
     return spec
 
 
+def plan_lines(plan: SweepPlan, estimate: SweepEstimate, slots: int | None) -> Iterator[RenderableType]:
+    """Yield the plan: a row per configuration, jobs by state, and the estimated time."""
+    from seu_bench.cli.progress import duration
+    from seu_bench.cli.tables import literal, new_table
+
+    left = {job.run_id for job in plan.pending}
+    of_configuration: dict[str, list[PlannedJob]] = {}
+    for job in plan.jobs:
+        of_configuration.setdefault(job.configuration.key, []).append(job)
+    rows = []
+    for jobs in of_configuration.values():
+        spec, states = jobs[0].configuration.run.spec, Counter(job.state for job in jobs)
+        seconds = [estimate.of_job(job) for job in jobs if job.run_id in left]
+        known = [value for value in seconds if value is not None]
+        counts = (len(jobs), states["finished"], states["interrupted"], states["failed"], len(seconds))
+        time = duration(sum(known)) if seconds and len(known) == len(seconds) else "-"
+        rows.append((spec.benchmark.name, spec.protocol_name, jobs[0].configuration.label, *counts, time))
+    numbers = (">jobs", ">finished", ">interrupted", ">failed", ">pending", ">time")
+    yield new_table("plan", ("benchmark", "protocol", "configuration", *numbers), rows)
+    yield ""
+    all_states: Counter[str] = Counter(job.state for job in plan.jobs)
+    again = "will be" if plan.spec.retry_failed else "with --retry-failed they are"
+    notes = {
+        "interrupted": " (will be resumed)",
+        "failed": f" ({again} run again)",
+        "running": " elsewhere (checked last)",
+    }
+    told = [f"{all_states[state]} {state}{note}" for state, note in notes.items() if all_states[state]]
+    told = [f"{all_states['finished']} finished", *told, f"{len(plan.pending)} pending"]
+    yield literal(f"{count(len(plan.jobs), 'job')}: {', '.join(told)}")
+    if plan.pending:
+        at_once = f", {count(min(slots, len(plan.pending)), 'job')} at once" if slots else ""
+        total = estimate.of_all(plan.pending, {}, slots)
+        yield literal(f"estimated time: {f'about {duration(total)}' if total else 'not known yet'}{at_once}")
+    yield from (literal(f"note: {note}") for note in plan.notes)
+
+
 def _print_plan(plan: SweepPlan, form: str) -> None:
     """Print for a dry run what a program wants: every job as JSON, or the ids of those that are pending."""
     if form == "json":
@@ -162,8 +207,9 @@ def _print_plan(plan: SweepPlan, form: str) -> None:
             click.echo(job.run_id)
 
 
-def _report(result: SweepResult, results: Path, metrics: Mapping[str, Metric], form: str) -> None:
+def _print_result(result: SweepResult, results: Path, metrics: Mapping[str, Metric], form: str) -> None:
     """Write leaderboards unless the sweep was interrupted, and print how each job ended."""
+    from seu_bench.cli.tables import wide_console
     from seu_bench.results.leaderboard.building import make_leaderboards
 
     paths: list[Path] = []
@@ -173,14 +219,25 @@ def _report(result: SweepResult, results: Path, metrics: Mapping[str, Metric], f
         paths = [path for path in made if any(path.name.startswith(f"{place}-v") for place in places)]
     if form == "json":
         click.echo(json.dumps(_document(result), indent=1))
-    elif is_quiet():
+        return
+    if is_quiet():
         for record in result.records:
             click.echo(record.run_id)
         for job in result.jobs:
             if job.status not in ("finished", "pending"):
                 click.echo(f"{job.job.label}: {job.status}: {job.message}", err=True)
-    else:
-        _print_result(result, paths, results)
+        return
+    if (table := result_table(result)) is not None:
+        wide_console().print("", table, "", sep="\n")
+    unranked = [record for record in result.records if not record.may_be_ranked]
+    if unranked and result.interruption is None:
+        shown = command("leaderboard", "--unranked", results=results)
+        click.echo(f"not ranked: {count(len(unranked), 'run')} ({shown} shows them)")
+    statuses = Counter(job.status for job in result.jobs)
+    words = {"held": "held by another process", "pending": "not started"}
+    click.echo(", ".join(f"{number} {words.get(status, status)}" for status, number in statuses.items()))
+    for path in paths:
+        click.echo(f"leaderboard: {path}")
 
 
 def _document(result: SweepResult) -> dict[str, Any]:
@@ -199,17 +256,16 @@ def _document(result: SweepResult) -> dict[str, Any]:
     return {"exit_status": result.exit_code, "jobs": jobs}
 
 
-def _print_result(result: SweepResult, paths: Sequence[Path], results: Path) -> None:
-    from seu_bench.cli.sweep_display import result_table, result_words
-    from seu_bench.cli.tables import wide_console
+def result_table(result: SweepResult) -> Table | None:
+    """Return a row for each job that ran, failed or is pending; ``None`` if all were finished before."""
+    from seu_bench.cli.tables import new_table
 
-    table = result_table(result)
-    if table is not None:
-        wide_console().print("", table, "", sep="\n")
-    unranked = [record for record in result.records if not record.may_be_ranked]
-    if unranked and result.interruption is None:
-        shown = command("leaderboard", "--unranked", results=results)
-        click.echo(f"not ranked: {count(len(unranked), 'run')} ({shown} shows them)")
-    click.echo(result_words(result))
-    for path in paths:
-        click.echo(f"leaderboard: {path}")
+    def row(job: JobResult) -> tuple[str, ...]:
+        record = job.record if job.status == "finished" else None
+        cells = [METRICS[it].format(record.metrics.get(it)) if record else "-" for it in ("acc", "mixed_score")]
+        time = format_seconds(record.seconds) if record else "-"
+        message = job.message.partition("\n")[0]  # the rest was printed when it happened
+        return job.job.label, job.status, *cells, time, message
+
+    rows = [row(job) for job in result.jobs if job.made or job.status != "finished"]
+    return new_table("jobs", ("job", "=", ">acc", ">mixed score", ">time", ""), rows) if rows else None

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seu_bench.cli.completion.option_keys import option_keys
 from seu_bench.cli.options import fields_command
-from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
-from seu_bench.cli.sweep import SweepCommand, executor_options
+from seu_bench.cli.sweep import SweepCommand, executor_options, given_fields, plan_lines
+from seu_bench.cli.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.config.options import format_option, parse_assignments
 from seu_bench.errors import ExitStatus, OptionError
 from seu_bench.plugin.registry import use_plugins
@@ -24,11 +23,10 @@ from seu_bench.sweeps.tuning.spec import DECIDED, TuneSpec, make_tune_spec
 from seu_bench.utils.text import format_seconds
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
-    from rich.text import Text
 
-    from seu_bench.cli.sweep_display import SweepDisplay
-    from seu_bench.config.tuned import Trial, TunedFile
+    from seu_bench.cli.progress import SweepDisplay
     from seu_bench.sweeps.estimate import SweepEstimate
     from seu_bench.sweeps.plan import SweepPlan
     from seu_bench.sweeps.tuning.search import TuneResult
@@ -46,7 +44,6 @@ _MOST_TRIALS: Final = 30
     "dimensions",
     multiple=True,
     metavar="KEY=V1,V2",
-    shell_complete=option_keys,
     help="What to try of an option: values as in a list of TOML without its brackets; or, for a sampler that draws, a "
     "range LOW..HIGH, or LOW..HIGH:log. May be repeated [default: the strategy's own grid].",
 )
@@ -56,7 +53,6 @@ _MOST_TRIALS: Final = 30
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
-    shell_complete=option_keys,
     help="An option of all trials; executor.KEY is one of the executor. May be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the trials, and write nothing.")
@@ -67,11 +63,7 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
     resumes. The file is used by run --tuned and sweep --tuned; with --quiet its path is all that is printed. Exit
     status 1 if a trial could not be completed, or none has a score.
     """
-    given = {
-        key: ",".join(value) if isinstance(value, tuple) and key != "plugin" else value
-        for key, value in asked.items()
-        if value not in (None, (), {})
-    }
+    given = given_fields(asked)
     given["options"] = executor_options(given, parse_assignments(assignments))
     given["space"] = _space(dimensions)
     registry = use_plugins(asked["plugin"] or ())
@@ -86,27 +78,22 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
         result = run_tuning(registry, spec, _shown, stop, dry_run=dry_run)
     if dry_run:
         return
-    if is_quiet():
-        _print_end(result)
-    else:
-        console = wide_console()
-        for line in tune_lines(spec, result):
-            console.print(line)
-    raise SystemExit(_exit_code(result))
-
-
-def _print_end(result: TuneResult) -> None:
-    """Print the tuned file, or why there is none."""
-    if result.file is not None:
+    last = result.sweeps[-1]
+    if not is_quiet():
+        wide_console().print(*_lines(spec, result), sep="\n")
+    elif result.file is not None:
         click.echo(str(result.path))
-    elif result.sweeps[-1].interruption is None:
-        click.echo("no file was written: " + _why_not(result), err=True)
+    if result.file is None and last.interruption is not None:
+        click.echo(f"{last.interruption.reason}; the same command resumes the tuning", err=True)
+    elif result.file is None:
+        click.echo(f"no file was written: {_why_not(result)}", err=is_quiet())
+    raise SystemExit(ExitStatus.DONE if result.file is not None else last.exit_code or ExitStatus.NOT_MET)
 
 
 @contextlib.contextmanager
 def _shown(plan: SweepPlan, slots: int | None) -> Iterator[tuple[SweepEstimate, SweepDisplay]]:
     """Print the plan of a round of trials, and draw its bars."""
-    from seu_bench.cli.sweep_display import SweepDisplay, plan_lines
+    from seu_bench.cli.progress import SweepDisplay
     from seu_bench.cli.tables import PLAIN_WIDTH
     from seu_bench.sweeps.estimate import estimate_plan
     from seu_bench.utils.console import watching_console
@@ -132,30 +119,23 @@ def _space(dimensions: tuple[str, ...]) -> dict[str, str]:
     return space
 
 
-def _exit_code(result: TuneResult) -> int:
-    if result.file is not None:
-        return ExitStatus.DONE
-    last = result.sweeps[-1]
-    if last.interruption is not None:
-        click.echo(f"{last.interruption.reason}; the same command resumes the tuning", err=True)
-    return last.exit_code or ExitStatus.NOT_MET
-
-
-def tune_lines(spec: TuneSpec, result: TuneResult) -> Iterator[Table | Text]:
-    """Yield the trials, the best ones first, and what became of the tuning."""
-    from rich.text import Text
-
+def _lines(spec: TuneSpec, result: TuneResult) -> Iterator[RenderableType]:
+    """Yield the trials, the best ones first, and what was chosen."""
     from seu_bench.cli.tables import literal
 
     yield trial_table(spec, result, len(result.trials) if is_verbose() else _MOST_TRIALS)
-    yield Text()
+    yield ""
     statuses = Counter(job.status for sweep in result.sweeps for job in sweep.jobs)
     yield literal(", ".join(f"{number:,} {status}" for status, number in statuses.items()))
-    if result.file is not None:
-        yield from map(literal, _file_words(spec, result.file))
-        yield literal(f"tuned file: {result.path}")
-    elif result.sweeps[-1].interruption is None:
-        yield literal("no file was written: " + _why_not(result))
+    if (file := result.file) is None:
+        return
+    chosen = ", ".join(f"{key}={format_option(file.options[key])}" for key in spec.space)
+    yield literal(f"chosen: {chosen} ({file.method}: {file.note})")
+    yield from (literal(f"note: {note}") for note in at_an_end(spec.space, file.options))
+    cost = file.cost
+    seconds = "" if cost.cpu_seconds is None else f", {format_seconds(cost.cpu_seconds)} of a processor"
+    yield literal(f"cost: {cost.runs:,} runs, {cost.image_passes:,} image passes{seconds}")
+    yield literal(f"tuned file: {result.path}")
 
 
 def trial_table(spec: TuneSpec, result: TuneResult, most: int = _MOST_TRIALS) -> Table:
@@ -165,26 +145,13 @@ def trial_table(spec: TuneSpec, result: TuneResult, most: int = _MOST_TRIALS) ->
 
     ranked = sorted(result.trials, key=lambda trial: -1.0 if trial.score is None else trial.score, reverse=True)
     best = best_trial(result.trials) if ranked and ranked[0].score is not None else None
-    rows = [(*_values(spec, trial), _score(trial), "*" if trial is best else "") for trial in ranked[:most]]
+    rows = []
+    for trial in ranked[:most]:
+        values = [format_option(trial.options[key]) if key in trial.options else "-" for key in spec.space]
+        score = "failed" if trial.score is None else f"{100 * trial.score:.2f} %"
+        rows.append((*values, score, "*" if trial is best else ""))
     more = f", the best {most}" if len(ranked) > most else ""
     return new_table(f"trials{more}", (*spec.space, ">validation accuracy", "="), rows)
-
-
-def _values(spec: TuneSpec, trial: Trial) -> Iterator[str]:
-    return (format_option(trial.options[key]) if key in trial.options else "-" for key in spec.space)
-
-
-def _score(trial: Trial) -> str:
-    return "failed" if trial.score is None else f"{100 * trial.score:.2f} %"
-
-
-def _file_words(spec: TuneSpec, file: TunedFile) -> Iterator[str]:
-    chosen = ", ".join(f"{key}={format_option(file.options[key])}" for key in spec.space)
-    yield f"chosen: {chosen} ({file.method}: {file.note})"
-    yield from (f"note: {note}" for note in at_an_end(spec.space, file.options))
-    cost = file.cost
-    seconds = "" if cost.cpu_seconds is None else f", {format_seconds(cost.cpu_seconds)} of a processor"
-    yield f"cost: {cost.runs:,} runs, {cost.image_passes:,} image passes{seconds}"
 
 
 def _why_not(result: TuneResult) -> str:
