@@ -46,17 +46,9 @@ class RayFactory:
         Raises:
             RequestError: the address does not answer, or a job asks for more than there is.
         """
-        from seu_bench_ray.connection import Connection
         from seu_bench_ray.executor import RayExecutor
 
-        connection = Connection(options.address)
-        try:
-            gpus = float(connection.wants_gpu(device)) if options.gpus is None else options.gpus
-            cpus = float(threads) if options.cpus is None else options.cpus
-            return RayExecutor(connection, cpus, gpus, options.jobs, options.retries)
-        except BaseException:
-            connection.close()
-            raise
+        return RayExecutor(options, device, threads)
 
 
 @hookimpl

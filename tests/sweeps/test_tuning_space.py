@@ -8,9 +8,8 @@ import pytest
 from support.tiny import registry
 
 from seu_bench.errors import SpecError, UnknownNameError
+from seu_bench.sweeps.tune_spec import Choices, Range, TuneSpec, at_an_end, grid, make_tune_spec, parse_dimension
 from seu_bench.sweeps.tuning.samplers import make_sampler
-from seu_bench.sweeps.tuning.space import Choices, Range, at_an_end, grid, parse_dimension
-from seu_bench.sweeps.tuning.spec import TuneSpec, make_tune_spec
 
 
 @pytest.mark.parametrize(
