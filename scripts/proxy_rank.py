@@ -33,23 +33,23 @@ from seu_bench.config.run import Request
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import build_stream
 from seu_bench.engine.resolve import resolve
-from seu_bench.models import count_parameters, sample_of
+from seu_bench.models import count_parameters
 from seu_bench.plugin.registry import Registry
-from seu_bench.search_space import EDGES, OPERATIONS, Genotype, SearchSpace
-from seu_bench.training import (
-    Forward,
-    SearchTask,
-    cosine_rate,
-    evaluate,
-    genotype_network,
-    make_sgd,
-    proxy_network,
-    recalibrate,
-    set_rate,
-    train_epoch,
-)
+from seu_bench.training import Forward, cosine_rate, evaluate, make_sgd, set_rate
 from seu_bench.utils import RandomState, derive_seed
 from seu_bench.utils.files import write_atomic
+from seu_bench_kit import (
+    EDGES,
+    OPERATIONS,
+    Genotype,
+    SearchSpace,
+    SearchTask,
+    genotype_network,
+    proxy_network,
+    recalibrate,
+    sample_of,
+    train_epoch,
+)
 from seu_bench_zero_cost.scores import naswot, synflow
 
 CPU: Final = torch.device("cpu")

@@ -7,8 +7,7 @@ import torch
 from scripts.perf.comparison import Result, Size, Table
 from scripts.perf.steps import CLASSES, Scale, batch, training_step
 from scripts.perf.timing import interleaved, median, ratio, seconds
-from seu_bench.models.cells import GenotypeNetwork
-from seu_bench.search_space import GENOTYPES, SearchSpace
+from seu_bench_kit import GENOTYPES, GenotypeNetwork, SearchSpace
 
 
 def measure(_: str, size: Size) -> Result:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from unittest import mock
 
-from seu_bench.search_space import Genotype
 from seu_bench.training import TaskData
+from seu_bench_kit import Genotype
 from seu_bench_seu.strategy import Seu
 
 

@@ -10,7 +10,7 @@ from scripts.perf.comparison import Result, Size, Table
 from scripts.perf.plain import default_format
 from scripts.perf.steps import CLASSES, Scale, Step, naive_training, seu_training
 from scripts.perf.timing import interleaved, median, ratio
-from seu_bench.search_space import GENOTYPES, SearchSpace
+from seu_bench_kit import GENOTYPES, SearchSpace
 from seu_bench_seu.super_model import SuperModel
 
 

@@ -9,9 +9,9 @@ from scripts.perf.plain import WAYS, WITH, WITHOUT
 from scripts.perf.runs import Timed, median_ratio, same_weights, side_by_side, stage_table, timed
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
-from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.sizes import count_macs
 from seu_bench.plugin.registry import Registry
+from seu_bench_kit import AlexNetShape
 from seu_bench_methods.pnn import Column
 
 #: As in the paper.

@@ -13,8 +13,7 @@ from seu_bench.config.run import Request
 from seu_bench.data.streams import build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.plugin.registry import Registry
-from seu_bench.search_space import SearchSpace
-from seu_bench.training import SearchTask
+from seu_bench_kit import SearchSpace, SearchTask
 
 #: A name for each case, the searcher and its options.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

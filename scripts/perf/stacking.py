@@ -11,8 +11,9 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 
 from scripts.perf.comparison import Result, Size, Table
 from scripts.perf.timing import interleaved, median, ratio
-from seu_bench.models.alexnet import AlexNetShape, alexnet
 from seu_bench.utils.hardware import computing_with
+from seu_bench_kit import AlexNetShape
+from seu_bench_kit.blocks import alexnet
 
 _CLASSES, _RATE, _MOMENTUM = 10, 1e-3, 0.9
 

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.data.images import TaskImages
-from seu_bench.models.alexnet import AlexNetShape, alexnet
 from seu_bench.models.backbone import BackboneModel
-from seu_bench.models.cells import ProxyNetwork
 from seu_bench.models.feature_cache import FeatureCache
 from seu_bench.models.feature_store import Tier
 from seu_bench.models.multihead import MultiHeadModel
-from seu_bench.search_space import EDGES, GENOTYPES, OPERATIONS, SearchSpace
+from seu_bench_kit import EDGES, GENOTYPES, OPERATIONS, AlexNetShape, ProxyNetwork, SearchSpace
+from seu_bench_kit.blocks import alexnet
 from seu_bench_ltg.network import GrowingAlexNet, Mixture
 from seu_bench_methods.pnn import ProgressiveNetwork
 from seu_bench_seu.super_model import SuperModel
