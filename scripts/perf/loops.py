@@ -136,7 +136,6 @@ def measure(name: str, size: Size) -> Result:
                 "Speeds, medians over rounds",
                 ("loop", "images/s", "naive / it"),
                 [[way, count / median(taken, way), ratio(taken, way, "naive")] for way in ways],
-                "naive / it",
             ),
         ),
     )

@@ -27,8 +27,8 @@ def keep_freed_memory() -> bool:
 
     A training step allocates and frees large tensors, the same in every step. glibc returns the largest to the system
     at once, which hands out pages of zeros for the next. To reuse them is faster the larger they are, and takes more
-    memory at the most, for what is free lies in pieces (results/published/performance.md has both). Results are the
-    same.
+    memory at the most, for what is free lies in pieces
+    (results/published/performance_decisions.md has both). Results are the same.
 
     Nothing is changed where the C library is not glibc, or where one of the variables is set by which a user decides
     (``MALLOC_TRIM_THRESHOLD_``, ``GLIBC_TUNABLES``, ``LD_PRELOAD``, ...). It is for programs, once, at their beginning.

@@ -6,7 +6,6 @@ import ast
 import importlib
 import re
 import shlex
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -259,11 +258,3 @@ def test_promises_are_tested() -> None:
         for named, test in re.findall(r"`(tests/[a-z_/]+\.py)?::([a-z_]+)`", row):
             file = named or file
             assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), (file, test)
-
-
-@pytest.mark.long
-def test_promises_are_tried_so_often() -> None:
-    """The table's numbers of tries are those of the tests."""
-    check = [sys.executable, ROOT / "scripts" / "promises.py", "--check"]
-    done = subprocess.run(check, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, f"run make docs\n{done.stderr}"
