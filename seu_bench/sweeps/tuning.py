@@ -83,7 +83,7 @@ def run_tuning(
     _refuse_whole(spec, run)
     target = spec.file(default_id(run))
     check_target(spec, run, target)
-    study = None if spec.sampler == "grid" else _Study(spec)
+    study = None if spec.sampler == "grid" else Study(spec)
     result, sweep = TuneResult(), spec.sweep()
     while asked := list(grid(spec.space)) if study is None else study.ask():
         plan = plan_requests(registry, sweep, map(spec.request, asked))
@@ -147,7 +147,7 @@ def learned_matrix(record: Record) -> Matrix:
     return tuple(() if None in row else tuple(round(value or 0.0, 6) for value in row) for row in rows)
 
 
-class _Study:
+class Study:
     """A study of Optuna, which draws from a seed of its own.
 
     What it drew is not kept: with the same seed and scores it draws it again, so that a tuning that is resumed tries
