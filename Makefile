@@ -48,7 +48,6 @@ structure: ## print rooms, lines, imports between modules, circles, public names
 
 docs: $(READY) ## write what is counted in docs/, and build the site: build/site/index.html
 	$(BIN)/python scripts/public_api.py --write
-	$(BIN)/python scripts/promises.py
 	$(BIN)/python -m scripts.website --notebooks
 
 perf: $(READY) ## measure speed, memory and start-up on two idle cores, an hour; results/published/performance.md

@@ -25,7 +25,7 @@ from seu_bench.results.record_files import read_records
 from seu_bench.results.record_metrics import compute_metrics
 from seu_bench.utils.files import write_atomic
 
-BASES: Final = Path(__file__).resolve().parent.parent / "results" / "published" / "evidence" / "before"
+BASES: Final = Path(__file__).resolve().parent.parent / "results" / "published" / "evidence" / "quick"
 #: Seeds of each configuration.
 SEEDS: Final = 5
 #: Names that the records' protocol takes in turn, and whether it is ranked: one in ten is not.

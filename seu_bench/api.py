@@ -49,7 +49,6 @@ def run(
     threads: int = 1,
     evaluation: Evaluation = "test",
     first_tasks: int | None = None,
-    stability_decay: str | Mapping[str, Any] | None = None,
     tuned: str | Path | None = None,
     match: str | None = None,
     compile: bool = False,
@@ -92,7 +91,6 @@ def run(
             restored afterwards.
         evaluation: ``validation`` reads no test images and measures on withheld validation images.
         first_tasks: learn only so many tasks.
-        stability_decay: decides an option of each task by FACIL's rule, e.g. ``"ewc_lambda=1e5"``.
         match: ``params=RUN``, ``flops=RUN`` or ``passes=RUN``: choose width or epochs so that the budget is RUN's:
             a run id, a run's folder or a configuration such as ``seu+random+frugal``.
         tuned: hyper-parameters that ``tune`` chose, laid below ``options``: a file, a folder of files, or the id of a

@@ -221,26 +221,6 @@ def transfer(matrix: AccuracyMatrix, reference: AccuracyMatrix) -> float | None:
     return _difference(entry(matrix, last, last), entry(reference, last, last))
 
 
-def lca(curves: Sequence[Sequence[float | None]]) -> float | None:
-    """Area under the learning curves of the first batches, in [0, 1]: how fast tasks are learned (LCA@B of Chaudhry,
-    Ranzato, Rohrbach & Elhoseiny, "Efficient Lifelong Learning with A-GEM", ICLR 2019).
-
-    Args:
-        curves: for each of T tasks B + 1 accuracies in [0, 1]: before its training and after each of its first B
-            batches.
-
-    Returns:
-        ``mean_b mean_k a[k][b]``; ``None`` if one was not measured, curves differ in length, or there are no tasks.
-
-    Example:
-        >>> lca([[0.1, 0.5, 0.9], [0.1, 0.3, 0.5]])
-        0.4
-    """
-    if len({len(curve) for curve in curves}) != 1:
-        return None
-    return _mean([entry(curves, task, batch) for task, curve in enumerate(curves) for batch in range(len(curve))])
-
-
 def percent_of_joint(accuracy: float | None, joint: float | None) -> float | None:
     """Accuracy as a share of that of a model trained on all tasks jointly.
 

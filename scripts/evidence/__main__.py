@@ -1,6 +1,6 @@
-"""python -m scripts.evidence: docs/evidence/reproduction.md, its figures, the changelog's corrections,
+"""python -m scripts.evidence: docs/evidence/reproduction.md, its figures,
 docs/evidence/reference_numbers.md, docs/evidence/scenarios.md, docs/evidence/transfer.md,
-docs/evidence/inheritance.md, docs/evidence/compilation.md and their figures, from the published records.
+docs/evidence/inheritance.md and their figures, from the published records.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import compilation, inheritance, reference_numbers, scenarios, transfer
+from scripts.evidence import inheritance, reference_numbers, scenarios, transfer
 from scripts.evidence.evidence import PROTOCOLS
-from scripts.evidence.page import CHANGELOG, CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, changelog, rendered
+from scripts.evidence.page import CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, rendered
 from scripts.evidence.publish import publish
 from scripts.evidence.runs import EVIDENCE
 from scripts.evidence.transfer_long import draw, long_run
@@ -37,7 +37,7 @@ def make_figures() -> None:
 
 
 def main() -> None:
-    """Make the figures, then the page, which shows those that are there, the changelog's table and the other page."""
+    """Make the figures, then the page, which shows those that are there, and the other pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-figures", action="store_true", help="leave the figures as they are")
     parser.add_argument(
@@ -53,10 +53,9 @@ def main() -> None:
             draw(run)
         inheritance.draw()
     PAGE.write_text(rendered(), encoding="utf-8")
-    CHANGELOG.write_text(changelog(CHANGELOG.read_text(encoding="utf-8")), encoding="utf-8")
-    for page in (reference_numbers, scenarios, transfer, inheritance, compilation):
+    for page in (reference_numbers, scenarios, transfer, inheritance):
         page.PAGE.write_text(page.rendered(), encoding="utf-8")
-    print(PAGE, reference_numbers.PAGE, scenarios.PAGE, transfer.PAGE, inheritance.PAGE, compilation.PAGE, sep="\n")
+    print(PAGE, reference_numbers.PAGE, scenarios.PAGE, transfer.PAGE, inheritance.PAGE, sep="\n")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from seu_bench.results.record import Record
 
 #: Sets of equal protocol, the one that claims rest on first.
 PROTOCOLS: Final = ("quick", "half_day")
-#: Strategies as large as SEU; searchers and creators; and what the earlier page was made of.
-PARAMETERS, COMPONENTS, BEFORE = "parameters", "components", "before"
-SETS: Final = (*PROTOCOLS, PARAMETERS, COMPONENTS, BEFORE)
+#: Strategies as large as SEU; searchers and creators.
+PARAMETERS, COMPONENTS = "parameters", "components"
+SETS: Final = (*PROTOCOLS, PARAMETERS, COMPONENTS)
 
 #: Comparisons between others than SEU that a claim is about, by family.
 EXTRA: Final = {

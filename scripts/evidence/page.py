@@ -9,7 +9,6 @@ from typing import Final
 
 from scripts.evidence import beside_paper, claims, relatives, tables, tuning
 from scripts.evidence.components import component_comparisons, components_table
-from scripts.evidence.corrections import corrections
 from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, Evidence, read_evidence
 from scripts.evidence.formatting import names, table
 from scripts.evidence.rendering import template
@@ -18,9 +17,6 @@ from scripts.evidence.sweeps import FOLDER, pending
 from seu_bench.results.record_metrics import known_metric
 
 PAGE: Final = ROOT / "docs" / "evidence" / "reproduction.md"
-CHANGELOG: Final = ROOT / "CHANGELOG.md"
-#: Between which the changelog has the table of corrections.
-BEGIN, END = "<!-- corrections: begin -->", "<!-- corrections: end -->"
 #: Kinds of figures of the report that the page shows, with their titles.
 KINDS: Final = {
     "accuracy-memory": "Accuracy against memory",
@@ -40,7 +36,6 @@ def rendered(folder: Path = EVIDENCE) -> str:
         claims=found,
         counted=claims.counted(found),
         statuses=claims.STATUSES,
-        corrections=corrections(evidence),
         protocols={name: evidence.sets[name] for name in PROTOCOLS if evidence.sets[name]},
         contest=tables.contest,
         front=lambda group: names(tables.front(group.learners)),
@@ -67,15 +62,6 @@ def rendered(folder: Path = EVIDENCE) -> str:
         minutes=_minutes(evidence),
         sweeps=FOLDER,
     )
-
-
-def changelog(text: str, folder: Path = EVIDENCE) -> str:
-    """The text of the changelog, with the corrections as the published records have them."""
-    rows = [(f"**{each.title}**", each.earlier, each.now) for each in corrections(read_evidence(folder))]
-    before, rest = text.split(BEGIN)
-    page = PAGE.relative_to(CHANGELOG.parent).as_posix()
-    made = table(("", "the earlier page", "now"), rows, texts=3).replace("](#", f"]({page}#")
-    return f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.split(END)[1]}"
 
 
 def figures(name: str, group: Group) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import compilation, inheritance, inheritance_contest, scenarios, transfer
+from scripts.evidence import inheritance, inheritance_contest, scenarios, transfer
 from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS
 from scripts.evidence.reference_runs import RATES, SET
 from scripts.evidence.relatives import PERCEPTRON
@@ -18,7 +18,7 @@ from seu_bench.results.record_files import PACKED_NAME, pack_records
 #: Results folders of the sweeps.
 FOLDERS = (
     *PROTOCOLS, COMPONENTS, PERCEPTRON, "probes", SET, RATES, scenarios.SET, transfer.SET, LONG_SET,
-    inheritance_contest.SET, inheritance.ABLATION, *compilation.SETS,
+    inheritance_contest.SET, inheritance.ABLATION,
 )  # fmt: skip
 
 

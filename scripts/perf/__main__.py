@@ -33,14 +33,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--scale", type=float, default=1.0, help="factor of images and rounds (default: %(default)s)"
     )
     measuring.add_argument("--quick", action="store_true", help="a smoke of a minute; its figures say nothing")
-    measuring.add_argument("--compile", action="store_true", help="torch.compile too, which takes minutes")
-    measuring.add_argument(
-        "--before",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="the JSON file of an earlier state, whose figures stand beside (git show REVISION:FILE)",
-    )
     paging = commands.add_parser("page", help="make the page from the JSON file")
     for command in (measuring, paging):
         command.add_argument("--output", type=Path, default=None, help="the JSON file; the page lies beside it")
@@ -51,12 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = set(given.names) - set(names)
     if unknown or not given.scale > 0:
         parser.error(f"no such comparison: {', '.join(sorted(unknown))}" if unknown else "--scale must be positive")
-    default = [each.name for each in COMPARISONS if each.by_default or (given.compile and each.name == "compile")]
     output: Path = given.output or (QUICK if given.quick else PUBLISHED)
-    if given.before is not None:
-        merge(output, {}, json.loads(given.before.read_text(encoding="utf-8"))["comparisons"])
     failed = False
-    for name in given.names or default:
+    for name in given.names or names:
         found = measure_in_process(name, Size(given.scale, given.quick))
         failed |= "error" in found
         print(f"{name}: {found.get('error') or '{:.0f} s'.format(found['seconds'])}", flush=True)
@@ -83,22 +72,13 @@ def measure_in_process(name: str, size: Size) -> dict[str, Any]:
     return found
 
 
-def merge(output: Path, found: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
-    """Put comparisons into the JSON file beside those that are there, in the order of the catalogue.
-
-    Args:
-        before: comparisons of an earlier state, which replace those that are there; ``None``: those stay.
-    """
+def merge(output: Path, found: Mapping[str, Any]) -> None:
+    """Put comparisons into the JSON file beside those that are there, in the order of the catalogue."""
     document = json.loads(output.read_text(encoding="utf-8")) if output.is_file() else {"comparisons": {}}
-    document["comparisons"] = _ordered({**document["comparisons"], **found})
-    if before is not None:
-        document["before"] = _ordered(before)
+    measured = {**document["comparisons"], **found}
+    document["comparisons"] = {each.name: measured[each.name] for each in COMPARISONS if each.name in measured}
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-
-
-def _ordered(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {each.name: found[each.name] for each in COMPARISONS if each.name in found}
 
 
 def write_page(output: Path) -> None:

@@ -6,18 +6,6 @@ from typing import Final
 
 from scripts.perf.comparison import Comparison, Wanted
 
-_PNN_TEXT = (
-    "Whole runs of progressive networks on made-up images, with the feature cache and without any. A column's seconds "
-    "per epoch are medians over its epochs, so that the one-time filling is not in them; predicted from the first "
-    "column by the multiply-accumulates of the column itself: three times its forward pass per training image, once "
-    "per validation image. *whole run* is the sum of all stages, evaluation included."
-)
-_PNN_EQUAL = (
-    Wanted("equal_weights", "weights with the cache, with a budget of none, and without it: equal, bit by bit", "yes"),
-    Wanted(
-        "largest_deviation", "largest deviation of a column's seconds per epoch from the prediction", "share", None, 0.2
-    ),
-)
 _SEU_TEXT = (
     "Tasks of SEU learned three ways: as it is; without the feature cache; and plainly, which is in PyTorch's default "
     "memory format, with torch's own convolutions and gradients, no ReLU shared, and no feature cache. Later runs take "
@@ -52,27 +40,19 @@ COMPARISONS: Final[tuple[Comparison, ...]] = (
         ),
     ),
     Comparison(
-        "pnn_5",
-        "Progressive networks, colour images",
         "pnn",
-        _PNN_TEXT,
-        (Wanted("run_ratio", "whole run, without / with the feature cache", least=1.4), *_PNN_EQUAL),
-    ),
-    Comparison(
-        "pnn_10",
-        "Progressive networks, grey images",
-        "pnn",
-        _PNN_TEXT,
-        (Wanted("run_ratio", "whole run, without / with the feature cache", least=1.8), *_PNN_EQUAL),
-    ),
-    Comparison("seu_mdl", "SEU with the creator mdl", "seu", _SEU_TEXT, _SEU_WANTED),
-    Comparison("seu_frugal", "SEU with the creator frugal", "seu", _SEU_TEXT, _SEU_WANTED),
-    Comparison(
-        "ltg",
-        "Learn to Grow",
-        "ltg",
-        "Whole runs of Learn to Grow with the feature cache and without any.",
-        (Wanted("equal_weights", "weights with and without the feature cache: equal, bit by bit", "yes"),),
+        "Progressive networks",
+        "frozen",
+        "Whole runs of progressive networks on made-up images, with the feature cache and without any: the sum of all "
+        "stages, evaluation included.",
+        (
+            Wanted("run_ratio", "whole run, without / with the feature cache", least=1.4),
+            Wanted(
+                "equal_weights",
+                "weights with the cache, with a budget of none, and without it: equal, bit by bit",
+                "yes",
+            ),
+        ),
     ),
     Comparison(
         "frozen",
@@ -99,13 +79,6 @@ COMPARISONS: Final[tuple[Comparison, ...]] = (
         ),
     ),
     Comparison(
-        "passes",
-        "Predicted image passes",
-        "passes",
-        "What `seu-bench cost` says of each stage of each task against what the run counted.",
-        (Wanted("exact", "predicted and counted image passes are the same in every stage", "yes"),),
-    ),
-    Comparison(
         "memory",
         "Memory",
         "memory",
@@ -126,13 +99,6 @@ COMPARISONS: Final[tuple[Comparison, ...]] = (
         ),
     ),
     Comparison(
-        "flops",
-        "Arithmetic per second",
-        "flops",
-        "Floating-point operations of one step, forward and backward, as torch's counter has them for torch's own "
-        "convolutions, divided by the seconds that our step takes; beside a product of square matrices in float32.",
-    ),
-    Comparison(
         "growth",
         "Long streams",
         "growth",
@@ -145,48 +111,6 @@ COMPARISONS: Final[tuple[Comparison, ...]] = (
             Wanted("seu_all_new", "seu with the creator all_new, the same", most=1.15),
             Wanted("seu_mdl", "seu with the creator mdl, the same", most=1.15),
         ),
-    ),
-    Comparison(
-        "formats",
-        "Memory formats and number formats",
-        "formats",
-        "Training and evaluation steps, each against the same step in PyTorch's default memory format, or in float32.",
-    ),
-    Comparison(
-        "threads",
-        "Threads",
-        "threads",
-        "Training steps with one thread, as runs compute unless `--threads` says otherwise, and with one for each "
-        "core, on the machine as it is and while as many other processes as there are cores compute.",
-    ),
-    Comparison(
-        "allocation",
-        "Memory that is used again",
-        "allocation",
-        "A task of SEU with a drawn genotype and new units only, in processes that use again what memory they free, as "
-        "the command does, and in processes that return it to the system, as the C library does by itself.",
-        (Wanted("least", "training, returned / reused, least of all", least=1.0),),
-    ),
-    Comparison(
-        "stacking",
-        "Seeds together",
-        "stacking",
-        "Training steps of several seeds of one network, of which each has images of its own: weights stacked, and "
-        "gradients of all computed as one by `torch.func.vmap`, and one seed after another.",
-    ),
-    Comparison(
-        "searchers",
-        "Searchers",
-        "searchers",
-        "Seconds of the search on one task, as a multiple of those of the searcher mdl.",
-    ),
-    Comparison(
-        "compile",
-        "torch.compile",
-        "compiling",
-        "Training steps of a network of SEU's units, compiled and as it is. Compiling takes its own time, once for "
-        "each architecture. Measured where it is asked for only.",
-        by_default=False,
     ),
 )
 

@@ -62,16 +62,11 @@ class Size:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text, numbers, truths and ``None``, with a title and a heading for each column.
-
-    Attributes:
-        beside: the column that is shown beside what an earlier state had in the same row; ``None``: none is.
-    """
+    """Rows of text, numbers, truths and ``None``, with a title and a heading for each column."""
 
     title: str
     columns: tuple[str, ...]
     rows: list[list[Any]]
-    beside: str | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +89,6 @@ class Comparison:
 
     Attributes:
         text: what is compared, for the page; numbers are in the settings.
-        by_default: whether it is measured where no name is given.
     """
 
     name: str
@@ -102,7 +96,6 @@ class Comparison:
     module: str
     text: str
     wanted: tuple[Wanted, ...] = ()
-    by_default: bool = True
 
     def measure(self, size: Size) -> Result:
         """Measure, in this process."""

@@ -54,7 +54,6 @@ def measure(_: str, size: Size) -> Result:
                 "An epoch of batches, flipped at random",
                 ("way", "images per second", "seconds / ours"),
                 rows,
-                "seconds / ours",
             ),
         ),
     )

@@ -14,40 +14,31 @@ INTRODUCTION = """\
 Made by `make perf` (`scripts/perf`) from [performance.json](performance.json). Each comparison is a process of its own:
 everything that is compared was measured there side by side, in alternating rounds, and ratios are medians of ratios
 within a round. `-` is what was not measured. Other machines give other figures."""
-_BEFORE = "before"
 
 Measured: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 def page(document: Mapping[str, Any]) -> Iterator[str]:
-    """The measurements as lines of Markdown, those of an earlier state beside them, if the document has any."""
+    """The measurements as lines of Markdown."""
     measured: Measured = document["comparisons"]
-    earlier: Measured = document.get(_BEFORE, {})
     yield INTRODUCTION
-    yield from _overview(measured, earlier)
+    yield from _overview(measured)
     yield from _machines(measured)
-    if earlier:
-        states = {tuple(each["machine"][key] for key in ("revision", "date")): each for each in earlier.values()}
-        told = (f"{_short(revision)} of {date}" for revision, date in sorted(states, key=lambda state: state[1]))
-        yield from ("", f"Columns *{_BEFORE}* are the same measurements of earlier states: {', '.join(told)}.")
     for comparison in COMPARISONS:
-        yield from _section(comparison, measured.get(comparison.name, {}), earlier.get(comparison.name, {}))
+        yield from _section(comparison, measured.get(comparison.name, {}))
 
 
-def _overview(measured: Measured, earlier: Measured) -> Iterator[str]:
+def _overview(measured: Measured) -> Iterator[str]:
     yield from ("", "## What was wanted", "")
-    columns = ["comparison", "figure", "measured", *([_BEFORE] if earlier else []), "wanted", "reached"]
-    yield from _header(columns, [False, False, *[True] * (len(columns) - 3), False])
+    yield from _header(["comparison", "figure", "measured", "wanted", "reached"], [False, False, True, True, False])
     for comparison in COMPARISONS:
         values = measured.get(comparison.name, {}).get("values", {})
-        former = earlier.get(comparison.name, {}).get("values", {})
         for wanted in comparison.wanted:
             value: Value = values.get(wanted.id)
             reached = wanted.reached(value)
             verdict = "not measured" if reached is None else "yes" if reached else "**no**"
             link = f"[{comparison.title}](#{_anchor(comparison.title)})"
-            figures = [_figure(each.get(wanted.id), wanted.unit) for each in (values, *([former] if earlier else []))]
-            yield _row([link, wanted.text, *figures, _wish(wanted), verdict])
+            yield _row([link, wanted.text, _figure(value, wanted.unit), _wish(wanted), verdict])
 
 
 def _machines(measured: Measured) -> Iterator[str]:
@@ -71,7 +62,7 @@ def _machines(measured: Measured) -> Iterator[str]:
             yield _row([comparison.name, *map(_cell, [*cells, each.get("scale"), each.get("seconds")])])
 
 
-def _section(comparison: Comparison, found: Mapping[str, Any], former: Mapping[str, Any]) -> Iterator[str]:
+def _section(comparison: Comparison, found: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", f"## {comparison.title}", "", comparison.text, "")
     if "error" in found:
         yield f"Failed: {found['error']}"
@@ -88,28 +79,11 @@ def _section(comparison: Comparison, found: Mapping[str, Any], former: Mapping[s
         yield "Besides: " + ", ".join(f"{name} {_cell(value)}" for name, value in others.items()) + "."
     for table in found["tables"]:
         yield from ("", f"### {comparison.title}: {table['title'].lower()}", "")
-        columns, rows = _beside(table, former)
+        columns, rows = table["columns"], table["rows"]
         right = [all(not isinstance(row[at], str) for row in rows) for at in range(len(columns))]
         yield from _header(columns, right)
         for row in rows:
             yield _row([_cell(value) for value in row])
-
-
-def _beside(table: Mapping[str, Any], former: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
-    """Columns and rows of a table, with the earlier value of the column that has one; rows are told by their labels."""
-    columns, rows = list(table["columns"]), list(table["rows"])
-    name = table.get("beside")
-    same = [each for each in former.get("tables", ()) if each["title"] == table["title"] and name in each["columns"]]
-    if not same:
-        return columns, rows
-    known = {_label(row, same[0]["columns"]): row[same[0]["columns"].index(name)] for row in same[0]["rows"]}
-    return [*columns, f"{name}, {_BEFORE}"], [[*row, known.get(_label(row, columns))] for row in rows]
-
-
-def _label(row: Sequence[Any], columns: Sequence[str]) -> tuple[Any, ...]:
-    """What tells a row of its table: its texts, and the number of a task or column that it begins with."""
-    first = row[:1] if columns[0] in ("task", "column") else ()
-    return (*first, *(cell for cell in row if isinstance(cell, str)))
 
 
 def _header(columns: Sequence[str], right: Sequence[bool]) -> Iterator[str]:

@@ -6,19 +6,16 @@ import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from scripts.perf.comparison import Table
-from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, StageRecord
-from seu_bench.training import StageProgress
 
 Place: TypeAlias = tuple[str, int]
 Ways: TypeAlias = Mapping[str, Callable[[], AbstractContextManager[object]]]
@@ -29,14 +26,9 @@ _NEVER = 1e9
 
 @dataclass(frozen=True)
 class Timed:
-    """A run that was made.
-
-    Attributes:
-        epochs: seconds of each epoch, by stage and task.
-    """
+    """A run that was made."""
 
     record: Record
-    epochs: Mapping[Place, Sequence[float]]
 
     def stages(self, *names: str) -> dict[Place, StageRecord]:
         """Stages by name and task; all of them where no name is given."""
@@ -46,33 +38,10 @@ class Timed:
         """Of the stages of these names, from a task on."""
         return sum(stage.seconds for (_, task), stage in self.stages(*names).items() if task >= first)
 
-    def epoch(self, place: Place) -> float:
-        """The median epoch of a stage, in seconds."""
-        return statistics.median(self.epochs[place])
-
-
-@dataclass(eq=False)  # pluggy wants plugins that can be hashed
-class _EpochClock:
-    """A plugin that notes when epochs end."""
-
-    ends: dict[Place, dict[int, float]] = field(default_factory=dict)
-
-    @hookimpl
-    def stage_progress(self, progress: StageProgress) -> None:
-        """The first report after an epoch is of its end."""
-        self.ends.setdefault((progress.stage, progress.task), {}).setdefault(progress.epoch, progress.seconds)
-
-    def epochs(self) -> dict[Place, list[float]]:
-        """Seconds of each epoch."""
-        found = {place: [ends[epoch] for epoch in sorted(ends)] for place, ends in self.ends.items()}
-        return {place: [b - a for a, b in pairwise(ends)] for place, ends in found.items()}
-
 
 def timed(request: Request, *, feature_cache: int | None = None) -> Timed:
     """Make a run on the CPU."""
     registry = Registry()
-    clock = _EpochClock()
-    registry.manager.register(clock, name="perf")
     with tempfile.TemporaryDirectory() as folder:
         fields = {
             "results": Path(folder),
@@ -81,7 +50,7 @@ def timed(request: Request, *, feature_cache: int | None = None) -> Timed:
             "feature_cache": feature_cache,
         }
         outcome = execute(registry, resolve(registry, request.model_copy(update=fields)))
-    return Timed(outcome.record, clock.epochs())
+    return Timed(outcome.record)
 
 
 def side_by_side(request: Request, ways: Ways, rounds: int) -> list[dict[str, Timed]]:
@@ -124,7 +93,7 @@ def stage_table(rounds: Sequence[Mapping[str, Timed]], ours: str, others: Sequen
         ]
         rows.append([task + 1, name, stage.image_passes, *map(rate, (ours, *others)), *ratios])
     columns = ("task", "stage", "image passes", *(f"{way}: images/s" for way in (ours, *others)))
-    return Table("Stages", (*columns, *(f"times {way}" for way in others)), rows, f"times {others[-1]}")
+    return Table("Stages", (*columns, *(f"times {way}" for way in others)), rows)
 
 
 def accuracy_table(rounds: Sequence[Mapping[str, Timed]]) -> Table:

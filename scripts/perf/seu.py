@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from unittest import mock
 
 from scripts.perf.comparison import Result, Size
-from scripts.perf.data import real_or_synthetic
-from scripts.perf.decisions import Decisions
 from scripts.perf.plain import plain, without_cache
 from scripts.perf.runs import accuracy_table, median_ratio, same_weights, side_by_side, stage_table
 from seu_bench.config.run import Request
+from seu_bench.errors import SeuBenchError
+from seu_bench.plugin.registry import Registry
+from seu_bench.training import TaskData
+from seu_bench_kit import Genotype
+from seu_bench_seu.strategy import Seu
 
 OURS, WITHOUT, PLAIN = "as it is", "without cache", "plain"
 BATCH = 64
 
 
-def request_of(name: str, size: Size) -> Request:
+@dataclass
+class Decisions:
+    """Genotypes and paths by task."""
+
+    genotypes: dict[int, Genotype] = field(default_factory=dict)
+    paths: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Record the first run's decisions, and replace those of later runs by them."""
+        expand, keep = Seu._expand, Seu._keep
+
+        def expand_as_before(strategy: Seu, task: TaskData, genotype: Genotype) -> None:
+            expand(strategy, task, self.genotypes.setdefault(task.index, genotype))
+
+        def keep_as_before(strategy: Seu, task: TaskData, path: tuple[int, ...]) -> None:
+            keep(strategy, task, self.paths.setdefault(task.index, path))
+
+        with mock.patch.object(Seu, "_expand", expand_as_before), mock.patch.object(Seu, "_keep", keep_as_before):
+            yield
+
+
+def request_of(size: Size) -> Request:
     """Five tasks of 32 pixels in batches that are all full."""
     schedule = {"batch_size": BATCH, "epochs": size.fixed(10, 1)}
     return Request(
         benchmark="split_cifar100",
-        creator=name.removeprefix("seu_"),
+        creator="mdl",
         protocol="paper",
         options={
             "cells": size.fixed(5, 3),
@@ -29,8 +57,7 @@ def request_of(name: str, size: Size) -> Request:
             **schedule,
             "searcher.cells": size.fixed(4, 3),
             "searcher.channels": size.fixed(16, 2),
-            # The search is the same whichever creator follows: measured once is enough.
-            "searcher.epochs": size.fixed(4 if name == "seu_mdl" else 2, 1),
+            "searcher.epochs": size.fixed(4, 1),
             "searcher.batch_size": BATCH,
             "creator.epochs": size.fixed(8, 1),
             "creator.batch_size": BATCH,
@@ -43,9 +70,9 @@ def request_of(name: str, size: Size) -> Request:
     )
 
 
-def measure(name: str, size: Size) -> Result:
+def measure(_: str, size: Size) -> Result:
     """Whole runs side by side, the later ones with the decisions of the first."""
-    request = request_of(name, size)
+    request = request_of(size)
     decisions = Decisions()
 
     def following(way: Callable[[], AbstractContextManager[object]]) -> Callable[[], AbstractContextManager[object]]:
@@ -87,3 +114,14 @@ def measure(name: str, size: Size) -> Result:
         },
         (stage_table(rounds, OURS, [WITHOUT, PLAIN]), accuracy_table(rounds)),
     )
+
+
+def real_or_synthetic(dataset: str) -> bool:
+    """Whether images must be made up: ``SEU_BENCH_DATA`` is not set, or the data set is not there."""
+    if "SEU_BENCH_DATA" not in os.environ:
+        return True
+    try:
+        Registry().datasets.find(dataset).factory.load(None)
+    except SeuBenchError:
+        return True
+    return False

@@ -56,7 +56,7 @@ def measure(_: str, size: Size) -> Result:
     return Result(
         {"processes of each": runs},
         least | {"run_over_torch": least["run"] / least["torch"]},
-        (Table("Seconds", ("command", "least", "median", "least / importing torch"), rows, "least / importing torch"),),
+        (Table("Seconds", ("command", "least", "median", "least / importing torch"), rows),),
     )
 
 

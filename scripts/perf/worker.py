@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,26 @@ def measured(name: str, size: Size) -> dict[str, Any]:
     began = time.perf_counter()
     result = comparison(name).measure(size)
     spent = time.perf_counter() - began
-    # Imported afterwards, for it brings torch: a process's children begin with its peak of memory.
-    from scripts.perf.machine import describe_machine
-
     return {"machine": describe_machine(), "scale": size.scale, "seconds": round(spent, 1), **asdict(result)}
+
+
+def describe_machine() -> dict[str, Any]:
+    """CPU, cores and threads, versions, revision, date, and how busy the machine is at this moment."""
+    # Imported late, for it brings torch: a process's children begin with its peak of memory.
+    from seu_bench.engine.environment import describe_environment, processor_name
+
+    environment = describe_environment("cpu")
+    return {
+        "cpu": processor_name() or environment.device,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": environment.threads,
+        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
+        "torch": environment.versions.get("torch"),
+        "python": environment.versions.get("python"),
+        "platform": environment.platform,
+        "revision": environment.git_revision,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
 
 
 if __name__ == "__main__":

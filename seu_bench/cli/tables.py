@@ -208,7 +208,6 @@ def _header(record: Record) -> Table:
         "searcher": record.searcher and record.searcher + _options(record.searcher_options),
         "creator": record.creator and record.creator + _options(record.creator_options),
         "tuned": record.tuned and f"{record.tuned.id} by {record.tuned.method} ({record.tuned.sha256[:10]})",
-        "decided": "; ".join(_options(made.options).strip(" ()") for made in record.decisions),
         "matched": record.matched and str(record.matched),
         "seed": str(record.seed),
         "data": data if record.limit is None else f"{data}, limited to {record.limit:,} images per split",

@@ -9,7 +9,6 @@ from typing import Any
 from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import format_option
 from seu_bench.config.run import Request
-from seu_bench.config.stability import StabilityDecay
 
 #: Fields that are part of a command also at their defaults.
 _ALWAYS = ("strategy", "benchmark", "seed")
@@ -56,14 +55,5 @@ def option_words(name: str, value: Any) -> Iterator[tuple[str, ...]]:
             yield from ((flag, str(path)) for path in value)
         case tuple():
             yield flag, ",".join(map(str, value))
-        case StabilityDecay():
-            yield flag, _decay_text(value)
         case _:
             yield flag, str(value).removesuffix(".0") if isinstance(value, float) else str(value)
-
-
-def _decay_text(decay: StabilityDecay) -> str:
-    """The rule as :func:`seu_bench.config.stability.parse_decay` reads it."""
-    rates = {"learning_rate": "|".join(map(str, decay.learning_rates))} if decay.learning_rates else {}
-    others = {"tolerance": decay.tolerance, "factor": decay.factor, "searches": decay.searches} | rates
-    return ",".join([f"{decay.option}={decay.start}", *[f"{key}={value}" for key, value in others.items()]])

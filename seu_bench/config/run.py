@@ -21,7 +21,6 @@ from seu_bench.config.fields import Bytes, CommandLine, Names, OptionValues, Pat
 from seu_bench.config.matched import Matched
 from seu_bench.config.options import Frozen
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.config.stability import Decay
 from seu_bench.config.tuned import Place
 from seu_bench.errors import OptionError
 
@@ -61,18 +60,6 @@ class ResultFields(Frozen):
     )
     first_tasks: WholeNumber | None = Field(
         None, ge=1, description="Learn only so many tasks of the stream; such runs are never ranked."
-    )
-    learning_curve: Annotated[WholeNumber | None, CommandLine(metavar="BATCHES")] = Field(
-        None,
-        ge=1,
-        le=10_000,
-        description="Also measure a task's test accuracy before its training and after each of its first so many "
-        "batches (metric lca, see docs).",
-    )
-    stability_decay: Annotated[Decay, CommandLine(metavar="OPTION=START,...", is_text=True)] = Field(
-        None,
-        description="Decide the strength of a penalty before each task, by learning it in trials: the option begins at "
-        "START and is halved until the accuracy on new validation images suffices (see docs).",
     )
     attach: Annotated[Names, CommandLine(metavar="MODULE:CLASS")] = Field(
         (),
@@ -258,7 +245,6 @@ class RunSpec(ResultFields):
         parts += [f"threads{self.threads}"] if self.threads != 1 else []
         parts += [self.evaluation] if self.evaluation != "test" else []
         parts += [f"first{self.first_tasks}"] if self.first_tasks else []
-        parts += ["decided"] if self.stability_decay is not None else []
         parts += ["attached"] if self.attach else []
         slug = "-".join(parts)[:150]  # the name of a folder; the hash distinguishes what is cut off
         return f"{slug}-seed{self.seed}-{digest}"

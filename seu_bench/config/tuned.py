@@ -38,7 +38,6 @@ NOTES: Final = {
     "first-tasks": "chosen on the first tasks of other seeds' streams, which are left afterwards",
     "whole-stream": "chosen on validation images of all tasks of other seeds' streams, which no lifelong learner has "
     "before it has learned the last one",
-    "stability-decay": "chosen task by task on other seeds' streams, each on the validation images of its own task",
 }
 
 
@@ -68,14 +67,14 @@ class TrialRun(Frozen):
 
     Attributes:
         run_id: of its record, below ``tuning`` in the results folder.
-        decisions: options that were decided for each task, where a rule did.
+        decisions: nothing; published files have the key, and their hashes cover it.
     """
 
     seed: NonNegativeInt
     run_id: _Name
     status: Literal["finished", "failed"]
     accuracy_matrix: Matrix = ()
-    decisions: tuple[dict[str, float], ...] = ()
+    decisions: tuple[()] = ()
 
 
 class Trial(Frozen):
@@ -94,7 +93,7 @@ class TunedFile(Frozen):
         configuration: the strategy, with searcher and creator where they are not its own.
         searcher, creator: their names; ``None``: the strategy takes none.
         scenario: of the benchmark; ``None``: ``task``.
-        method: ``first-tasks:N``, ``whole-stream`` or ``stability-decay``.
+        method: ``first-tasks:N`` or ``whole-stream``.
         note: what the method presupposes.
         sampler: ``grid``, or the name of Optuna's sampler.
         seeds: on which it was tuned; no other run may have one of them.

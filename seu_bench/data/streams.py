@@ -7,12 +7,11 @@ Orders, splits and permutations are those of the paper and its code (docs/refere
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,9 +34,6 @@ from seu_bench.data.task_images import Rows, relabelled, split_rows, stored
 from seu_bench.data.task_parts import dataset_names, ordered_tasks
 from seu_bench.errors import RequestError
 from seu_bench.utils.progress import tracked
-
-#: The stream of validation images by which options of a task are decided, apart from those that restore weights.
-DECIDING: Final = "deciding"
 
 
 @dataclass(frozen=True)
@@ -66,24 +62,11 @@ class TaskStream:
     fingerprint: str
     inputs: tuple[dict[str, Any], ...]
 
-    def avalanche(self, *, deciding: bool = False) -> CLScenario[Any]:
-        """The Avalanche benchmark with streams ``train``, ``valid`` and ``test``, task labels and classes.
-
-        With ``deciding`` half of each task's validation images make a stream :data:`DECIDING`, and are not in
-        ``valid``.
-        """
+    def avalanche(self) -> CLScenario[Any]:
+        """The Avalanche benchmark with streams ``train``, ``valid`` and ``test``, task labels and classes."""
         splits: dict[str, list[TaskImages]] = {
             name: [getattr(task, name) for task in self.tasks] for name in ("train", "valid", "test")
         }
-        if deciding:
-            halves = [images.halves() for images in splits["valid"]]
-            if not all(map(len, itertools.chain.from_iterable(halves))):
-                raise RequestError(
-                    "a task has less than two validation images: none can decide",
-                    where="stream.validation",
-                    remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2",
-                )
-            splits["valid"], splits[DECIDING] = ([pair[side] for pair in halves] for side in (0, 1))
         streams = {name: list(map(TaskDataset.of, images)) for name, images in splits.items()}
         scenario: CLScenario[Any] = with_task_labels(benchmark_from_datasets(**streams))
         for stream in scenario.streams.values():

@@ -18,14 +18,12 @@ from avalanche.evaluation import PluginMetric
 from seu_bench.config.benchmark_file import names_a_file
 from seu_bench.config.run import Request, ResultFields
 from seu_bench.config.tuned import TunedFile
-from seu_bench.data.avalanche import task_images
 from seu_bench.data.planning import StreamPlan, stream_warnings
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.environment import describe_environment
 from seu_bench.engine.option_sources import option_sources
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
-from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.paths import make_attached
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.code import differing_code, refuse_other_code
@@ -34,7 +32,6 @@ from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.results.record_parts import CodeRecord, StabilityRecord, TuningRecord
 from seu_bench.training.monitoring.attached import AttachedValues, has_state
 from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes, TaskConfusion
-from seu_bench.training.monitoring.learning_curve import LearningCurves
 from seu_bench.training.stage import StageProgress
 
 
@@ -52,7 +49,6 @@ class RunRecorder:
         feature_bytes: peak memory of cached features; ``None``: the strategy caches none.
         matrix, sizes: the evaluators that measure for it.
         confusion: that of answers between tasks; ``None``: the scenario is not class-incremental.
-        curves: learning curves of the first batches; ``None``: they were not asked for.
         attached, attached_values: metrics that were attached to the run, by path, and the values that they gave.
     """
 
@@ -71,11 +67,9 @@ class RunRecorder:
         self.sizes = ModelSizes()
         is_class = self.record.scenario == "class"
         self.confusion = TaskConfusion(self.record.task_classes, self.record.task_labels) if is_class else None
-        batches = self.record.learning_curve
         found = make_attached(self.record.attach)
         self.attached = {path: it for path, it in found.items() if isinstance(it, PluginMetric)}
         self.attached_values = AttachedValues([*self.attached.values()])
-        self.curves = None if batches is None else LearningCurves(len(self.record.task_names), batches)
         self._before = self.record
         self._stages: list[StageRecord] = []
         self._unstable = False
@@ -89,7 +83,7 @@ class RunRecorder:
     @property
     def evaluators(self) -> list[PluginMetric[Any]]:
         """What a strategy's evaluation is to have."""
-        own = (self.matrix, self.sizes, self.confusion, self.curves)
+        own = (self.matrix, self.sizes, self.confusion)
         return [*(it for it in own if it is not None), *self.attached.values()]
 
     @property
@@ -97,25 +91,10 @@ class RunRecorder:
         """Tasks after which the model was evaluated."""
         return sum(stage.name == "evaluation" for stage in self._stages)
 
-    def begin(self, task: int, strategy: Any, test: Any) -> None:
-        """Take note that a task is learned from now on, which may have begun before the run was resumed.
-
-        Args:
-            task: 0-based.
-            strategy: that learns it.
-            test: the task's test experience, for the learning curve.
-        """
-        trained = any(stage.task == task for stage in self._stages)
-        told = getattr(strategy, "task_inference", None) is None and isinstance(strategy.model, MultiHeadModel)
-        if self.curves is not None and told and not trained:
-            self.curves.begin(task, task_images(test.dataset.eval(), task, self.device))
-
     def watch(self, progress: StageProgress) -> None:
         """Note a stage when it is done, and pass its progress on."""
         self._warn_if_unstable(progress)
         if progress.done:
-            if self.curves is not None:
-                self.curves.stop()
             self._stages.append(
                 StageRecord(
                     name=progress.stage,
@@ -219,8 +198,6 @@ class RunRecorder:
             self.matrix.class_counts = [list(counts) for counts in before.task_class_counts]
         if self.confusion is not None and len(before.task_confusion) == self.confusion.tasks:
             self.confusion.counts = [list(row) for row in before.task_confusion]
-        if self.curves is not None and len(before.learning_curves) == self.curves.tasks:
-            self.curves.curves = [list(curve) for curve in before.learning_curves]
         for name, values in self.sizes.result().items():
             # A checkpoint of an earlier version knows nothing of some sizes.
             values[:] = getattr(before, name) or [None] * len(before.params_total)
@@ -236,7 +213,6 @@ class RunRecorder:
             "started": before.started,
             "earlier_environments": tuple(earlier),
             "earlier_code": tuple(dict.fromkeys([*before.earlier_code, *other_code])),
-            "decisions": before.decisions,
         }
         self.record = now.model_copy(update=kept)
 
@@ -246,7 +222,6 @@ class RunRecorder:
             "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),
             "task_confusion": tuple(map(tuple, self.confusion.result())) if self.confusion is not None else (),
             "task_class_counts": tuple(map(tuple, self.matrix.class_counts)) if any(self.matrix.class_counts) else (),
-            "learning_curves": tuple(map(tuple, self.curves.result())) if self.curves is not None else (),
             **{name: tuple(values) for name, values in self.sizes.result().items()},
             "memory_by_kind": dict(self.sizes.memory_by_kind),
             "stages": tuple(self._stages),

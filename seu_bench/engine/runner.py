@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,11 @@ import torch
 from avalanche.training.plugins import EvaluationPlugin
 
 from seu_bench.config.run import ComputeConfig
-from seu_bench.data.streams import DECIDING, build_stream
+from seu_bench.data.streams import build_stream
 from seu_bench.engine.checkpoint import Position
 from seu_bench.engine.checkpoint_manager import CheckpointManager, is_resumable
-from seu_bench.engine.deciding import Decider, require_decidable
 from seu_bench.engine.environment import choose_device, require_memory
 from seu_bench.engine.forecast import differences
-from seu_bench.engine.hooks import HookCaller
 from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
@@ -34,9 +31,11 @@ from seu_bench.results.code import code_fault
 from seu_bench.results.record import Record, record_text
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.monitoring.attached import has_state
-from seu_bench.training.stage import EpochReport, ProgressCallback, Stage, StageProgress
+from seu_bench.training.stage import EpochReport, Stage, StageProgress
 from seu_bench.utils.hardware import computing_with, usable_cores
 from seu_bench.utils.locks import RunLock
+from seu_bench.utils.seeding import undisturbed
+from seu_bench.utils.text import error_line
 
 
 def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = None) -> Outcome:
@@ -89,6 +88,43 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
         lock.release()
 
 
+class HookCaller:
+    """Calls the hooks of plugins that watch a run, each by itself and without drawing a random number of the run.
+
+    Who only watches may not stop a run: a plugin that fails is not called again, and the others are told.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._failed: list[Any] = []
+
+    def notice(self, message: str) -> None:
+        """Call ``run_notice`` with a message for the user."""
+        self.notify("run_notice", message=message)
+
+    def notify(self, hook: str, **values: Any) -> None:
+        """Call a hook of every plugin that watches, in pluggy's order."""
+        manager = self._registry.manager
+        found = reversed(getattr(manager.hook, hook).get_hookimpls())
+        watching = list({id(implementation.plugin): implementation.plugin for implementation in found}.values())
+        for plugin in watching:
+            if any(plugin is other for other in self._failed):
+                continue
+            # By pluggy and not by hand: a plugin may have hook wrappers.
+            alone = manager.subset_hook_caller(hook, [other for other in watching if other is not plugin])
+            try:
+                with undisturbed():
+                    alone(**values)
+            except (Exception, SystemExit) as error:  # a library that ends the process must not end the run
+                self._failed.append(plugin)
+                name = manager.get_name(plugin) or "?"
+                package = getattr(plugin, "package", None) or self._registry.package(name)
+                self.notice(
+                    f"plugin {name!r} of package {package} failed in {hook} and is not called again: "
+                    f"{error_line(error)}; the run continues{getattr(plugin, 'advice', '')}"
+                )
+
+
 @dataclass
 class _Run:
     registry: Registry
@@ -110,11 +146,12 @@ class _Run:
         hooks = self.hook_caller
         for fault in self.registry.faults.values():  # a plugin may only watch, or measure
             hooks.notice(f"unavailable: {fault.what}")
-        self.progress = watch = ProgressFile(self.folder.write_progress, request, hooks.on_progress)
+        self.progress = watch = ProgressFile(
+            self.folder.write_progress, request, lambda progress: hooks.notify("stage_progress", progress=progress)
+        )
         self.recorder = RunRecorder(
             self._write, record, self.registry, device, watch, hooks.notice, self.run.code, request.accept_code
         )
-        self.decider = Decider(self.run, self.recorder, self._context_of, watch)
         try:
             cost = self.run.cost(self._context())
             require_memory(cost.params_total_min, self.device)
@@ -131,7 +168,6 @@ class _Run:
             stop=self.stop,
             notice=self.hook_caller.notice,
         )
-        require_decidable(self.strategy, self.run)
         if not is_resumable(self.strategy):
             lacking = [path for path, it in getattr(self.strategy, "attached", {}).items() if not has_state(it)]
             what = " and ".join(lacking or [f"strategy {spec.strategy}"])
@@ -140,8 +176,6 @@ class _Run:
             self.folder.start_over()
         else:
             self.strategy = manager.resume(self.strategy, self._build, self.recorder, self.device)
-            if self.recorder.record.decisions:
-                self._adopt_decision()
         self.folder.clean()
         self._update(status="running", error=None)
         self._learn_and_end(cost)
@@ -176,7 +210,7 @@ class _Run:
             raise failure from error
         self.folder.clear()
         missed = differences(cost, self.recorder.record.stages)
-        if missed and self.run.spec.stability_decay is None:  # whose trials and withheld images no forecast knows
+        if missed:
             more = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
             self.hook_caller.notice(f"the forecast was wrong: {missed[0]}{more}")
         self._notify_end()
@@ -185,11 +219,8 @@ class _Run:
 
     def _context(self) -> StrategyContext:
         recorder = self.recorder
-        return self._context_of(self.decider.decided, recorder.watch, *recorder.evaluators)
-
-    def _context_of(self, run: ResolvedRun, watch: ProgressCallback, *measures: Any) -> StrategyContext:
-        evaluator = EvaluationPlugin(*measures, loggers=[self.recorder.attached_values], collect_all=False)
-        return run.context(self.stream.plan, self.device, on_progress=watch, evaluator=evaluator)
+        evaluator = EvaluationPlugin(*recorder.evaluators, loggers=[recorder.attached_values], collect_all=False)
+        return self.run.context(self.stream.plan, self.device, on_progress=recorder.watch, evaluator=evaluator)
 
     def _build(self) -> Any:
         strategy = self.run.build(self._context())
@@ -205,17 +236,10 @@ class _Run:
             )
         return strategy
 
-    def _adopt_decision(self) -> None:
-        """Go on with a strategy of the options decided last, from where the present one is."""
-        state, self.strategy = self.strategy.state_dict(), self._build()
-        self.strategy.load_state_dict(state)
-        self.strategy.pause = self._between_epochs
-
     # ------------------------------------------------------------------ training
 
     def _learn(self) -> None:
-        decides = self.run.spec.stability_decay is not None
-        scenario = self.stream.avalanche(deciding=decides)
+        scenario = self.stream.avalanche()
         train, valid, test = (scenario.streams[name] for name in ("train", "valid", "test"))
         whole = getattr(self.strategy, "whole_stream", False)
         lessons = [(len(train) - 1, train, [valid])] if whole else [(t, e, [[valid[t]]]) for t, e in enumerate(train)]
@@ -223,12 +247,6 @@ class _Run:
             if number < self.recorder.evaluated:
                 continue
             if self.strategy.clock.train_exp_counter <= task:
-                if decides:
-                    images = (experiences, valid[task], scenario.streams[DECIDING][task])
-                    if self.decider.decide(task, self.strategy, *images, pause=self._at_start_of(task)):
-                        self._adopt_decision()
-                if not whole:
-                    self.recorder.begin(task, self.strategy, test[task])
                 self.strategy.train(experiences, eval_streams=streams)
                 self._pause(Position(task=task, stage="evaluation"))
             self._evaluate(task, test[: task + 1])
@@ -250,10 +268,6 @@ class _Run:
     def _between_epochs(self, stage: Stage[Any]) -> None:
         position = Position(task=stage.task, stage=stage.name, epoch=stage.epoch, epochs=stage.epochs)
         self._pause(position, within_task=True)
-
-    def _at_start_of(self, task: int) -> Callable[[object], None]:
-        """What is called between epochs before a task is learned: a checkpoint is of where the task begins."""
-        return lambda _: self._pause(Position(task=task))
 
     def _pause(self, position: Position, *, within_task: bool = False) -> None:
         self.lock.check()

@@ -206,7 +206,6 @@ def _label(
     if (certainty := record.options.get("infer_task")) and record.scenario != "task":
         inferred = f"infer_task={certainty}"  # it learned the same as with task labels, and answers otherwise
         shown += [] if inferred in shown else [inferred]
-    shown += [f"{record.stability_decay.get('option')} decided per task"] if record.stability_decay else []
     name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
     name = f"{name} ({', '.join(shown)})" if shown else name
     return name if record.submitter is None else f"{name} by {record.submitter}"

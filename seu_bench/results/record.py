@@ -23,7 +23,6 @@ from seu_bench.metrics import image_acc
 from seu_bench.results.record_parts import (
     CodeRecord,
     Count,
-    DecisionRecord,
     Document,
     Environment,
     FileName,
@@ -119,16 +118,11 @@ class Record(ShownRecord, RankableRecord, Versioned):
         task_class_counts: for each class of each task, in the order of its head's outputs, how many of its test images
             were answered right when the model was evaluated last, and how many there are; a task is empty where it was
             not evaluated then, and all are in older records.
-        learning_curve: batches whose accuracies :attr:`learning_curves` has; ``None``: they were not asked for.
-        learning_curves: for each task the accuracy on its test images in [0, 1] before its training and after each of
-            its first batches; a row is empty where that is not defined.
         evaluation: ``validation``: withheld validation images stand in the place of test images, in the matrix and in
             ``task_images``.
         given_options: names, as ``-o`` takes them, of the options that were given for the run and are not the
             defaults; ``None`` in older records.
         tuned: what chose some of the options; ``None``: they were given, or are defaults that nobody tuned.
-        stability_decay: the rule by which options of each task were decided; ``None``: they were not.
-        decisions: what it decided, per task.
         matched: the run whose budget was to be met, and how near the option chosen for it came; ``None``: none was.
         first_tasks: so many tasks of the stream were learned; ``None``: all.
         scenario: whether the task of a test image was known, and what was asked; older records are task-incremental.
@@ -185,13 +179,10 @@ class Record(ShownRecord, RankableRecord, Versioned):
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 1
     evaluation: Evaluation = "test"
     first_tasks: Integer | None = None
-    learning_curve: Integer | None = None
     attach: tuple[str, ...] = ()
     scenario: Scenario = "task"
     given_options: tuple[str, ...] | None = None
     tuned: TuningRecord | None = None
-    stability_decay: dict[str, Any] | None = None
-    decisions: tuple[DecisionRecord, ...] = ()
     matched: Matched | None = None
     task_order: tuple[Integer, ...] = ()
     task_names: tuple[str, ...] = ()
@@ -205,7 +196,6 @@ class Record(ShownRecord, RankableRecord, Versioned):
     accuracy_matrix: Matrix = ()
     task_confusion: tuple[tuple[Count, ...], ...] = ()
     task_class_counts: tuple[tuple[tuple[Count, Count], ...], ...] = ()
-    learning_curves: tuple[tuple[Measurement, ...], ...] = ()
     metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
     attached: dict[str, Measurement | None] = Field(default_factory=dict)
     params_total: tuple[Count, ...] = ()
@@ -342,6 +332,8 @@ def upgraded(record: Record) -> Record:
     elif record.strategy in _PER_TASK and "memory" not in record.options:
         total = 200 if record.options.get("patterns_per_experience") is None else None
         updates["options"] = {"memory": total, **record.options}
+    if record.metrics.get("lca", 0.0) is None:  # of an option that is gone and that no published run was given
+        updates["metrics"] = {name: value for name, value in record.metrics.items() if name != "lca"}
     if record.metrics and "image_acc" not in record.metrics:
         over_images = image_acc(record.accuracy_matrix, [images for *_, images in record.task_images])
         updates |= {} if over_images is None else {"metrics": record.metrics | {"image_acc": over_images}}

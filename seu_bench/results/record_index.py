@@ -23,7 +23,7 @@ from seu_bench.config.matched import Matched
 from seu_bench.errors import ResultsError
 from seu_bench.results.record import RECORD_NAME, Record, runs_folder
 from seu_bench.results.record_files import packed_records, record_in
-from seu_bench.results.record_parts import CodeRecord, DecisionRecord, Environment, TuningRecord
+from seu_bench.results.record_parts import CodeRecord, Environment, TuningRecord
 from seu_bench.utils.files import PART
 from seu_bench.utils.reading import list_folder, open_file
 
@@ -60,7 +60,6 @@ _LINK, _UNREADABLE = "link", "unreadable"
 #: Fields that are models of their own, and those that are several of one.
 _MODELS: Final[dict[str, Any]] = {"tuned": TuningRecord, "matched": Matched}
 _MODELS_OF_LISTS: Final[dict[str, Any]] = {
-    "decisions": DecisionRecord,
     "code": CodeRecord,
     "earlier_code": CodeRecord,
 }

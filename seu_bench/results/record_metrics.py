@@ -94,12 +94,6 @@ def _transfer(record: Record, reference: Record) -> float | None:
     return formulas.transfer(complete_matrix(record), complete_matrix(reference))
 
 
-def _lca(record: Record) -> float | None:
-    wanted = [(record.learning_curve or 0) + 1] * len(complete_matrix(record))
-    is_whole = record.learning_curve is not None and [len(curve) for curve in record.learning_curves] == wanted
-    return formulas.lca(record.learning_curves) if is_whole else None
-
-
 _score = partial(Metric, unit="fraction", higher_is_better=True)
 _loss = partial(Metric, unit="fraction", higher_is_better=False)
 _size = partial(Metric, unit="count", higher_is_better=False)
@@ -212,11 +206,6 @@ METRICS: Final[Mapping[str, Metric]] = {
         "seed (strategy independent); leaderboards only (T(S) of Veniat et al. 2021)",
         relative=_transfer,
         reference="apart",
-    ),
-    "lca": _score(
-        _lca,
-        "area under the learning curve: mean over tasks of the accuracy before a task's training and after each of its "
-        "first batches, as many as --learning-curve says (LCA, Chaudhry et al. 2019)",
     ),
     "train_seconds": _time(
         _stages("seconds"),

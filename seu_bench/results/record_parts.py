@@ -160,19 +160,3 @@ class TuningRecord(Document):
     def __hash__(self) -> int:
         """By the file, which says all else: options may be lists."""
         return hash((self.id, self.sha256))
-
-
-class DecisionRecord(Document):
-    """Options of one task that were decided before it was learned.
-
-    Attributes:
-        options: that it was learned with.
-        accuracy: of the trial with these, on the validation images that decide.
-        reachable: the best without a penalty.
-        trials: how often the task was learned to decide.
-    """
-
-    options: dict[str, Measurement]
-    accuracy: Measurement
-    reachable: Measurement
-    trials: Integer

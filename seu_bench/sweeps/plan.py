@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from seu_bench.config.options import format_option
 from seu_bench.config.run import Request
 from seu_bench.config.unapplied import unapplied_lines
-from seu_bench.engine.logging.loggers import choose_loggers
+from seu_bench.engine.loggers import choose_loggers
 from seu_bench.engine.matching import matched_request
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.run_folder import find_state, other_threads

@@ -75,7 +75,7 @@ def test_the_command_line_reads_the_same_request(pasted: Any, text: str) -> None
         "max_seconds": 2.0,
         "feature_cache": 512,
     }
-    asked = Request(seed=3, restart=True, keep_weights=False, stability_decay="ewc_lambda=1e5,tolerance=0.1", **fields)
+    asked = Request(seed=3, restart=True, keep_weights=False, **fields)
     found: list[Request] = []
 
     @request_command()

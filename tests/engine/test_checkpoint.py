@@ -52,7 +52,6 @@ def test_tensors_are_stored_once(tmp_path: Path) -> None:
     assert sizes[1] - sizes[0] < 500
 
 
-@pytest.mark.tries(20)
 def test_cut_anywhere(written: Path) -> None:
     """A file that ends too early is refused, wherever it ends."""
     content = written.read_bytes()
@@ -64,7 +63,6 @@ def test_cut_anywhere(written: Path) -> None:
             read_checkpoint(written, "a-run")
 
 
-@pytest.mark.tries(40)
 def test_any_flipped_bit(written: Path) -> None:
     """A change of one bit is seen, in the header's line as in what follows."""
     content = written.read_bytes()

@@ -15,7 +15,6 @@ from support.commands import Command
 from torch import nn
 
 import seu_bench
-from scripts.avalanche_strategies import PAGE, page
 from seu_bench.config.run import Request
 from seu_bench.data.streams import build_stream
 from seu_bench.engine.resolve import resolve
@@ -139,10 +138,3 @@ def test_refused(command: Command, tmp_path: Path, path: str, options: tuple[str
     assert why in answer.err and "hint: " in answer.err
     assert path in answer.err or why == "frozen"
     assert not list(tmp_path.rglob("record.json"))
-
-
-@pytest.mark.long
-def test_table() -> None:
-    """The table of the documentation is what is found."""
-    text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text

@@ -318,7 +318,6 @@ class TestComputeMetrics:
             "forgetting": pytest.approx(0.125),
             "intransigence": None,
             "transfer": None,
-            "lca": None,
             "percent_of_joint": None,
             "fwt": None,
             "params_total": 3_750_000,

@@ -1,12 +1,10 @@
-"""Transfer to the last task and the area under learning curves, by hand."""
+"""Transfer to the last task, by hand."""
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
-from seu_bench.metrics import AccuracyMatrix, lca, transfer
+from seu_bench.metrics import AccuracyMatrix, transfer
 
 
 def test_transfer_by_hand() -> None:
@@ -19,9 +17,3 @@ def test_transfer_by_hand() -> None:
 def test_transfer_needs_the_last_task_of_both(matrix: AccuracyMatrix) -> None:
     own = ((0.5,), (0.5, 0.4))
     assert transfer(matrix, own) is None and transfer(own, matrix) is None
-
-
-def test_area_under_learning_curves_by_hand() -> None:
-    assert lca([[0.1, 0.5, 0.9], [0.1, 0.3, 0.5]]) == pytest.approx((0.1 + 0.4 + 0.7) / 3)
-    for curves in ([], [[]], [[0.1], []], [[0.1, 0.2], [0.1]], [[0.1, None]], [[0.1, math.nan]]):
-        assert lca(curves) is None

@@ -109,7 +109,6 @@ OPTIONS: Final = [
     "--jobs",
     "--figures",
     "--top",
-    "--stability-decay",
 ]
 BENCHMARK: Final = """
 name = "edge"

@@ -41,10 +41,8 @@ def test_file(tmp_path: Path) -> None:
         log = "mlflow,tensorboard"
         evaluation = "validation"
         first_tasks = 3
-        learning_curve = 5
 attach = ["my_parts:Shift"]
         match = "params=seu"
-        stability_decay = "ewc_lambda=100,learning_rate=0.1"
         tuned = ["chosen", "own/tuned.toml"]
         [log_options]
         mlflow.experiment = "grid"
@@ -85,17 +83,8 @@ attach = ["my_parts:Shift"]
         "log_options": {"mlflow.experiment": "grid"},
         "evaluation": "validation",
         "first_tasks": 3,
-        "learning_curve": 5,
         "attach": ("my_parts:Shift",),
         "match": "params=seu",
-        "stability_decay": {
-            "option": "ewc_lambda",
-            "start": 100.0,
-            "learning_rates": (0.1,),
-            "tolerance": 0.2,
-            "factor": 0.5,
-            "searches": 7,
-        },
         "tuned": ("chosen", str(tmp_path / "own/tuned.toml")),
     }
     assert set(spec.axes) == {"epochs", "widths", "searcher.alpha"}

@@ -171,29 +171,14 @@ def test_optuna(tmp_path: Path) -> None:
     assert "optuna" in file.software
 
 
-def test_stability_decay(tmp_path: Path) -> None:
-    """A rule decides task by task on each seed; the file has every decision, and their medians as options."""
-    space = {"ewc_lambda": "1000000", "learning_rate": "0.01,0.1"}
-    more = {"strategy": "ewc", "space": space, "options": {"epochs": 1}, "method": "stability-decay:0.05"}
-    file = tuning(tmp_path, **more, seeds="100").file
-    ((run,),) = [trial.runs for trial in file.trials]
-    assert len(run.decisions) == 3
-    later = sorted(made["ewc_lambda"] for made in run.decisions[1:])
-    rates = sorted(made["learning_rate"] for made in run.decisions)
-    assert file.options == {"epochs": 1, "ewc_lambda": later[0], "learning_rate": rates[1]}
-    assert TunedFile.read(tmp_path / "tuned" / "sealed-paper-ewc.toml") == file
-    with pytest.raises(SpecError, match="takes one option with the value that its decay begins at"):
-        tuning(tmp_path, **{**more, "space": {"ewc_lambda": "1,2"}})
-
-
 def test_trials_travel(tmp_path: Path) -> None:
     """A trial is a job like any other: as JSON, as executors carry it, it is the same run and still reads no tests."""
     space = {"ewc_lambda": "10", "learning_rate": "0.1,0.01"}
     asked = {"strategy": "ewc", "space": space, "results": tmp_path, "benchmark": "open"}
-    for method, tasks in (("first-tasks:2", 2), ("whole-stream", None), ("stability-decay:0.1", None)):
+    for method, tasks in (("first-tasks:2", 2), ("whole-stream", None)):
         spec = make_tune_spec({**asked, "method": method})
         plan = plan_requests(Registry(), spec.sweep(), map(spec.request, make_sampler(spec).ask()))
-        assert len(plan.jobs) == 3 * (1 if spec.decay else 2)
+        assert len(plan.jobs) == 6
         for planned in plan.jobs:
             job = Job.model_validate_json(plan.to_job(planned).model_dump_json())
             assert job == plan.to_job(planned)
@@ -201,7 +186,6 @@ def test_trials_travel(tmp_path: Path) -> None:
             assert (job.request.evaluation, job.request.first_tasks) == ("validation", tasks)
             assert job.request.results == tmp_path / "tuning"
             assert not job.request.keep_weights
-            assert (job.request.stability_decay is None) == (spec.decay is None)
 
 
 @pytest.mark.long

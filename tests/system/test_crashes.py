@@ -193,7 +193,6 @@ def killed_often(
 
 
 @LONG
-@pytest.mark.tries(3)
 @pytest.mark.parametrize("learner", ["naive", "seu", "ltg"])
 def test_killed_at_random_points(server: Server, reference: Reference, tmp_path: Path, learner: str) -> None:
     """``kill -9`` at batches drawn over all stages, and at any time; then the same command again."""
@@ -201,7 +200,6 @@ def test_killed_at_random_points(server: Server, reference: Reference, tmp_path:
 
 
 @MANY
-@pytest.mark.tries(20)
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_killed_at_many_random_points(server: Server, reference: Reference, tmp_path: Path, learner: str) -> None:
     """The same, at least twenty times for each."""

@@ -6,7 +6,6 @@ import ast
 import importlib
 import re
 import shlex
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -241,7 +240,7 @@ def test_every_field_and_metric_is_described() -> None:
 def test_examples_use_public_names_alone() -> None:
     """They import from rooms, or from the modules that stand beside the rooms."""
     public = {room: {name for names in modules.values() for name in names} for room, modules in public_api.rooms()}
-    beside = {"seu_bench.errors", "seu_bench.metrics", "seu_bench.search_space"}
+    beside = {"seu_bench.errors", "seu_bench.metrics"}
     for path in (ROOT / "examples").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "seu_bench":
@@ -259,11 +258,3 @@ def test_promises_are_tested() -> None:
         for named, test in re.findall(r"`(tests/[a-z_/]+\.py)?::([a-z_]+)`", row):
             file = named or file
             assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), (file, test)
-
-
-@pytest.mark.long
-def test_promises_are_tried_so_often() -> None:
-    """The table's numbers of tries are those of the tests."""
-    check = [sys.executable, ROOT / "scripts" / "promises.py", "--check"]
-    done = subprocess.run(check, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, f"run make docs\n{done.stderr}"

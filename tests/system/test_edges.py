@@ -75,7 +75,6 @@ def check(kind: str, seed: int, ask: Ask, work: Path, base: Path) -> None:
 
 
 @pytest.mark.crash
-@pytest.mark.tries(TRIES)
 @pytest.mark.parametrize("batch", range(TESTS))
 @pytest.mark.parametrize("kind", CASES)
 def test_hostile(kind: str, batch: int, ask: Ask, work: Path, base: Path) -> None:

@@ -11,13 +11,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
-from scripts.evidence import claims, components, corrections, relatives, sweeps, tables
+from scripts.evidence import claims, components, relatives, sweeps, tables
 from scripts.evidence.claims import Claim, Finding
 from scripts.evidence.evidence import Evidence, read_evidence
 from scripts.evidence.page import rendered
 from scripts.evidence.publish import publish as publish_runs
 from scripts.evidence.runs import CONTROL, PAPER
-from seu_bench.results.record import Record, StageRecord, write_record
+from seu_bench.results.record import Record, write_record
 
 #: What noise adds to the values of three seeds: equal for all rows but for a little.
 NOISE = (0.0, 0.01, -0.01)
@@ -299,44 +299,6 @@ def test_what_was_not_run_is_counted(tmp_path: Path) -> None:
     assert told["the searcher `darts`"] == [4, 6] and len(told) == len(sweeps.FILES)
     file.write_text("".join(lines), encoding="utf-8")
     assert "the searcher `darts`" not in {title for title, *_ in sweeps.pending(read_evidence(tmp_path))}
-
-
-# --- corrections ----------------------------------------------------------------------------------------------------
-
-
-def test_what_the_search_measured(tmp_path: Path) -> None:
-    """Last epochs of the search's stages, and one in the number of classes; max pooling among the operations."""
-    stages = [
-        StageRecord(name="search", task=task, epochs=2, seconds=1, image_passes=1, accuracies=(0.1, accuracy))
-        for task, accuracy in enumerate((0.5, 0.7))
-    ]
-    unit = {
-        "normal": [[2, 0, "max_pool_3x3"], [2, 1, "sep_conv_3x3"]],
-        "reduction": [[2, 0, "skip_connect"], [2, 1, "skip_connect"]],
-    }
-    record = a_run("seu", 0, {"acc": 0.5}, stages=stages, task_classes=(2, 4), genotypes=(unit, None))
-    (tmp_path / "quick").mkdir()
-    (tmp_path / "quick" / "records.jsonl").write_text(record.model_dump_json() + "\n", encoding="utf-8")
-    evidence = read_evidence(tmp_path)
-    assert corrections.search_at_chance(evidence).now.endswith("`one` 60 %, chance 38 %.")
-    assert "max pooling is 25 % of" in corrections.ties(evidence).now
-
-
-def test_what_is_kept_beside_the_parameters(publish: Publish) -> None:
-    """In multiples of four bytes a parameter; what keeps its network alone is not named."""
-    rows = {
-        "seu": {"params_total": [100] * 3, "memory_bytes": [440] * 3},
-        "replay": {"params_total": [100] * 3, "memory_bytes": [1200] * 3},
-    }
-    said = corrections.memory(publish(quick=rows)).now
-    assert said.endswith("`replay` 3 times.")
-
-
-def test_nothing_is_said_to_be_corrected_without_records(publish: Publish) -> None:
-    """But for the ranking, which no record shows."""
-    evidence = publish(before={"seu": {"acc": 0.5, "mixed_score": 0.5}, CONTROL: {"acc": 0.5, "mixed_score": 0.4}})
-    said = {each.title: each.now for each in corrections.corrections(evidence)}
-    assert {title for title, now in said.items() if now != corrections.UNKNOWN} == {"The ranking"}
 
 
 def test_share_that_is_reused() -> None:

@@ -93,12 +93,11 @@ def _stage_faults(record: Record, cost: Cost) -> Iterator[str]:
     passes = sum(stage.image_passes for stage in learned)
     evaluated = sum(stage.image_passes for stage in record.stages) - passes
     flops = None if any(stage.flops is None for stage in learned) else sum(stage.flops or 0 for stage in learned)
-    is_decided = record.stability_decay is not None  # by trials, of which no forecast knows
     most = {"learn": (passes, cost.image_passes), "evaluate": (evaluated, cost.all_passes - cost.image_passes)}
     for what, (found, forecast) in most.items():
-        if not 0 < found <= forecast and not (is_decided and found):
+        if not 0 < found <= forecast:
             yield f"{found} image passes to {what}, and at most {forecast} were forecast"
     if cost.train_flops is not None and cost.train_flops_min is not None:
         least, largest = cost.train_flops_min, cost.train_flops
-        if flops is None or flops < least or (flops > largest and not is_decided):
+        if flops is None or not least <= flops <= largest:
             yield f"{flops} operations of learning, and {least} to {largest} were forecast"

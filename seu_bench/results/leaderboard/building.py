@@ -273,6 +273,6 @@ def _choice(record: Record) -> list[Any]:
     names = [record.strategy, record.searcher, record.creator]
     options = [other_overrides(record) if part == "benchmark_overrides" else getattr(record, part) for part in CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
-    settings = [options, protocol_settings(record), record.precision, record.threads, record.stability_decay]
+    settings = [options, protocol_settings(record), record.precision, record.threads]
     settings.append(record.attach)
     return [names, *settings, learner_code(record), record.submitter]

@@ -28,7 +28,7 @@ class GridSampler:
     """Every combination, all at once."""
 
     def __init__(self, spec: TuneSpec) -> None:
-        self._values = list(grid(spec.tried))
+        self._values = list(grid(spec.space))
 
     def ask(self) -> list[dict[str, Any]]:
         """All combinations, once."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import fmean, median_low
+from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
 from seu_bench.config.options import format_option
@@ -151,26 +151,10 @@ def _trial(registry: Registry, spec: TuneSpec, values: Mapping[str, Any], jobs: 
         scores.append(None if record is None else record.metrics.get("acc"))
         status: Literal["finished", "failed"] = "failed" if scores[-1] is None else "finished"
         matrix = () if record is None else learned_matrix(record)
-        decisions = () if record is None else tuple(made.options for made in record.decisions)
-        runs.append(
-            TrialRun(seed=seed, run_id=job.job.run_id, status=status, accuracy_matrix=matrix, decisions=decisions)
-        )
+        runs.append(TrialRun(seed=seed, run_id=job.job.run_id, status=status, accuracy_matrix=matrix))
     known = [score for score in scores if score is not None]
     score = fmean(known) if len(known) == len(scores) else None
-    options = dict(values) if spec.decay is None else dict(usual_decision(spec.decay.option, runs))
-    return Trial(options=options, score=score, runs=tuple(runs))
-
-
-def usual_decision(decayed: str, runs: Sequence[TrialRun]) -> Iterator[tuple[str, float]]:
-    """Options for all tasks from those decided for each: medians over tasks and seeds, the lower of two.
-
-    The first task of a stream does not count for the option that was ``decayed``: it has nothing to keep.
-    """
-    for key in dict.fromkeys(key for run in runs for made in run.decisions for key in made):
-        first = 1 if key == decayed else 0
-        values = [made[key] for run in runs for made in run.decisions[first:]]
-        if values:
-            yield key, median_low(values)
+    return Trial(options=dict(values), score=score, runs=tuple(runs))
 
 
 def learned_matrix(record: Record) -> Matrix:

@@ -11,7 +11,6 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt, field_valida
 
 from seu_bench.config.options import flattened
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
-from seu_bench.config.stability import StabilityDecay
 from seu_bench.config.toml_file import validated
 from seu_bench.config.tuned import TRIALS_FOLDER, TUNED_FOLDER
 from seu_bench.plugin.registry import Registry
@@ -21,9 +20,7 @@ from seu_bench.sweeps.tuning.space import Choices, Dimension, parse_dimension
 #: The page that describes tuning.
 GUIDE: Final = "docs/guides/tuning.md"
 #: Fields that a tuning decides itself.
-DECIDED: Final = frozenset({"evaluation", "first_tasks", "stability_decay", "keep_weights"})
-#: The option that a rule may choose beside the one that it decays.
-RATE: Final = "learning_rate"
+DECIDED: Final = frozenset({"evaluation", "first_tasks", "keep_weights"})
 
 Sampler: TypeAlias = Literal["grid", "tpe", "random"]
 _OfRequest = Request.model_fields
@@ -57,8 +54,7 @@ class TuneSpec(ResultFields, ExecutionFields):
     space: Annotated[dict[str, Dimension], BeforeValidator(_space)] = Field(default_factory=dict, min_length=1)
     method: str = Field(
         "first-tasks:3",
-        description="What a trial learns and is scored on: first-tasks:N, whole-stream, or stability-decay[:TOLERANCE] "
-        "(see docs).",
+        description="What a trial learns and is scored on: first-tasks:N or whole-stream (see docs).",
     )
     seeds: Seeds = Field(
         (100, 101, 102), min_length=1, description="Random seeds of the trials; no run that uses the result has them."
@@ -78,11 +74,8 @@ class TuneSpec(ResultFields, ExecutionFields):
     @field_validator("method")
     @classmethod
     def _known_method(cls, method: str) -> str:
-        if not re.fullmatch(r"whole-stream|first-tasks:[1-9]\d{0,3}|stability-decay(:0?\.\d{1,9})?", method):
-            raise ValueError(
-                f"there is no method {method!r}; give first-tasks:N, as in first-tasks:3, whole-stream, or "
-                "stability-decay:TOLERANCE, as in stability-decay:0.2"
-            )
+        if not re.fullmatch(r"whole-stream|first-tasks:[1-9]\d{0,3}", method):
+            raise ValueError(f"there is no method {method!r}; give first-tasks:N, as in first-tasks:3, or whole-stream")
         return method
 
     @field_validator("options")
@@ -108,40 +101,6 @@ class TuneSpec(ResultFields, ExecutionFields):
             raise ValueError(f"sampler {self.sampler!r} needs a number of trials")
         return self
 
-    @model_validator(mode="after")
-    def _of_one_rule(self) -> TuneSpec:
-        if not self.method.startswith("stability-decay"):
-            return self
-        starts = [part for key, part in self.space.items() if key != RATE]
-        if (
-            self.sampler != "grid"
-            or len(starts) != 1
-            or not isinstance(starts[0], Choices)
-            or len(starts[0].values) > 1
-        ):
-            raise ValueError(
-                f"{self.method} takes one option with the value that its decay begins at, and beside it values of "
-                f"{RATE}, as in -g ewc_lambda=100000 -g {RATE}=0.1,0.01"
-            )
-        return self
-
-    @property
-    def decay(self) -> StabilityDecay | None:
-        """The rule that decides options task by task; ``None``: trials have options of their own."""
-        if not self.method.startswith("stability-decay"):
-            return None
-        tolerance = self.method.partition(":")[2]
-        values = {key: part.values for key, part in self.space.items() if isinstance(part, Choices)}
-        rates = values.pop(RATE, ())
-        ((option, (start,)),) = values.items()
-        given = {"tolerance": float(tolerance)} if tolerance else {}
-        return StabilityDecay(option=option, start=start, learning_rates=rates, **given)
-
-    @property
-    def tried(self) -> dict[str, Dimension]:
-        """The space that trials are drawn from; empty where a rule decides in one trial."""
-        return self.space if self.decay is None else {}
-
     @property
     def first_of_stream(self) -> int | None:
         """Tasks that a trial learns; ``None``: all."""
@@ -161,8 +120,8 @@ class TuneSpec(ResultFields, ExecutionFields):
         """The run of a trial on the first seed."""
         own = {name: getattr(self, name) for name in ("strategy", "benchmark", "searcher", "creator", "protocol")}
         return Request(
-            **self._shared | own | {"stability_decay": self.decay},
-            options=self.run_options | {key: values[key] for key in self.tried},
+            **self._shared | own,
+            options=self.run_options | {key: values[key] for key in self.space},
             seed=self.seeds[0],
         )
 
