@@ -24,8 +24,8 @@ def keep_freed_memory() -> bool:
     """Have the process reuse the memory that it frees, rather than return it to the system.
 
     A training step allocates and frees the same large tensors each time. To reuse them is faster, and takes more memory
-    at the most (results/published/performance_decisions.md has both); results are the same. Nothing is changed where the C
-    library is not glibc, or one of :data:`CHOICES` is set. It is for programs, once, at their beginning.
+    at the most (results/published/performance_decisions.md has both); results are the same. Nothing is changed where
+    the C library is not glibc, or one of :data:`CHOICES` is set. It is for programs, once, at their beginning.
 
     Returns:
         Whether freed memory is kept from now on.
