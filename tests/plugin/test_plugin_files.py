@@ -302,7 +302,7 @@ def test_a_job_of_another_host(file: Path) -> None:
     run_id = resolve(use_plugins(file), asked).spec.run_id
     os.environ[PLUGINS] = ""
     job = Job(run_id=run_id, request=asked.model_copy(update={"results": record_folder(file)}))
-    ended = run_job(Job.model_validate_json(job.model_dump_json()), lambda _: None)
+    ended = run_job(Job.model_validate_json(job.model_dump_json()))
     assert ended.status == "finished", ended.message
 
 
