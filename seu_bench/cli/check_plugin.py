@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,12 +17,12 @@ from seu_bench.config.options import PREFIXES, did_you_mean, parse_assignments
 from seu_bench.errors import ExitStatus, OptionError, RequestError
 from seu_bench.plugin.registry import use_plugins
 from seu_bench.plugin.subjects import Subject, subjects
-from seu_bench.utils.progress import hidden
 from seu_bench.utils.reading import absolute
 from seu_bench.utils.text import format_seconds, printable_lines
 
 if TYPE_CHECKING:
     from seu_bench.testing.checking import Check
+    from seu_bench.testing.places import Place
 
 #: Outcome of a check.
 _WORDS: Final = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
@@ -67,10 +66,9 @@ def check_plugin(
         raise RequestError(str(error), remedy="pip install pytest") from error
     results: list[tuple[Subject, list[Check]]] = []
     for subject, own in zip(found, options, strict=True):
-        watcher = _Display(subject, whole=whole) if form == "text" else None
-        # A bar would be drawn over the lines.
-        with hidden() if watcher is not None and watcher.is_terminal else contextlib.nullcontext():
-            results.append((subject, check(subject, own, pattern=pattern, watcher=watcher)))
+        results.append((subject, check(subject, own, pattern=pattern)))
+        if form == "text" and results[-1][1]:
+            click.echo("\n".join([click.style(str(subject), bold=True), *_lines(results[-1][1], whole=whole)]))
     checks = [check for _, done in results for check in done]
     if not checks:
         names = dict.fromkeys(each for subject in found for each in names_of_checks(subject))
@@ -82,33 +80,17 @@ def check_plugin(
         raise SystemExit(ExitStatus.NOT_MET)
 
 
-class _Display:
-    """Print each check when it has ended; on a terminal also the one that runs."""
-
-    def __init__(self, subject: Subject, *, whole: bool) -> None:
-        self._whole = whole
-        self._out = sys.stdout  # pytest's own output goes elsewhere while it runs
-        self.is_terminal = self._out.isatty()
-        self._heading = f"{click.style(str(subject), bold=True)}\n"
-
-    def collected(self, total: int) -> None:
-        """Ignore how many there are."""
-
-    def started(self, name: str) -> None:
-        """Say what runs, in a line that its result is written over."""
-        running = f"  {'...':<7}  {name}" if self.is_terminal else ""
-        click.echo(self._heading + running, file=self._out, nl=False)
-        self._heading = ""
-
-    def ended(self, check: Check) -> None:
-        """Print how it ended, and what is to be known of a failure."""
+def _lines(checks: Iterable[Check], *, whole: bool) -> Iterator[str]:
+    """How each check ended; below a failure its message, the place in the plugin and, if asked for, the traceback."""
+    for check in checks:
         word = f"{_WORDS[check.outcome]:<7}"
         word = click.style(word, fg="red") if check.outcome == "failed" else word
-        # A carriage return, and "erase to the end of the line".
-        begin = "\r\x1b[K" if self.is_terminal else ""
-        click.echo(f"{begin}  {word}  {check.name}  {check.seconds:.1f} s", file=self._out)
-        for line in _details(check, whole=self._whole):
-            click.echo(f"           {printable_lines(line)}", file=self._out)
+        yield f"  {word}  {check.name}  {check.seconds:.1f} s"
+        details = check.message.splitlines()
+        if (place := check.raised or check.defined) is not None:
+            details += [f"{'at' if check.raised else 'made at'} {place}", f"    {place.code}"]
+        details += check.traceback.splitlines() if whole else []
+        yield from (f"           {printable_lines(line)}" for line in details)
 
 
 def _options_of_each(found: Iterable[Subject], options: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -126,26 +108,22 @@ def _options_of_each(found: Iterable[Subject], options: Mapping[str, Any]) -> li
     return [{key: value for key, value in options.items() if key in own or "." in key} for own in names]
 
 
-def _details(check: Check, *, whole: bool) -> Iterator[str]:
-    """Lines below a check: its message, and the place in the plugin or the whole traceback."""
-    yield from check.message.splitlines()
-    place = check.raised or check.defined
-    if place is not None:
-        yield f"{'at' if check.raised else 'made at'} {place}"
-        yield f"    {place.code}"
-    if whole:
-        yield from check.traceback.splitlines()
-
-
 def _document(results: Sequence[tuple[Subject, Sequence[Check]]]) -> dict[str, Any]:
     """Results as JSON has them."""
     checks = [check for _, done in results for check in done]
     counts: Counter[str] = Counter(check.outcome for check in checks)
-    parts = ("kind", "name", "plugin", "package")
     return {
         "subjects": [
-            dict(zip(parts, (it.kind, it.entry.name, it.entry.plugin, it.entry.package), strict=True))
-            | {"checks": [_check_document(check) for check in done]}
+            {
+                "kind": it.kind,
+                "name": it.entry.name,
+                "plugin": it.entry.plugin,
+                "package": it.entry.package,
+                "checks": [
+                    check._asdict() | {key: place and place._asdict() for key, place in _places(check).items()}
+                    for check in done
+                ],
+            }
             for it, done in results
         ],
         **{outcome: counts[outcome] for outcome in ("passed", "failed", "skipped")},
@@ -153,9 +131,8 @@ def _document(results: Sequence[tuple[Subject, Sequence[Check]]]) -> dict[str, A
     }
 
 
-def _check_document(check: Check) -> dict[str, Any]:
-    places = {"raised": check.raised, "defined": check.defined}
-    return check._asdict() | {key: place and place._asdict() for key, place in places.items()}
+def _places(check: Check) -> dict[str, Place | None]:
+    return {"raised": check.raised, "defined": check.defined}
 
 
 def _summary(name: str, results: Sequence[tuple[Subject, Sequence[Check]]]) -> Iterator[str]:

@@ -1,25 +1,27 @@
-"""``seu-bench list``: what is installed, and one name with its options: type, range, default and meaning."""
+"""``seu-bench list`` and ``data``: what is installed, one name with its options, data sets and where they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from seu_bench.cli.completion import completer, names_of
-from seu_bench.cli.options import format_option, print_as, request_command
+from seu_bench.cli.options import data_option, format_option, print_as, request_command
 from seu_bench.config.options import describe_options, did_you_mean
 from seu_bench.config.options import format_option as format_value
 from seu_bench.config.protocol import CreationSchedule, ModelSize, SearchSchedule
-from seu_bench.config.run import Request
-from seu_bench.errors import OptionError, UnknownNameError
+from seu_bench.errors import UnknownNameError
 from seu_bench.plugin.entries import Entry, Kind
 from seu_bench.plugin.registry import Registry, use_plugins
+from seu_bench.utils import progress as bars
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from seu_bench.data.dataset import DatasetSource
 
 #: How an option of each kind is given.
 _GIVEN: Final[Mapping[str, str]] = {
@@ -39,26 +41,8 @@ _OF_PROTOCOLS: Final = {
 @request_command("plugin")
 @click.argument("kind", required=False, shell_complete=completer(lambda _: dict.fromkeys(Registry().kinds, "")))
 @click.argument("name", required=False, shell_complete=names_of())
-@click.option(
-    "--benchmark",
-    default=None,
-    shell_complete=names_of("benchmarks"),
-    help="With NAME: show the values that options have in runs of this benchmark.",
-)
-@click.option(
-    "--protocol",
-    default=None,
-    help="With NAME: show the values that options have by this protocol [default: the benchmark's].",
-)
 @format_option
-def list_(
-    kind: str | None,
-    name: str | None,
-    benchmark: str | None,
-    protocol: str | None,
-    plugin: tuple[Path, ...],
-    form: str,
-) -> None:
+def list_(kind: str | None, name: str | None, plugin: tuple[Path, ...], form: str) -> None:
     """List what is installed, and what is unavailable and why.
 
     KIND is strategies, backbones, searchers, creators, benchmarks, datasets, metrics, executors, loggers or commands.
@@ -71,12 +55,9 @@ def list_(
             f"there is no kind {kind!r}{did_you_mean(kind, kinds)}", remedy=f"the kinds are: {', '.join(kinds)}"
         )
     if kind is not None and name is not None:
-        document = _document(registry, kinds[kind], name, benchmark, protocol)
+        document = _document(kinds[kind], name)
         print_as(form, document, _parts(document))
         return
-    if benchmark is not None or protocol is not None:
-        remedy = "name one, e.g. seu-bench list strategies seu --benchmark split_digits"
-        raise OptionError("--benchmark and --protocol are for one name of a kind", remedy=remedy)
     shown = [kinds[kind]] if kind is not None else [table for table in kinds.values() if table]
     if form == "text":  # options would import what they are of
         print_as(form, None, [*_lines(shown, alone=kind is not None), *_fault_lines(registry)])
@@ -121,22 +102,17 @@ def _lines(tables: Iterable[Kind[Any]], *, alone: bool) -> Iterator[str]:
             yield f"seu-bench list {table.plural} NAME shows one in full"
 
 
-def _document(
-    registry: Registry, kind: Kind[Any], name: str, benchmark: str | None, protocol: str | None
-) -> dict[str, Any]:
-    """Describe one name as plain values; with a benchmark or protocol, options as a run with them has them."""
+def _document(kind: Kind[Any], name: str) -> dict[str, Any]:
+    """Describe one name as plain values."""
     if (it := kind.unavailable.get(name)) is not None:
         what = {"unavailable": it.factory.reason, "to_do": it.factory.remedy}
         return {"name": name, "kind": kind.singular, "package": it.package, **what}
     entry = kind.find(name)
     document: dict[str, Any] = {"name": name, "kind": kind.singular, "package": entry.package, "summary": entry.summary}
     document |= _details(kind.singular, entry)
-    options = describe_options(entry.factory.options) if hasattr(entry.factory, "options") else None
-    if benchmark is not None or protocol is not None:
-        sources = _sources(registry, kind.singular, name, {"benchmark": benchmark, "protocol": protocol})
-        options = [option | sources[option["name"]] for option in options or ()]
-    if options is not None:
+    if hasattr(entry.factory, "options"):
         form = _GIVEN.get(kind.singular, "{key}")
+        options = describe_options(entry.factory.options)
         document["options"] = [it | {"given_as": form.format(name=name, key=it["name"])} for it in options]
     return document
 
@@ -156,24 +132,6 @@ def _details(kind: str, entry: Entry[Any]) -> dict[str, Any]:
     protocols = [{"name": name, "summary": it.summary, "ranked": it.ranked} for name, it in spec.protocols.items()]
     more = {"version": spec.version, "default_protocol": spec.default_protocol, "protocols": protocols}
     return more | {"citation": spec.citation}
-
-
-def _sources(registry: Registry, kind: str, name: str, asked: Mapping[str, str | None]) -> dict[str, dict[str, Any]]:
-    """Value and source of each option of a strategy or component in a run that is asked for so."""
-    from seu_bench.engine.option_sources import option_sources
-    from seu_bench.engine.resolve import resolve
-
-    strategies = {each: entry.factory.components for each, entry in registry.strategies.items()}
-    strategy = name if kind == "strategy" else next((it for it, parts in strategies.items() if kind in parts), None)
-    if kind not in _CONFIGURED or strategy is None:
-        raise OptionError(
-            f"a benchmark changes no option of a {kind}",
-            remedy="leave out --benchmark and --protocol; strategies, searchers and creators have such options",
-        )
-    fields = {key: value for key, value in asked.items() if value is not None} | {kind: name, "strategy": strategy}
-    prefix = "" if kind == "strategy" else f"{kind}."
-    found = option_sources(resolve(registry, Request(**fields)))
-    return {it.key.removeprefix(prefix): {"value": it.value, "source": it.source} for it in found}
 
 
 def _parts(document: Mapping[str, Any]) -> Iterator[str | RenderableType]:
@@ -211,12 +169,71 @@ def _option_table(document: Mapping[str, Any]) -> RenderableType:
     from seu_bench.cli.tables import new_table
 
     options, rows = document["options"], []
-    resolved, configured = "value" in options[0], document["kind"] in _CONFIGURED
     for option in options:
-        value = option["value" if resolved else "default"]
-        standing = "as the protocol says" if configured and option["name"] in _OF_PROTOCOLS else "not set"
-        shown = format_value(value) if value is not None else "-" if resolved else standing
+        of_protocol = document["kind"] in _CONFIGURED and option["name"] in _OF_PROTOCOLS
+        standing = "as the protocol says" if of_protocol else "not set"
+        default = format_value(option["default"]) if option["default"] is not None else standing
         kind = " | ".join(map(str, option["choices"])) or f"{option['type']} {option['range']}".strip()
-        rows.append((option["name"], kind, shown, *([option["source"]] if resolved else []), option["help"]))
-    headings = ("=option", "type", "value", "=from", "") if resolved else ("=option", "type", "default", "")
-    return new_table(options[0]["given_as"].replace(options[0]["name"], "OPTION"), headings, rows)
+        rows.append((option["name"], kind, default, option["help"]))
+    title = options[0]["given_as"].replace(options[0]["name"], "OPTION")
+    return new_table(title, ("=option", "type", "default", ""), rows)
+
+
+@click.group(invoke_without_command=True)
+@data_option
+@format_option
+@click.pass_context
+def data(context: click.Context, data_root: Path | None, form: str) -> None:
+    """List data sets with status, size and location, or download one."""
+    if context.invoked_subcommand is not None:
+        return
+    known = {name: (entry.factory, entry.summary) for name, entry in Registry().datasets.items()}
+    folders = {name: (source, source.summary) for name, source in _folders(data_root).items() if name not in known}
+    rows: list[dict[str, Any]] = []
+    for name, (source, summary) in bars.tracked([*known.items(), *folders.items()], "checking data sets"):
+        row: dict[str, Any] = {"name": name, "where": None, "bytes": None, "summary": summary}
+        try:
+            state = source.state(data_root)
+            where = str(state.where) if state.where is not None else None
+            row |= {"status": state.status, "where": where, "bytes": state.bytes, "detail": state.detail}
+        except Exception as error:  # of a stranger's source: the others are listed all the same
+            row |= {"status": "unusable", "detail": f"{type(error).__name__}: {error}"}
+        rows.append(row)
+    print_as(form, rows, _data_lines(rows))
+
+
+def _folders(data_root: Path | None) -> dict[str, DatasetSource]:
+    """Well-known sets that are folders below the data root, which benchmarks define for themselves."""
+    from seu_bench.config.benchmark import FolderDefinition
+    from seu_bench.data.sources.folders import known_folder
+    from seu_bench.data.sources.layouts import LAYOUTS
+
+    tables = {name: {"kind": "folder", "layout": name, "size": 64} for name in LAYOUTS}
+    return {name: known_folder(FolderDefinition.model_validate(it), name, data_root) for name, it in tables.items()}
+
+
+def _data_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        size = f"{row['bytes'] / 1e6:.1f} MB" if row["bytes"] else "-"
+        where = row["where"] or "comes with a dependency"
+        yield f"{row['name']:<16} {row['status']:<10} {size:>10}  {where}"
+        if row["detail"]:
+            yield f"{'':<16} {row['detail']}"
+
+
+@data.command()
+@click.argument("name", shell_complete=names_of("datasets"))
+@data_option
+@click.pass_context
+def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
+    """Download a data set and check it."""
+    from seu_bench.data.sources.common import default_data_root
+
+    if data_root is None and context.parent is not None:
+        data_root = context.parent.params["data_root"]  # seu-bench data --data-root FOLDER fetch NAME
+    root, datasets = default_data_root(data_root), Registry().datasets
+    folders = {} if name in datasets else _folders(root)
+    source = folders[name] if name in folders else datasets.find(name).factory
+    source.fetch(root)
+    state = source.state(root)
+    click.echo(f"{name}: {state.status}" + (f", {state.where}" if state.where else ""))

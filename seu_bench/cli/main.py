@@ -42,7 +42,7 @@ def _core(path: str, summary: str) -> LazyCommand:
 CORE: Final[Mapping[str, LazyCommand]] = {
     "run": _core("run:run", "Run a strategy on a benchmark and write the record."),
     "sweep": _core("sweep:sweep", "Run every combination that is not finished yet."),
-    "tune": _core("tune:tune", "Choose hyper-parameters without test images, and write a tuned file."),
+    "tune": _core("sweep:tune", "Choose hyper-parameters without test images, and write a tuned file."),
     "cost": _core("cost:cost", "Estimate the cost of a run."),
     "runs": _core("runs:runs", "List runs and their states."),
     "show": _core("runs:show", "Show the record of a run."),
@@ -63,7 +63,7 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     ),
     "log": _core("export:log", "Send a record to a logger, e.g. because its server was not there during the run."),
     "export": _core("export:export", "Export the network of one task to ONNX."),
-    "data": _core("data:data", "List data sets with status, size and location, or download one."),
+    "data": _core("list:data", "List data sets with status, size and location, or download one."),
     "list": _core("list:list_", "List what is installed, and what is unavailable and why."),
     "check-plugin": _core("check_plugin:check_plugin", "Run the contract tests on a plugin and list what failed."),
     "new": _core("new:new", "Write the file that a method of your own begins with, and its test."),

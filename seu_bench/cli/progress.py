@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from seu_bench.engine.forecast import Forecast
 from seu_bench.errors import Interruption
 from seu_bench.hookspecs import hookimpl
-from seu_bench.plugin.executors import Noticed, Progressed, Started
+from seu_bench.plugin.executors import Noticed, Started
 from seu_bench.utils.console import watching_console
 from seu_bench.utils.text import printable
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from seu_bench.results.record import Record
-    from seu_bench.sweeps.driver import SweepReport
-    from seu_bench.sweeps.plan import PlannedJob, SweepPlan
+    from seu_bench.sweeps.driver import JobResult, SweepReport
+    from seu_bench.sweeps.plan import SweepPlan
     from seu_bench.training.interfaces import Cost
     from seu_bench.training.stage import StageProgress
 
@@ -40,11 +40,11 @@ def duration(seconds: float | None) -> str:
 class _Display:
     """Bars with a note each, removed when they are closed; none are drawn where there is no terminal."""
 
-    def __init__(self, console: Console | None, width: int) -> None:
+    def __init__(self, console: Console | None) -> None:
         console = watching_console() if console is None else console
         # Names hold options, whose brackets would be markup.
         name, note = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[note]"))
-        columns = (name, BarColumn(width), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), note)
+        columns = (name, BarColumn(40), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), note)
         self.bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self.console = console
 
@@ -71,7 +71,7 @@ class ProgressDisplay(_Display):
         begun: Callable[[], None] = lambda: None,
         foretell: Callable[[Cost], str] = lambda _: "",
     ) -> None:
-        super().__init__(console, 40)
+        super().__init__(console)
         self.forecast = Forecast(0)
         self._each_stage = each_stage or self.bars.disable
         self._begun, self._foretell = begun, foretell
@@ -119,68 +119,57 @@ class ProgressDisplay(_Display):
 
 
 class SweepDisplay(_Display):
-    """Draws a sweep's progress: a bar for all jobs and one for each that runs; lines where there is no terminal.
+    """Draws a bar for all jobs of a sweep, and prints a line where one starts, has a notice or ends.
 
     Args:
         plan: of the sweep.
         console: standard error by default.
-        each_start: whether to print a line where a job starts on a terminal, too.
 
     Example:
         ``with display.bars: run_sweep(plan, executor, estimate, display)``
     """
 
-    def __init__(self, plan: SweepPlan, console: Console | None = None, *, each_start: bool = False) -> None:
-        super().__init__(console, 20)
-        self._each_start = each_start or self.bars.disable
-        self._jobs = {job.run_id: job for job in plan.jobs}
+    def __init__(self, plan: SweepPlan, console: Console | None = None) -> None:
+        super().__init__(console)
+        self._labels = {job.run_id: job.label for job in plan.jobs}
         self._done = len(plan.jobs) - len(plan.pending)
         self._seconds: float | None = None
-        self._all = self.bars.add_task("sweep", total=max(1, len(plan.jobs)), note="")
-        self._of_job: dict[str, TaskID] = {}
+        self._shares: dict[str, float] = {}
+        self._bar = self.bars.add_task("sweep", total=max(1, len(plan.jobs)), note="")
         self._update()
 
     def __call__(self, report: SweepReport) -> None:
         """Show a report."""
-        from seu_bench.sweeps.driver import JobResult, Remaining
+        from seu_bench.sweeps.driver import JobResult, Progressed, Remaining
 
         match report:
             case Started(run_id=run_id, where=where):
-                label = self._jobs[run_id].label
-                self._of_job[run_id] = self.bars.add_task(printable(label), total=1, note=printable(where))
-                if self._each_start:
-                    self.say(f"{label}: started" + (f" on {where}" if where else ""))
-            case Progressed(run_id=run_id) if run_id in self._of_job:
-                stage = f"task {report.task + 1}/{report.tasks} {report.stage}"
-                epoch = f" {min(report.epoch + 1, report.epochs)}/{report.epochs}" if report.epochs else ""
-                note = printable(f"{stage}{epoch}, {duration(report.remaining)} left")
-                share = min(1.0, report.passed / max(1, report.planned))
-                self.bars.update(self._of_job[run_id], completed=share, note=note)
+                self.say(f"{self._labels[run_id]}: started" + (f" on {where}" if where else ""))
+            case Progressed(run_id=run_id, progress=progress):
+                self._shares[run_id] = min(1.0, progress.passed / max(1, progress.planned))
             case Noticed():
-                self.say(f"{self._jobs[report.run_id].label}: {report.message}")
+                self.say(f"{self._labels[report.run_id]}: {report.message}")
             case JobResult():
-                self._end(report.job, report.status, report.message, report.record)
+                self._end(report)
             case Interruption():
                 self.say(f"{report.reason}: running jobs write their checkpoints; once more stops at once")
             case Remaining():
                 self._seconds = report.seconds
         self._update()
 
-    def _end(self, job: PlannedJob, status: str, message: str, record: Record | None) -> None:
-        if job.run_id in self._of_job:
-            self.bars.remove_task(self._of_job.pop(job.run_id))
-        if status == "pending":
+    def _end(self, result: JobResult) -> None:
+        self._shares.pop(result.job.run_id, None)
+        if result.status == "pending":
             return
-        self._done += status == "finished" or job.state != "finished"
-        outcome = f"{status}: {message}"
-        if status == "finished" and record is not None:
-            accuracy = record.metrics.get("acc")
-            outcome = f"finished in {duration(record.seconds)}"
+        self._done += result.status == "finished" or result.job.state != "finished"
+        outcome = f"{result.status}: {result.message}"
+        if result.status == "finished" and result.record is not None:
+            accuracy = result.record.metrics.get("acc")
+            outcome = f"finished in {duration(result.record.seconds)}"
             outcome += "" if accuracy is None else f", accuracy {100 * accuracy:.2f} %"
-        self.say(f"[{self._done}/{len(self._jobs)}] {job.label}: {outcome}")
+        self.say(f"[{self._done}/{len(self._labels)}] {result.job.label}: {outcome}")
 
     def _update(self) -> None:
         left = f"about {duration(self._seconds)} left" if self._seconds is not None else "time not known yet"
-        running = sum(task.completed for task in self.bars.tasks if task.id in self._of_job.values())
-        note = f"{self._done}/{len(self._jobs)} jobs, {left}"
-        self.bars.update(self._all, completed=self._done + running, note=note)
+        done = self._done + sum(self._shares.values())
+        self.bars.update(self._bar, completed=done, note=f"{self._done}/{len(self._labels)} jobs, {left}")

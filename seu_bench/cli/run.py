@@ -45,17 +45,11 @@ _WORTH_MEASURING: Final = 2e12, 1e6
 _LONG: Final = 3600.0
 #: Tasks of the final row that are shown; of more the rest is counted.
 _MOST_TASKS: Final = 20
-#: Metrics of a summary's lines, each with what it is.
-_SUMMARY: Final[Mapping[str, Mapping[str, str]]] = {
-    "accuracy": {"acc": "", "learning_acc": "right after each task"},
-    "all images": {"image_acc": ""},
-    "by class": {"balanced_acc": "on average"},
-    "incremental": {"avg_incremental_acc": "on average over the steps"},
-    "right task": {"task_accuracy": ""},
-    "forgetting": {"forgetting": ""},
-    "size": {"params_total": "parameters", "memory_bytes": "kept"},
-    "training": {"train_seconds": "", "image_passes": "image passes"},
-}
+#: Metrics of a summary.
+_SUMMARY: Final = (
+    *("acc", "learning_acc", "image_acc", "balanced_acc", "avg_incremental_acc", "task_accuracy", "forgetting"),
+    *("params_total", "memory_bytes", "train_seconds", "image_passes"),
+)
 
 
 @verbosity_options
@@ -174,11 +168,11 @@ def summary_lines(record: Record, results: Path, metrics: Mapping[str, Metric] =
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for heading, names in _SUMMARY.items():
-        known = {name: value for name in names if (value := record.metrics.get(name)) is not None}
-        told = [f"{metrics[name].format(value)} {names[name]}".strip() for name, value in known.items()]
-        if told and (heading != "all images" or has_unequal_tasks(record)):
-            table.add_row(f"  {heading}", literal(", ".join(told)))
+    for key in _SUMMARY:
+        if record.metrics.get(key) is not None and (key != "image_acc" or has_unequal_tasks(record)):
+            table.add_row(
+                f"  {(metrics[key].column or key).partition(' (')[0]}", metrics[key].format(record.metrics[key])
+            )
     if measured := measured_rows(record):
         last = record.accuracy_matrix[measured[-1]][:_MOST_TASKS]
         values = ", ".join("-" if value is None else f"{100 * value:.1f}" for value in last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -10,18 +11,17 @@ from statistics import fmean
 from typing import Final
 
 import click
-from rich.console import Group
 from rich.live import Live
 
 from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
 from seu_bench.cli.progress import duration
-from seu_bench.cli.tables import accuracy_summary, literal, new_table, record_summary, wide_console
+from seu_bench.cli.tables import accuracy_summary, new_table, record_summary, wide_console
 from seu_bench.engine.run_folder import RunState, find_state, list_runs
-from seu_bench.engine.run_progress import RunProgress, read_progress
+from seu_bench.engine.run_progress import read_progress
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import use_plugins
-from seu_bench.results.record import Record, runs_folder
+from seu_bench.results.record import runs_folder
 from seu_bench.results.record_files import find_record, record_document
 from seu_bench.results.record_metrics import measured_rows
 from seu_bench.utils.reading import list_folder
@@ -85,25 +85,20 @@ def _tasks(run: RunState) -> str:
 def _follow(results: Path, state: str | None, rows: int) -> None:
     """Draw the runs until Ctrl-C; where there is no terminal, print a line for each change."""
     console, look, told = wide_console(), _Look(results), dict[str, tuple[str, ...]]()
-    try:
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            while True:
-                began = time.monotonic()
-                found = [run for run in look() if state in (None, run.state)]
-                cells = [_cells(run, results) for run in found[: rows or len(found)]]
-                title = f"{_title(found, len(cells))}, {time.strftime('%H:%M:%S')}"
-                if console.is_terminal:
-                    headings = ("run", "=state", ">tasks", ">accuracy", ">left", "")
-                    live.update(Group(new_table(title, headings, cells), "Ctrl-C ends"), refresh=True)
-                for name, *rest in cells if not console.is_terminal else ():
-                    news = (*rest[:3], rest[4] if rest[0] != "running" else "")
-                    if told.get(name) != news:
-                        told[name] = news
-                        console.print(literal(f"{name}: {', '.join(filter(None, news))}"), soft_wrap=True)
-                time.sleep(max(_INTERVAL, (time.monotonic() - began) / _SHARE))
-    except KeyboardInterrupt:
-        if console.is_terminal:
-            console.print(new_table(title, headings, cells))
+    headings = ("run", "=state", ">tasks", ">accuracy", ">left", "")
+    with contextlib.suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        while True:
+            began = time.monotonic()
+            found = [run for run in look() if state in (None, run.state)]
+            cells = [_cells(run, results) for run in found[: rows or len(found)]]
+            if console.is_terminal:
+                live.update(new_table(f"{_title(found, len(cells))}; Ctrl-C ends", headings, cells), refresh=True)
+            for name, *rest in cells if not console.is_terminal else ():
+                news = (*rest[:3], rest[4] if rest[0] != "running" else "")
+                if told.get(name) != news:
+                    told[name] = news
+                    click.echo(f"{name}: {', '.join(filter(None, news))}")
+            time.sleep(max(_INTERVAL, (time.monotonic() - began) / _SHARE))
 
 
 class _Look:
@@ -111,46 +106,34 @@ class _Look:
 
     def __init__(self, results: Path) -> None:
         self._results = results
-        self._seen: dict[str, tuple[int, RunState]] = {}
+        self._seen: dict[str, tuple[int, RunState | None]] = {}
 
     def __call__(self) -> list[RunState]:
-        found: dict[str, tuple[int, RunState]] = {}
+        found: dict[str, tuple[int, RunState | None]] = {}
         for folder in list_folder(runs_folder(self._results)):
-            known = self._seen.get(folder.name)
-            try:
+            with contextlib.suppress(OSError):  # it is removed meanwhile
                 changed = folder.stat().st_mtime_ns  # every file in it is replaced, and never written in place
-                state = known[1] if known is not None and known[0] == changed and known[1].state != "running" else None
-                state = state or find_state(self._results, folder.name)
-            except OSError:
-                continue  # removed meanwhile
-            if state is not None:
-                found[folder.name] = changed, state
+                found[folder.name] = known = self._seen.get(folder.name, (0, None))
+                if known[0] != changed or known[1] is None or known[1].state == "running":
+                    found[folder.name] = changed, find_state(self._results, folder.name)
         self._seen = found
-        return sorted((state for _, state in found.values()), key=lambda run: _STATES.index(run.state))
+        states = [state for _, state in found.values() if state is not None]
+        return sorted(states, key=lambda run: _STATES.index(run.state))
 
 
 def _cells(run: RunState, results: Path) -> tuple[str, ...]:
     """Run, state, tasks, accuracy so far, time left, and where it is or why it ended."""
     progress = read_progress(runs_folder(results) / run.run_id) if run.state == "running" else None
-    where = (run.detail or "").partition("\n")[0]
-    if run.state == "running":
-        where = _where(progress) if progress is not None else f"by {run.holder}"
-    left = duration(progress.remaining) if progress is not None else "-"
-    return printable(run.run_id), run.state, _tasks(run), _accuracy(run.record), left, where
-
-
-def _where(progress: RunProgress) -> str:
-    epoch = f", epoch {min(progress.epoch + 1, progress.epochs)} of {progress.epochs}" if progress.epochs > 1 else ""
-    return f"task {progress.task + 1} of {progress.tasks}, {progress.stage}{epoch}"
-
-
-def _accuracy(record: Record | None) -> str:
-    """The mean over the tasks learned so far, after the last of them."""
-    learned = measured_rows(record) if record is not None else ()
-    if record is None or not learned:
-        return "-"
-    values = [it for it in record.accuracy_matrix[learned[-1]][: learned[-1] + 1] if it is not None]
-    return f"{100 * fmean(values):.2f} %" if values else "-"
+    left, where = "-", (run.detail or "").partition("\n")[0]
+    if progress is not None:
+        at = min(progress.epoch + 1, progress.epochs)
+        epoch = f", epoch {at} of {progress.epochs}" if progress.epochs > 1 else ""
+        left, where = duration(progress.remaining), f"task {progress.task + 1}: {progress.stage}{epoch}"
+    accuracy, learned = "-", measured_rows(run.record) if run.record is not None else ()
+    if run.record is not None and learned:  # the mean over the tasks learned so far, after the last of them
+        row = [it for it in run.record.accuracy_matrix[learned[-1]][: learned[-1] + 1] if it is not None]
+        accuracy = f"{100 * fmean(row):.2f} %" if row else "-"
+    return printable(run.run_id), run.state, _tasks(run), accuracy, left, printable(where)
 
 
 @request_command("results", "plugin")

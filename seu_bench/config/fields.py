@@ -22,13 +22,11 @@ class CommandLine:
     Attributes:
         flags: names of the option, e.g. ``("-o", "--option")``; empty: ``--field-name``.
         metavar: placeholder of the value in help texts.
-        is_text: whether the field takes the value as it was typed.
         is_internal: whether it is no option at all: seu-bench itself sets the field.
     """
 
     flags: tuple[str, ...] = ()
     metavar: str | None = None
-    is_text: bool = False
     is_internal: bool = False
 
 

@@ -87,7 +87,7 @@ class ExecutionFields(Frozen):
         description="Minimum seconds between checkpoints; 0: after every epoch [default: as often as takes 2 % of the "
         "time].",
     )
-    feature_cache: Annotated[Bytes | None, CommandLine(metavar="BYTES", is_text=True)] = Field(
+    feature_cache: Annotated[Bytes | None, CommandLine(metavar="BYTES")] = Field(
         None,
         ge=0,
         description="Maximum memory for cached outputs of frozen layers, such as 0, 500M or 2G [default: half of what "
