@@ -234,8 +234,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     place = (*which, names.get("searcher"), names.get("creator"), benchmark.stream.scenario)
     tuned = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
     defaults = tuned.options(as_default=True) if tuned else {}
-    renamed = factory.options.renamed
-    given = (renamed(tuned.options(as_default=False)) if tuned else {}) | renamed(request.options)
+    prepare = factory.options.prepare
+    given = (prepare(tuned.options(as_default=False)) if tuned else {}) | prepare(request.options)
     picked = choose_strategy(registry, request, protocol, given, defaults)
     options, components = picked.options, picked.components
     require_scenario(registry, request, options, place[-1], f"stream.scenario of benchmark {benchmark.name!r}")

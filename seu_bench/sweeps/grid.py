@@ -78,9 +78,9 @@ def _components(registry: Registry, spec: SweepSpec, strategy: str) -> list[dict
 def _options_of(registry: Registry, strategy: str, components: Mapping[str, str | None]) -> set[str]:
     """Keys of the options of a strategy and its components."""
     factory = registry.strategies.find(strategy).factory
-    keys = {*factory.options.model_fields, *factory.options.older_names}
+    keys = set(factory.options.model_fields)
     for kind, default in factory.components.items():
         table = registry.searchers if kind == "searcher" else registry.creators
         chosen: Any = table.find(components.get(kind) or default).factory
-        keys |= {f"{kind}.{key}" for key in (*chosen.options.model_fields, *chosen.options.older_names)}
+        keys |= {f"{kind}.{key}" for key in chosen.options.model_fields}
     return keys

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from seu_bench.config.commands import unused_flags
 from seu_bench.config.options import format_option
 from seu_bench.config.run import Request
-from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.logging.loggers import choose_loggers
 from seu_bench.engine.matching import matched_request
 from seu_bench.engine.resolve import ResolvedRun, resolve
@@ -134,11 +134,10 @@ def plan_requests(
         for it in configurations
         if it.request.matched is not None
     ]
-    records = [job.record for job in jobs.values() if job.state == "finished" and job.record is not None]
-    kept = any(record.weights_sha256 is not None for record in records)
     # Of a sweep that is resumed its finished jobs were made with the same: only where nothing is left is it a slip.
-    unapplied = unapplied_lines(spec, None, has_model=kept) if len(records) == len(jobs) else ()
-    plan = SweepPlan(spec, tuple(jobs.values()), (*notes, *unfit, *matched, *unapplied))
+    unused = unused_flags(spec) if all(job.state == "finished" for job in jobs.values()) else ""
+    told = [f"without effect, because all runs were finished before: {unused}"] if unused else []
+    plan = SweepPlan(spec, tuple(jobs.values()), (*notes, *unfit, *matched, *told))
     _refuse_missing_data(plan)
     return plan
 

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from seu_bench.config.faults import fault_lines
+from seu_bench.config.validation_errors import format_errors
 from seu_bench.errors import PluginError, ResultsError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.results.record import Record
@@ -133,7 +133,7 @@ def parse_weights(content: bytes, path: Path) -> ModelFile:
         seal = Seal.model_validate_json(header["__metadata__"][KEY])
         tensors = stored | {name: stored[first] for name, first in seal.shared.items()}
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
-        what = "; ".join(fault_lines(error)[:3]) if isinstance(error, ValidationError) else f"{error}"
+        what = "; ".join(format_errors(error)[:3]) if isinstance(error, ValidationError) else f"{error}"
         raise unusable(path, f"the weights cannot be read: {type(error).__name__}: {what}") from error
     if (seal.format, seal.schema_version) != (FORMAT, SCHEMA_VERSION):
         raise unusable(
