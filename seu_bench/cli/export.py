@@ -61,8 +61,7 @@ def log(run_name: str, names: tuple[str, ...], log_options: Mapping[str, Any], r
 
     RUN is a run id, a unique prefix of one, or the run's folder. What the logger has already is not sent again.
     """
-    from seu_bench.engine.logging.log_record import log_record
-    from seu_bench.engine.logging.loggers import choose_loggers
+    from seu_bench.engine.loggers import choose_loggers, log_record
 
     record, registry = find_record(results, run_name), Registry()
     choose_loggers(registry, names, log_options)  # refuses before anything is sent

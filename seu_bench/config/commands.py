@@ -60,6 +60,6 @@ def option_words(name: str, value: Any) -> Iterator[tuple[str, ...]]:
 
 
 def unused_flags(request: ExecutionFields) -> str:
-    """Return the options that were given and have no effect on a run that was finished before; empty: there are none."""
+    """Return the options that were given and have no effect on a run that is finished; empty: none."""
     given = ((name, getattr(request, name)) for name in LEARNING_FIELDS if name in type(request).model_fields)
     return ", ".join(shlex.join(words) for name, value in given for words in option_words(name, value))

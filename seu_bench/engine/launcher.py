@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from seu_bench.config.run import Request
-from seu_bench.engine.logging.loggers import add_loggers
+from seu_bench.engine.loggers import add_loggers
 from seu_bench.engine.matching import matched_request
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.stopping import StopRequest

@@ -18,7 +18,6 @@ from seu_bench.engine.checkpoint import Position
 from seu_bench.engine.checkpoint_manager import CheckpointManager, is_resumable
 from seu_bench.engine.environment import choose_device, require_memory
 from seu_bench.engine.forecast import differences
-from seu_bench.engine.hooks import HookCaller
 from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
@@ -35,6 +34,8 @@ from seu_bench.training.monitoring.attached import has_state
 from seu_bench.training.stage import EpochReport, Stage, StageProgress
 from seu_bench.utils.hardware import computing_with, usable_cores
 from seu_bench.utils.locks import RunLock
+from seu_bench.utils.seeding import undisturbed
+from seu_bench.utils.text import error_line
 
 
 def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = None) -> Outcome:
@@ -69,23 +70,59 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
             hook_caller.notice(f"{fault}; it is shown as it is")
         return Outcome(known, folder.record, reused=True)
 
-    known = folder.finished(threads, code, restart=request.restart)
+    known = folder.finished(code, restart=request.restart)
     if known is not None and folder.is_tidy:
         return outcome(known)
     lock = RunLock(folder.folder)
     lock.acquire(hook_caller.notice)
     try:
         folder.refuse_links()
-        with folder.hold():
-            # Whoever held the lock before may have finished it.
-            if (known := folder.finished(threads, code, restart=request.restart)) is not None:
-                folder.clean()
-                folder.clear()
-                return outcome(known)
-            with computing_with(threads):
-                return _Run(registry, run, stop, folder, lock, hook_caller).make()
+        # Whoever held the lock before may have finished it.
+        if (known := folder.finished(code, restart=request.restart)) is not None:
+            folder.clean()
+            folder.clear()
+            return outcome(known)
+        with computing_with(threads):
+            return _Run(registry, run, stop, folder, lock, hook_caller).make()
     finally:
         lock.release()
+
+
+class HookCaller:
+    """Calls the hooks of plugins that watch a run, each by itself and without drawing a random number of the run.
+
+    Who only watches may not stop a run: a plugin that fails is not called again, and the others are told.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._failed: list[Any] = []
+
+    def notice(self, message: str) -> None:
+        """Call ``run_notice`` with a message for the user."""
+        self.notify("run_notice", message=message)
+
+    def notify(self, hook: str, **values: Any) -> None:
+        """Call a hook of every plugin that watches, in pluggy's order."""
+        manager = self._registry.manager
+        found = reversed(getattr(manager.hook, hook).get_hookimpls())
+        watching = list({id(implementation.plugin): implementation.plugin for implementation in found}.values())
+        for plugin in watching:
+            if any(plugin is other for other in self._failed):
+                continue
+            # By pluggy and not by hand: a plugin may have hook wrappers.
+            alone = manager.subset_hook_caller(hook, [other for other in watching if other is not plugin])
+            try:
+                with undisturbed():
+                    alone(**values)
+            except (Exception, SystemExit) as error:  # a library that ends the process must not end the run
+                self._failed.append(plugin)
+                name = manager.get_name(plugin) or "?"
+                package = getattr(plugin, "package", None) or self._registry.package(name)
+                self.notice(
+                    f"plugin {name!r} of package {package} failed in {hook} and is not called again: "
+                    f"{error_line(error)}; the run continues{getattr(plugin, 'advice', '')}"
+                )
 
 
 @dataclass
@@ -109,7 +146,9 @@ class _Run:
         hooks = self.hook_caller
         for fault in self.registry.faults.values():  # a plugin may only watch, or measure
             hooks.notice(f"unavailable: {fault.what}")
-        self.progress = watch = ProgressFile(self.folder.write_progress, request, hooks.on_progress)
+        self.progress = watch = ProgressFile(
+            self.folder.write_progress, request, lambda progress: hooks.notify("stage_progress", progress=progress)
+        )
         self.recorder = RunRecorder(
             self._write, record, self.registry, device, watch, hooks.notice, self.run.code, request.accept_code
         )

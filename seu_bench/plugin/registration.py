@@ -84,9 +84,8 @@ def deferred(reference: str) -> Deferred:
 class LazyFactory:
     """Factory of a strategy, a searcher, a creator or a logger whose parts are imported when they are first used.
 
-    It has every attribute of :class:`~seu_bench.training.interfaces.StrategyFactory`,
-    :class:`~seu_bench.training.components.SearcherFactory` and :class:`~seu_bench.training.components.CreatorFactory`.
-    A class of your own with the attributes of one of them does as well.
+    It has every attribute of :class:`~seu_bench.training.interfaces.StrategyFactory` and
+    :class:`~seu_bench.training.interfaces.ComponentFactory`. A class of your own with these attributes does as well.
 
     Args:
         summary: one line for ``seu-bench list``.
@@ -103,7 +102,7 @@ class LazyFactory:
         reference: of a strategy that is no learner to be ranked: what it is a reference of, in a few words.
         reference_components: of a strategy that takes components: it is a reference with these alone.
         is_remote: of a logger: whether it talks to another machine with these ``options``. It is then called in a
-            process of its own, which a run does not wait for.
+            thread of its own, which a run does not wait for.
         check_options: of a strategy, a searcher or a creator: options with which it learns the tiny streams of
             ``seu-bench check-plugin``, where its defaults do not.
 

@@ -322,8 +322,11 @@ def check_metrics(
             not_compared.append(f"{name} ({type(error).__name__}: {error})")
             continue
         recorded = record.metrics.get(name)  # absent and not measured are the same: older versions know fewer metrics
-        is_none = recorded is None or found is None
-        if recorded is not found if is_none else not math.isclose(recorded, found, rel_tol=1e-12, abs_tol=1e-12):
+        if recorded is None or found is None:
+            is_same = recorded is found
+        else:  # another machine's mathematical library may round otherwise
+            is_same = math.isclose(recorded, found, rel_tol=1e-12, abs_tol=1e-12)
+        if not is_same:
             told = f"recorded {recorded}" if name in record.metrics else "not recorded"
             faults.append(f"{name}: {told}, found {found}")
     return faults, not_compared

@@ -26,7 +26,7 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.code import FILES, code_fault
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_digest
 from seu_bench.results.record_files import MODEL_NAME, find_run
-from seu_bench.results.record_metrics import measured_rows
+from seu_bench.results.record_metrics import check_metrics, measured_rows
 from seu_bench.training.monitoring.evaluators import class_counts
 from seu_bench.utils.hardware import computing_with
 from seu_bench.utils.progress import tracked
