@@ -134,7 +134,8 @@ def run(
         outcome = launch(request, registry, watcher=watcher)
     record = outcome.record
     if outcome.reused and (unused := unused_flags(request)):
-        told = f"without effect, because the run was finished before: {unused} (restart=True makes it again)"
+        how = "restart=True makes it again, seu-bench log sends its record"
+        told = f"without effect, because the run was finished before: {unused} ({how})"
         warnings.warn(told, UserWarning, stacklevel=2)
     return record
 

@@ -13,8 +13,7 @@ from seu_bench.config.run import CommandLine, ExecutionFields, Request
 _ALWAYS = ("strategy", "benchmark", "seed")
 #: Fields that concern learning alone.
 LEARNING_FIELDS: Final[tuple[str, ...]] = (
-    *("device", "data_root", "checkpoint_every", "max_seconds", "feature_cache", "compile", "keep_weights"),
-    *("log", "log_options"),
+    *("data_root", "checkpoint_every", "max_seconds", "feature_cache", "compile", "keep_weights", "log", "log_options"),
 )
 
 

@@ -25,8 +25,9 @@ def format_errors(error: ValidationError, document: Any = None, model: type[Base
         if fault["type"] == "extra_forbidden" and model is not None:
             text += did_you_mean(str(fault["loc"][-1]), _keys(model))
         given = f" (given: {fault['input']!r})"
-        is_shown = fault["type"] != "missing" and fault["input"] is not None and len(given) <= 100
-        found.setdefault(_key(fault["loc"], document), {})[text] = given if is_shown else ""
+        is_shown = fault["input"] is not None and not isinstance(fault["input"], Mapping) and len(given) <= 100
+        key = _key(fault["loc"], document, is_missing=fault["type"] == "missing")
+        found.setdefault(key, {})[text] = given if is_shown else ""
     lines = []
     for key, texts in found.items():
         # Of several types that a value may have, those that fit it further are the ones that were meant.
@@ -42,11 +43,15 @@ def error_text(fault: ErrorDetails) -> str:
             return "is missing"
         case "extra_forbidden":
             return "no such key"
+        case "union_tag_not_found":
+            return f"{fault['ctx']['discriminator']} is missing"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return "Input should be a table"
         case "literal_error" | "union_tag_invalid":
             context, value = fault["ctx"], fault["input"]
             choices = re.findall(r"'([^']*)'", context.get("expected_tags") or context["expected"])
             return fault["msg"] + did_you_mean(str(context.get("tag", value)), choices)
-    return fault["msg"].removeprefix("Value error, ")
+    return fault["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -58,19 +63,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def _keys(model: type[BaseModel]) -> list[str]:
     """Keys of a model and of all models below it."""
-    schema = model.model_json_schema(mode="serialization")
+    schema = model.model_json_schema()
     return [key for part in (schema, *schema.get("$defs", {}).values()) for key in part.get("properties", ())]
 
 
-def _key(path: Sequence[str | int], document: Any) -> str:
+def _key(path: Sequence[str | int], document: Any, *, is_missing: bool) -> str:
     """Write pydantic's path of an error as ``stream.groups[0][1]``; names of types in it are left out."""
     text, value = "", document
     for number, part in enumerate(path, start=1):
         is_index = isinstance(part, int) and (document is None or isinstance(value, Sequence))
-        is_name = document is None or (isinstance(value, Mapping) and (part in value or number == len(path)))
+        is_last = is_missing and number == len(path)
         if is_index:
             text += f"[{part}]"
-        elif is_name and part != "[key]":
+        elif part == "[key]":
+            text += " (its name)"
+        elif document is None or (isinstance(value, Mapping) and (part in value or is_last)):
             text += f".{part}" if text else str(part)
         else:
             continue

@@ -6,6 +6,7 @@ disk and renamed. :mod:`~seu_bench.results.record_files` reads those of a result
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -277,14 +278,15 @@ def read_record(path: Path) -> Record:
 
 def parse_record(content: str | bytes, where: str) -> Record:
     """Parse a record; ``where`` it stands is for messages. Raises as :func:`read_record` does."""
+    faults: list[str] = []
+    found: Versioned | None = None
     try:
-        return _with_present_names(Record.model_validate_json(content))
+        found = Record.model_validate_json(content)
     except ValidationError as error:
         faults = format_errors(error)
-    try:  # a later version may mean something else by a key
-        version = Versioned.model_validate_json(content).schema_version
-    except ValidationError:
-        version = SCHEMA_VERSION
+        with contextlib.suppress(ValidationError):  # a later version may mean something else by a key
+            found = Versioned.model_validate_json(content)
+    version = SCHEMA_VERSION if found is None else found.schema_version
     if version > SCHEMA_VERSION:
         raise NewerRecordError(
             f"the record was written by a later version of seu-bench: its schema version is {version}, "
@@ -292,6 +294,8 @@ def parse_record(content: str | bytes, where: str) -> Record:
             where=where,
             remedy="update seu-bench, or choose another folder with --results",
         )
+    if isinstance(found, Record):
+        return _with_present_names(found)
     raise ResultsError(
         "this is not a complete record: " + "; ".join(faults[:5]),
         where=where,

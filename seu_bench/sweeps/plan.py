@@ -20,7 +20,9 @@ from seu_bench.engine.tuning import TunedFiles
 from seu_bench.errors import DataError, OptionError, RequestError, ScenarioError, SeuBenchError
 from seu_bench.plugin.executors import Job
 from seu_bench.results.code import code_fault
+from seu_bench.results.record import runs_folder
 from seu_bench.sweeps.spec import SweepSpec, absolute_paths
+from seu_bench.utils.reading import list_folder
 
 if TYPE_CHECKING:
     from seu_bench.plugin.registry import Registry
@@ -124,6 +126,7 @@ def plan_requests(
 ) -> SweepPlan:
     """Resolve requests for every seed of a sweep and look up their states, as :func:`plan_sweep` does."""
     choose_loggers(registry, spec.log, spec.log_options)
+    list_folder(runs_folder(spec.results))  # refuses one that cannot be read
     unfit: list[str] = []
     configurations = _resolved(registry, spec, requests, unfit)
     jobs: dict[str, PlannedJob] = {}
