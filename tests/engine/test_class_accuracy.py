@@ -16,9 +16,9 @@ from seu_bench.config.run import Request
 from seu_bench.data.streams import build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
-from seu_bench.engine.saved_model.model import load_model
-from seu_bench.engine.saved_model.verify import request_of, verify
+from seu_bench.engine.saved_model import load_model
 from seu_bench.engine.stopping import StopRequest
+from seu_bench.engine.verification import request_of, verify
 from seu_bench.errors import Interruption
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, write_record

@@ -25,8 +25,8 @@ from seu_bench.config.benchmark import FolderDefinition
 from seu_bench.data.sources.common import download_bars
 from seu_bench.data.sources.definitions import FolderSource
 from seu_bench.engine.run_folder import list_runs
-from seu_bench.engine.saved_model.export import export_onnx
-from seu_bench.engine.saved_model.verify import verify
+from seu_bench.engine.saved_model import export_onnx
+from seu_bench.engine.verification import verify
 from seu_bench.plugin.registry import Registry
 from seu_bench.plugin.subjects import subjects
 from seu_bench.results.report import Limits, write_report
