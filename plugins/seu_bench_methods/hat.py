@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from seu_bench import Method
 from seu_bench.config import BackboneOptions, PlateauOptions, Schedule, TaskInferenceOptions, TuningGrid
 from seu_bench.errors import RequestError
-from seu_bench.models import MultiHeadModel, chain_of
+from seu_bench.models import MultiHeadModel
 from seu_bench.training import Cost, Phase, StrategyContext, TaskData, build_backbone, fixed_size_cost
+from seu_bench_kit import chain_of
 
 #: Largest ``|s e|`` that the compensation computes a cosh of, and largest ``|e|`` after a step (published code; the
 #: paper has the second).
@@ -97,7 +98,7 @@ class GatedModel(MultiHeadModel):
     drawn from N(0, 1), those of all tasks at the start, like the heads.
 
     Args:
-        backbone: a chain of layers (:func:`~seu_bench.models.chain_of`).
+        backbone: a chain of layers (:func:`~seu_bench_kit.chain_of`).
         features: width of its output.
         classes: outputs of each task's head.
         s_max: factor of the embeddings within the gates in evaluation.

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.errors import RunError
-from seu_bench.models import MultiHeadModel, Unit, even_resnet_parts
+from seu_bench.models import MultiHeadModel
 from seu_bench.models.multihead import not_learned
+from seu_bench_kit import Unit, even_resnet_parts
 
 #: The module of each place from the input on, the head last, by its number there.
 Path: TypeAlias = tuple[int, ...]

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models import ExtensionUnit, MultiHeadModel, Stem, Unit
+from seu_bench.models import MultiHeadModel
 from seu_bench.models.multihead import not_learned
-from seu_bench.search_space import Genotype, SearchSpace, cell_plans
+from seu_bench_kit import ExtensionUnit, Genotype, SearchSpace, Stem, Unit
+from seu_bench_kit.search_space import cell_plans
 from seu_bench_seu.statistics import TaskStatistics, UnitNorms
 
 

@@ -30,8 +30,7 @@ from seu_bench.plugin.manager import PACKAGE
 from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record_parts import CodeRecord
-from seu_bench.training.components import Component
-from seu_bench.training.interfaces import BackboneFactory, Cost, StrategyContext, StrategyFactory
+from seu_bench.training.interfaces import BackboneFactory, Component, Cost, StrategyContext, StrategyFactory
 
 Answer = TypeVar("Answer")
 #: Components, by their names in requests.

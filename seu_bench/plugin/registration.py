@@ -84,9 +84,8 @@ def deferred(reference: str) -> Deferred:
 class LazyFactory:
     """Factory of a strategy, a searcher, a creator or a logger whose parts are imported when they are first used.
 
-    It has every attribute of :class:`~seu_bench.training.interfaces.StrategyFactory`,
-    :class:`~seu_bench.training.components.SearcherFactory` and :class:`~seu_bench.training.components.CreatorFactory`.
-    A class of your own with the attributes of one of them does as well.
+    It has every attribute of :class:`~seu_bench.training.interfaces.StrategyFactory` and
+    :class:`~seu_bench.training.interfaces.ComponentFactory`. A class of your own with these attributes does as well.
 
     Args:
         summary: one line for ``seu-bench list``.

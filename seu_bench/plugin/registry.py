@@ -20,8 +20,7 @@ from seu_bench.plugin.methods import methods_in
 from seu_bench.plugin.registration import CommandFactory, deferred
 from seu_bench.results.metric import Metric, as_metric
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.training.components import CreatorFactory, SearcherFactory
-from seu_bench.training.interfaces import BackboneFactory, StrategyFactory
+from seu_bench.training.interfaces import BackboneFactory, ComponentFactory, StrategyFactory
 from seu_bench.utils.reading import absolute
 
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ class Registry:
         self.strategies: Kind[StrategyFactory] = kind("strategy", "strategies", needs="options build")
         self.strategies.by_path = deferred("seu_bench.plugin.paths:strategy_by_path")
         self.backbones: Kind[BackboneFactory] = kind("backbone", "backbones", needs="build")
-        self.searchers: Kind[SearcherFactory] = kind("searcher", "searchers", needs="options build")
-        self.creators: Kind[CreatorFactory] = kind("creator", "creators", needs="options build")
+        self.searchers: Kind[ComponentFactory] = kind("searcher", "searchers", needs="options build")
+        self.creators: Kind[ComponentFactory] = kind("creator", "creators", needs="options build")
         self.benchmarks: Kind[BenchmarkSource] = kind("benchmark", "benchmarks", needs="load")
         self.datasets: Kind[DatasetSource] = kind("data set", "datasets")
         # Our own come first, so that no plugin can change what leaderboards compare.

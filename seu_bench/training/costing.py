@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seu_bench.config.common_options import PlateauOptions, ScoringOptions, SelectingOptions, TrainingOptions
-from seu_bench.config.protocol import Schedule, ScheduleOptions
-from seu_bench.errors import PluginError
+from seu_bench.config.common_options import PlateauOptions, SelectingOptions, TrainingOptions
+from seu_bench.config.protocol import Schedule
 from seu_bench.training.backbones import backbone_model
-from seu_bench.training.components import Component
 from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
-from seu_bench.utils.packages import remedy_for
 
 if TYPE_CHECKING:
     from seu_bench.data.planning import StreamPlan
@@ -138,64 +134,6 @@ def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = Tr
         StageCost("training", index, epochs * task.num_train, epochs * task.num_valid if validate else 0)
         for index, task in enumerate(plan.tasks)
     ]
-
-
-def half_passes(epochs: int, images: int) -> tuple[int, int]:
-    """Image passes of epochs that train on the first half and score the second, which has the odd image.
-
-    Args:
-        epochs: number of epochs.
-        images: training images of the task.
-
-    Returns:
-        Images that train and images that are scored.
-    """
-    return epochs * (images // 2), epochs * (images - images // 2)
-
-
-def recalibration_passes(limit: int, images: int, batch_size: int) -> int:
-    """Image passes that estimate a network's BatchNorm statistics anew before it is scored.
-
-    Args:
-        limit: images at most.
-        images: that there are.
-        batch_size: images per batch; only whole batches count, or all images where there are fewer.
-
-    Returns:
-        Images passed forward.
-    """
-    count = min(limit, images)
-    return count - count % batch_size if count > batch_size else count
-
-
-def schedule_passes(options: ScheduleOptions, schedule: Schedule, train_images: int) -> tuple[int, int]:
-    """Image passes of most searchers and creators, whose epochs train on one half and score the other.
-
-    Args:
-        options: the component's, which are applied to ``schedule``; with :class:`~seu_bench.config.ScoringOptions`
-            each epoch recalibrates statistics on the first half before it scores.
-        schedule: the protocol's.
-        train_images: training images of the task.
-
-    Returns:
-        Images that train, and images that are scored or passed forward to recalibrate.
-    """
-    applied = options.applied_to(schedule)
-    train, score = half_passes(applied.epochs, train_images)
-    limit = options.recalibration_images if isinstance(options, ScoringOptions) else 0
-    return train, score + applied.epochs * recalibration_passes(limit, train_images // 2, applied.batch_size)
-
-
-def component_passes(component: Component, schedule: Schedule, train_images: int) -> tuple[int, int]:
-    """Images that a searcher or a creator announces to pass forward, to train and to evaluate."""
-    try:
-        train, evaluate = component.factory.estimate_passes(component.options, schedule, train_images)
-        return operator.index(train), operator.index(evaluate)
-    except Exception as error:
-        raise PluginError(
-            f"{component} failed in estimate_passes(): {type(error).__name__}: {error}",
-            remedy=f"choose another {component.kind}, or {remedy_for(component.package)}",
-        ) from error
 
 
 def evaluation_passes(plan: StreamPlan) -> list[StageCost]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,51 +16,6 @@ from seu_bench.training.monitoring.clipping import count_step
 from seu_bench.training.stage import EpochReport
 
 Forward: TypeAlias = Callable[[Tensor], Tensor]
-#: What happens to parameters that an epoch's sample does not use. ``still``: nothing. ``drift``: momentum and weight
-#: decay continue to move those that were used before, as with PyTorch 1.1's zero-filled gradients (published code).
-Unsampled: TypeAlias = Literal["still", "drift"]
-
-
-def train_epoch(
-    forward: Forward,
-    parameters: list[nn.Parameter],
-    optimizer: torch.optim.Optimizer,
-    images: TaskImages,
-    schedule: Schedule,
-    on_batch: Callable[[int], None],
-    unsampled: Unsampled = "still",
-    network: Callable[[], Hashable] = lambda: None,
-) -> float:
-    """Train with cross-entropy on all images once, shuffled.
-
-    Args:
-        forward: images ``[N, C, H, W]`` -> logits ``[N, num_classes]``, in training mode.
-        parameters: to clip.
-        optimizer: of the parameters.
-        images: of one task and split.
-        schedule: batch size and largest gradient norm.
-        on_batch: called with the number of images of each batch.
-        unsampled: treatment of parameters that get no gradient.
-        network: called before each batch; returns what tells networks of different cost apart, where ``forward`` is not
-            the same one for all batches. Of each the operations of one batch are counted.
-
-    Returns:
-        Mean loss per image.
-    """
-    total = torch.zeros((), device=images.device)
-    with RepeatedBatches() as repeated:
-        for x, y in images.batches(schedule.batch_size, shuffle=True):
-            repeated.begin(network())
-            optimizer.zero_grad(set_to_none=unsampled == "still")
-            loss = nn.functional.cross_entropy(forward(x), y)
-            loss.backward()
-            if schedule.clip_norm is not None:
-                clip_gradients(parameters, schedule.clip_norm)
-            optimizer.step()
-            total += loss.detach() * len(y)
-            repeated.end(len(y))
-            on_batch(len(y))
-    return float(total) / len(images)
 
 
 def evaluate(

@@ -27,9 +27,9 @@ from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
-from seu_bench.search_space import GENOTYPES, SearchSpace
 from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
 from seu_bench.training.phases import computing_in, units_compiled
+from seu_bench_kit.search_space import GENOTYPES, SearchSpace
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads

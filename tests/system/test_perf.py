@@ -114,18 +114,18 @@ def test_published_page_comes_from_what_was_measured() -> None:
 
 def patched() -> list[object]:
     """Parts that the plain version replaces."""
-    import seu_bench.models.kernels
     import seu_bench.models.layers
-    import seu_bench.models.operations
+    import seu_bench_kit.cells
+    import seu_bench_kit.kernels
     import seu_bench_ltg.network
     from seu_bench.training.phases import PhasedStrategy
 
-    operations = seu_bench.models.operations
+    operations = seu_bench_kit.cells
     return [
         PhasedStrategy._features_cached,
         seu_bench.models.layers.channels_last,
         seu_bench_ltg.network.channels_last,
-        seu_bench.models.kernels.trains_on_cpu,
+        seu_bench_kit.kernels.trains_on_cpu,
         operations.State.rectified,
         operations.separable,
     ]
@@ -142,8 +142,8 @@ def test_plain_restores_what_it_patched() -> None:
 
 def test_plain_computes_the_same() -> None:
     """Nearly: the same sums in another order; in the default memory format, and by no function of ours."""
-    from seu_bench.models.cells import ExtensionUnit, GenotypeNetwork
-    from seu_bench.search_space import SearchSpace
+    from seu_bench_kit.cells import ExtensionUnit, GenotypeNetwork
+    from seu_bench_kit.search_space import SearchSpace
 
     def gradients() -> tuple[list[torch.Tensor], list[bool], str]:
         torch.manual_seed(0)

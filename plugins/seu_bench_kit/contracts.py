@@ -19,15 +19,14 @@ from seu_bench.config.options import Options
 from seu_bench.config.protocol import CreationSchedule, SearchSchedule
 from seu_bench.data.streams import TaskStream
 from seu_bench.hookspecs import hookimpl
-from seu_bench.plugin.registration import LazyFactory, Register
-from seu_bench.search_space import Genotype, SearchSpace
+from seu_bench.plugin.registration import Register
 from seu_bench.testing.streams import alone, stream_of
 from seu_bench.testing.trial import Contract, Trial, drawn, from_file, installed, require, same
-from seu_bench.training.components import CreationTask, CreatorFactory, SearchTask
-from seu_bench.training.costing import component_passes
-from seu_bench.training.guard import GuardedStage, guarded_stage
 from seu_bench.training.stage import EpochlessStage
 from seu_bench.utils.seeding import RandomState
+from seu_bench_kit.components import CreationTask, CreatorFactory, SearchTask, component_passes
+from seu_bench_kit.guard import GuardedStage, guarded_stage
+from seu_bench_kit.search_space import Genotype, SearchSpace
 
 SEARCH = SearchSchedule(epochs=2, batch_size=8, cells=3, channels=2)
 CREATION = CreationSchedule(epochs=3, batch_size=8, old_unit_epochs=1)
@@ -52,7 +51,7 @@ def component_trial(
 
 
 def component_of(trial: Trial, kind: str) -> Any:
-    """The :class:`~seu_bench.training.components.Component` on trial, as a run is given it."""
+    """The :class:`~seu_bench.training.interfaces.Component` on trial, as a run is given it."""
     return getattr(trial.resolved("tiny_two"), kind)
 
 
@@ -128,7 +127,7 @@ class _Capture:
 
     @hookimpl
     def register_creators(self, register: Register[CreatorFactory]) -> None:
-        register("captured", LazyFactory("for tests", options=Options, build=self._build))
+        register("captured", CreatorFactory("for tests", options=Options, build=self._build))
 
 
 class _ComponentContract(Contract):

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from seu_bench.data.images import TaskImages
 from seu_bench.models import RepeatedBatches
-from seu_bench.training.components import GrowingModel
+from seu_bench_kit.components import GrowingModel
 
 #: Weight of the ridge, per image and standardised feature.
 RIDGE: Final = 0.1

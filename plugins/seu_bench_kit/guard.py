@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from seu_bench.errors import RunError, SeuBenchError
-from seu_bench.training.components import Component, CreationTask, SearchTask
-from seu_bench.training.costing import component_passes
+from seu_bench.training.interfaces import Component
 from seu_bench.training.stage import EpochReport, Result, Stage, StageProgress
 from seu_bench.utils.hardware import impossible_value
 from seu_bench.utils.packages import remedy_for
+from seu_bench_kit.components import CreationTask, SearchTask, component_passes
 
 
 class GuardedStage(Stage[Result]):
