@@ -32,8 +32,7 @@ from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.data.classes import shuffled
 from seu_bench.data.normaliser import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
-from seu_bench.engine.backbones import find_backbone
-from seu_bench.engine.resolve import find_component
+from seu_bench.engine.resolve import find_backbone, find_component
 from seu_bench.errors import PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry, use_plugins
