@@ -77,14 +77,13 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
     lock.acquire(hook_caller.notice)
     try:
         folder.refuse_links()
-        with folder.hold():
-            # Whoever held the lock before may have finished it.
-            if (known := folder.finished(threads, code, restart=request.restart)) is not None:
-                folder.clean()
-                folder.clear()
-                return outcome(known)
-            with computing_with(threads):
-                return _Run(registry, run, stop, folder, lock, hook_caller).make()
+        # Whoever held the lock before may have finished it.
+        if (known := folder.finished(threads, code, restart=request.restart)) is not None:
+            folder.clean()
+            folder.clear()
+            return outcome(known)
+        with computing_with(threads):
+            return _Run(registry, run, stop, folder, lock, hook_caller).make()
     finally:
         lock.release()
 
