@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seu_bench.config.common_options import PlateauOptions, SelectingOptions, TrainingOptions
+from seu_bench.config.common_options import SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule
 from seu_bench.training.backbones import backbone_model
 from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
@@ -189,8 +189,7 @@ def fixed_size_cost(
     kept_copies: int | None = None,
     build: Callable[[], MultiHeadModel] | None = None,
 ) -> Cost:
-    """Exact cost of a strategy that trains a network of fixed size, with a head per task, in one stage per task; an
-    upper bound with ``lr_schedule=plateau``.
+    """Exact cost of a strategy that trains a network of fixed size, with a head per task, in one stage per task.
 
     Args:
         context: of the run.
@@ -219,22 +218,11 @@ def fixed_size_cost(
     validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
     stages = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
     flops = task_flops(model, plan, one_path=shared)
-    learning = [*_shortened(priced(stages, flops), options, context), *priced(more, flops)]
+    learning = [*priced(stages, flops), *priced(more, flops)]
     macs = task_macs(model, plan, one_path=shared)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     memory = None if kept_copies is None else state_bytes(model) + kept_copies * count_bytes(trained)
     return fixed_cost(count_parameters(model), macs, [*learning, *evaluation_passes(plan)], memory)
-
-
-def _shortened(stages: list[StageCost], options: TrainingOptions, context: StrategyContext) -> list[StageCost]:
-    """Stages of training with the fewest operations that they may take."""
-    if not isinstance(options, PlateauOptions) or options.lr_schedule != "plateau":
-        return stages
-    from seu_bench.training.task_training import fewest_epochs
-
-    schedule = options.applied_to(context.protocol.training)
-    few = fewest_epochs(schedule)
-    return [replace(it, flops_min=it.flops and it.flops // schedule.epochs * few) for it in stages]
 
 
 def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[int, ...]:
