@@ -36,7 +36,7 @@ METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 _PRELOADED: Final = (
     "seu_bench.engine.checkpoint_manager",
     "seu_bench.engine.recorder",
-    "seu_bench.engine.saved_model.model",
+    "seu_bench.engine.saved_model",
     "seu_bench.engine.runner",
     "seu_bench.training.strategy",
     "seu_bench.data.streams",

@@ -19,8 +19,8 @@ from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.checkpoint import CheckpointFolder, read_checkpoint, write_checkpoint
 from seu_bench.engine.launcher import launch
-from seu_bench.engine.saved_model.verify import verify
 from seu_bench.engine.stopping import StopRequest
+from seu_bench.engine.verification import verify
 from seu_bench.errors import Interruption, OptionError, ResultsError, RunError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
