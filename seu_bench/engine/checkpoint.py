@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, NonNegativeInt, Vali
 
 from seu_bench._version import __version__
 from seu_bench.errors import CheckpointError, ResultsError
-from seu_bench.utils.files import HeldFolder, cannot_write, remove_parts, write_atomic
+from seu_bench.utils.files import remove_parts, write_atomic
 from seu_bench.utils.reading import list_folder, open_file, read_file
 from seu_bench.utils.text import printable
 
@@ -151,27 +151,17 @@ class CheckpointFolder:
     Attributes:
         folder: where they lie.
         run_id: whose they are.
-        held: the run's folder, by which they are written while it is locked; ``None``: by their path.
     """
 
     folder: Path
     run_id: str
-    held: HeldFolder | None = None
 
     def write(self, position: Position, state: Mapping[str, Any]) -> int:
         """Write the next checkpoint, then remove those before the last; returns its size in bytes."""
         known = self.newest_first()
         number = int(known[0].stem) + 1 if known else 1
         name, document = f"{number:06d}.ckpt", checkpoint_bytes(self.run_id, position, state)
-        if self.held is None:
-            write_atomic(self.folder / name, document)
-        else:
-            try:
-                checkpoints = self.held.subfolder(self.folder.name)
-            except OSError as error:
-                raise cannot_write(self.folder / name, error) from error
-            with checkpoints:
-                checkpoints.write(name, document)
+        write_atomic(self.folder / name, document)
         for old in known[KEPT - 1 :]:
             with contextlib.suppress(OSError):
                 old.unlink()

@@ -22,7 +22,7 @@ from seu_bench.results.record_files import MODEL_NAME
 from seu_bench.results.record_index import Summary, count_evaluated, read_summaries
 from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.interfaces import StrategyFactory
-from seu_bench.utils.files import HeldFolder, cannot_write, make_folder, refuse_link, remove_parts, write_atomic
+from seu_bench.utils.files import make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, impossible_value, shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
 from seu_bench.utils.packages import remedy_for
@@ -50,27 +50,10 @@ class RunFolder:
         self.model = self.folder / MODEL_NAME
         self.previous = self.folder / "previous"
         self.checkpoints = CheckpointFolder(self.folder / "checkpoints", run_id)
-        self._held: HeldFolder | None = None
-
-    @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
-        """Inside, all is written by the folder's handle: into this very folder, wherever it is moved to."""
-        try:
-            self._held = self.checkpoints.held = HeldFolder(self.folder)
-        except OSError as error:
-            raise cannot_write(self.folder, error) from error
-        with self._held:
-            try:
-                yield
-            finally:
-                self._held = self.checkpoints.held = None
 
     def write(self, path: Path, content: str | bytes, *, durable: bool = True) -> None:
         """Write one of its files, completely or not at all; ``durable``: so that it outlasts a loss of power."""
-        if self._held is None:
-            write_atomic(path, content, durable=durable)
-        else:
-            self._held.write(path.name, content, durable=durable)
+        write_atomic(path, content, durable=durable)
 
     def write_progress(self, text: str) -> None:
         """Write how far the run is; the next time comes soon."""

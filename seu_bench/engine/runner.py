@@ -22,7 +22,7 @@ from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
 from seu_bench.engine.run_progress import ProgressFile
-from seu_bench.engine.saved_model.file import model_bytes
+from seu_bench.engine.saved_model import model_bytes
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
@@ -77,14 +77,13 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
     lock.acquire(hook_caller.notice)
     try:
         folder.refuse_links()
-        with folder.hold():
-            # Whoever held the lock before may have finished it.
-            if (known := folder.finished(threads, code, restart=request.restart)) is not None:
-                folder.clean()
-                folder.clear()
-                return outcome(known)
-            with computing_with(threads):
-                return _Run(registry, run, stop, folder, lock, hook_caller).make()
+        # Whoever held the lock before may have finished it.
+        if (known := folder.finished(threads, code, restart=request.restart)) is not None:
+            folder.clean()
+            folder.clear()
+            return outcome(known)
+        with computing_with(threads):
+            return _Run(registry, run, stop, folder, lock, hook_caller).make()
     finally:
         lock.release()
 

@@ -21,7 +21,7 @@ from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from .entries import Entry, Kind
-    from .executors import Ended, Event, Executor, ExecutorFactory, Job, Noticed, Progressed, Started, event_from_json
+    from .executors import Ended, Event, Executor, ExecutorFactory, Job, Noticed, Started
     from .loggers import LoggedRun, LoggedValues, LoggerFactory, RunLogger
     from .manager import load_plugins
     from .registration import CommandFactory, LazyCommand, Register, Unavailable, offered
@@ -41,13 +41,11 @@ __all__ = [
     "LoggedValues",
     "LoggerFactory",
     "Noticed",
-    "Progressed",
     "Register",
     "Registry",
     "RunLogger",
     "Started",
     "Unavailable",
-    "event_from_json",
     "load_plugins",
     "offered",
 ]

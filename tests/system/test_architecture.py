@@ -80,10 +80,11 @@ KNOWN_NAMES = {
     *(("seu_bench.plugin.paths", name) for name in ("joint", "cumulative")),
     # Records of these know their budget of images by an older name.
     *(("seu_bench.results.record", name) for name in ("agem", "er_ace", "gdumb", "gem", "mir", "replay")),
+    ("seu_bench.utils.startup", "wandb"),  # which Avalanche imports
     ("seu_bench.config.streams", "random"),  # a colour
     ("seu_bench.data.task_parts", "random"),
-    ("seu_bench.sweeps.tuning.spec", "random"),  # a sampler of Optuna's
-    ("seu_bench.sweeps.tuning.samplers", "random"),
+    ("seu_bench.sweeps.tune_spec", "random"),  # a sampler of Optuna's
+    ("seu_bench.sweeps.tuning", "random"),
 }
 
 
