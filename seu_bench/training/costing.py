@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seu_bench.config.common_options import PlateauOptions, SelectingOptions, TrainingOptions
+from seu_bench.config.common_options import SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule
 from seu_bench.training.backbones import backbone_model
 from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
@@ -163,8 +163,7 @@ def fixed_size_cost(
     kept_copies: int | None = None,
     build: Callable[[], MultiHeadModel] | None = None,
 ) -> Cost:
-    """Exact cost of a strategy that trains a network of fixed size, with a head per task, in one stage per task; an
-    upper bound with ``lr_schedule=plateau``.
+    """Exact cost of a strategy that trains a network of fixed size, with a head per task, in one stage per task.
 
     Args:
         context: of the run.
@@ -186,20 +185,15 @@ def fixed_size_cost(
         ``fixed_size_cost(context, kept_copies=0, build=lambda: MyNetwork(context.plan))``
     """
     from seu_bench.models.sizes import count_bytes, count_parameters, state_bytes
-    from seu_bench.training.task_training import fewest_epochs
 
     options, plan = checked_options(context, TrainingOptions), context.plan
     shared = build is None  # a backbone computes all tasks by the same layers; of another network nothing is known
     model: MultiHeadModel = on_meta(build or (lambda: backbone_model(context)))
     validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
-    schedule = options.applied_to(context.protocol.training)
     flops = task_flops(model, plan, one_path=shared)
-    learning = priced(training_passes(plan, schedule, validate=validate), flops)
-    if isinstance(options, PlateauOptions) and options.lr_schedule == "plateau":
-        few = fewest_epochs(schedule)
-        learning = [replace(it, flops_min=it.flops and it.flops // schedule.epochs * few) for it in learning]
+    learning = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
     macs = task_macs(model, plan, one_path=shared)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     memory = None if kept_copies is None else state_bytes(model) + kept_copies * count_bytes(trained)
-    stages = [*learning, *priced(more, flops), *evaluation_passes(plan)]
+    stages = [*priced([*learning, *more], flops), *evaluation_passes(plan)]
     return fixed_cost(count_parameters(model), macs, stages, memory)
