@@ -51,14 +51,6 @@ class RunFolder:
         self.previous = self.folder / "previous"
         self.checkpoints = CheckpointFolder(self.folder / "checkpoints", run_id)
 
-    def write(self, path: Path, content: str | bytes, *, durable: bool = True) -> None:
-        """Write one of its files, completely or not at all; ``durable``: so that it outlasts a loss of power."""
-        write_atomic(path, content, durable=durable)
-
-    def write_progress(self, text: str) -> None:
-        """Write how far the run is; the next time comes soon."""
-        self.write(self.progress, text, durable=False)
-
     def refuse_links(self) -> None:
         """Check that no path that is written or removed here is a link."""
         for path in (self.checkpoints.folder, self.previous, self.model, self.log, self.progress):
@@ -84,10 +76,10 @@ class RunFolder:
         return known
 
     @property
-    def is_tidy(self) -> bool:
-        """Whether nothing remains of an attempt that was killed when it had finished."""
+    def has_leftovers(self) -> bool:
+        """Whether something remains of an attempt that was killed when it had finished."""
         leftovers = (self.checkpoints.folder, self.previous, self.progress, *self.folder.glob(f"{LOCK_NAME}*"))
-        return not any(os.path.lexists(path) for path in leftovers)
+        return any(os.path.lexists(path) for path in leftovers)
 
     def start_over(self) -> None:
         """Remove checkpoints, but keep a finished run until the new one is."""
@@ -112,7 +104,7 @@ class RunFolder:
     def keep_failure(self, error: Exception, strategy: Entry[StrategyFactory], options: Mapping[str, Any]) -> RunError:
         """Write the traceback beside the record, and return an error that names the failure, the log and the
         ``options`` that were given, one of which may be its cause."""
-        self.write(self.log, "".join(traceback.format_exception(error)))
+        write_atomic(self.log, "".join(traceback.format_exception(error)))
         if isinstance(error, SeuBenchError):
             return RunError(error.what, where=error.where or str(self.log), remedy=error.remedy)
         if lacking := shortage(error):
@@ -131,15 +123,15 @@ class RunFolder:
             "that file has the traceback",
         )
 
-    def clean(self) -> None:
-        """Remove remains of an earlier attempt."""
+    def remove_remains(self) -> None:
+        """Remove what an earlier attempt left behind that no later one needs."""
         for folder in (self.folder, self.checkpoints.folder):
             remove_parts(folder)
         for path in (self.log, self.progress):
             with contextlib.suppress(OSError):
                 path.unlink()
 
-    def clear(self) -> None:
+    def remove_unfinished(self) -> None:
         """Remove what only an unfinished run needs."""
         self.checkpoints.clear()
         with contextlib.suppress(OSError):
