@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .entries import Entry, Kind
     from .executors import Ended, Event, Executor, ExecutorFactory, Job, Noticed, Progressed, Started, event_from_json
     from .loggers import LoggedRun, LoggedValues, LoggerFactory, RunLogger
-    from .manager import load_plugins
+    from .manager import Entry, Kind, load_plugins
     from .registration import CommandFactory, LazyCommand, Register, Unavailable, offered
     from .registry import Registry
 

@@ -28,11 +28,7 @@ class Job(Frozen):
 
 
 class Started(Frozen):
-    """A job has started.
-
-    Attributes:
-        where: a device or a host, e.g. ``cuda 3``; empty where there is but one.
-    """
+    """A job has started, on a device or host ``where``, e.g. ``cuda 3``; empty where there is but one."""
 
     kind: Literal["started"] = "started"
     run_id: str
@@ -89,17 +85,7 @@ Event: TypeAlias = Started | Progressed | Noticed | Ended
 
 
 def event_from_json(text: str | bytes) -> Event:
-    """Parse an event.
-
-    Args:
-        text: from ``model_dump_json``.
-
-    Returns:
-        The event.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Parse an event from ``model_dump_json``; a ValueError says that it is none."""
     event: Event = TypeAdapter(Annotated[Event, Field(discriminator="kind")]).validate_json(text)
     return event
 

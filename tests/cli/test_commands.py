@@ -174,7 +174,7 @@ def test_imports_no_more_than_it_needs(tmp_path: Path, arguments: list[str], imp
 def test_help_without_plugins_of_others() -> None:
     """It neither reads the metadata of all that is installed nor loads a plugin; most users have no others."""
     if only_ours():
-        assert imported_by(["--help"], ("importlib.metadata", "email", "seu_bench_", "seu_bench.plugin.entries")) == []
+        assert imported_by(["--help"], ("importlib.metadata", "email", "seu_bench_", "seu_bench.plugin.manager")) == []
 
 
 def imported_by(arguments: Sequence[str], begins: tuple[str, ...], **environment: str) -> list[str]:

@@ -26,7 +26,7 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.engine.run_folder import find_state
 from seu_bench.errors import PluginError, SpecError, UnknownNameError
 from seu_bench.plugin.executors import Job
-from seu_bench.plugin.files import CLASSES, PLUGINS, find_source
+from seu_bench.plugin.methods import CLASSES, PLUGINS, find_source
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.leaderboard.building import read_leaderboards
 from seu_bench.results.record import Record, read_record
