@@ -42,9 +42,6 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     ),
     "cost": LazyCommand("seu_bench.cli.cost:cost", "Estimate the cost of a run."),
     "runs": LazyCommand("seu_bench.cli.runs:runs", "List runs and their states."),
-    "watch": LazyCommand(
-        "seu_bench.cli.watch.command:watch", "Watch the runs of a results folder while they are made."
-    ),
     "show": LazyCommand("seu_bench.cli.runs:show", "Show the record of a run."),
     "compare": LazyCommand(
         "seu_bench.cli.compare:compare",

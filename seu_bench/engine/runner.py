@@ -22,7 +22,7 @@ from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
 from seu_bench.engine.run_progress import ProgressFile
-from seu_bench.engine.saved_model.file import model_bytes
+from seu_bench.engine.saved_model import model_bytes
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .executors import Ended, Event, Executor, ExecutorFactory, Job, Noticed, Progressed, Started, event_from_json
+    from .executors import Ended, Event, Executor, ExecutorFactory, Job, Noticed, Started
     from .loggers import LoggedRun, LoggedValues, LoggerFactory, RunLogger
     from .manager import Entry, Kind, load_plugins
     from .registration import CommandFactory, LazyCommand, Register, Unavailable, offered
@@ -40,13 +40,11 @@ __all__ = [
     "LoggedValues",
     "LoggerFactory",
     "Noticed",
-    "Progressed",
     "Register",
     "Registry",
     "RunLogger",
     "Started",
     "Unavailable",
-    "event_from_json",
     "load_plugins",
     "offered",
 ]

@@ -20,7 +20,7 @@ from seu_bench.config.options import Options
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
-from seu_bench.engine.saved_model.verify import verify
+from seu_bench.engine.verification import verify
 from seu_bench.errors import OptionError, RequestError
 from seu_bench.models.multihead import CompiledUnits
 from seu_bench.plugin.manager import load_plugins

@@ -19,14 +19,13 @@ from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.checkpoint import CheckpointFolder, read_checkpoint, write_checkpoint
 from seu_bench.engine.launcher import launch
-from seu_bench.engine.saved_model.verify import verify
 from seu_bench.engine.stopping import StopRequest
-from seu_bench.errors import Interruption, OptionError, ResultsError, RunError, SpecError
+from seu_bench.engine.verification import verify
+from seu_bench.errors import Interruption, OptionError, ResultsError, RunError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
 from seu_bench.sweeps.plan import plan_sweep
 from seu_bench.sweeps.spec import make_spec
-from seu_bench.sweeps.tuning.spec import make_tune_spec
 from seu_bench.training.stage import StageProgress
 from seu_bench.utils.hardware import usable_cores
 
@@ -216,15 +215,6 @@ def test_leaderboard(tmp_path: Path, command: Command) -> None:
 
 
 # ---------------------------------------------------------------------- executors
-
-
-def test_option_that_there_was() -> None:
-    """What to write in its place is said."""
-    for options in ({"executor.threads": 2}, {"executor": {"threads": 2}}):
-        with pytest.raises(SpecError, match="give --threads N, or threads = N in a file"):
-            make_spec({"options": options})
-    with pytest.raises(SpecError, match="give --threads N"):
-        make_tune_spec({"options": {"executor.threads": 2}, "strategy": "tiny", "space": {"epochs": "1,2"}})
 
 
 @pytest.mark.long

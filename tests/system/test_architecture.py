@@ -83,8 +83,8 @@ KNOWN_NAMES = {
     ("seu_bench.utils.startup", "wandb"),  # which Avalanche imports
     ("seu_bench.config.streams", "random"),  # a colour
     ("seu_bench.data.task_parts", "random"),
-    ("seu_bench.sweeps.tuning.spec", "random"),  # a sampler of Optuna's
-    ("seu_bench.sweeps.tuning.samplers", "random"),
+    ("seu_bench.sweeps.tune_spec", "random"),  # a sampler of Optuna's
+    ("seu_bench.sweeps.tuning", "random"),
 }
 
 

@@ -18,9 +18,7 @@ from seu_bench import Method, Reservoir, hookimpl
 from seu_bench.config import BackboneOptions, SelectingOptions
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
-from seu_bench.engine.saved_model.export import onnx_bytes
-from seu_bench.engine.saved_model.file import parse_weights, read_weights
-from seu_bench.engine.saved_model.model import LearnedModel, build_model
+from seu_bench.engine.saved_model import LearnedModel, build_model, onnx_bytes, parse_weights, read_weights
 from seu_bench.errors import PluginError, RunError
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.testing import Trial
@@ -256,7 +254,7 @@ def test_predict_answers_in_a_run_its_saved_model_and_its_export(tmp_path: Path)
     assert record.accuracy_matrix[-1] == pytest.approx(shares)
     folder = tmp_path / "runs" / record.run_id
     content = read_weights(folder, record)
-    model = build_model(trial.registry, parse_weights(content, folder), record)
+    model = build_model(trial.registry, *parse_weights(content, folder), record, folder)
     assert isinstance(model, LearnedModel)
     x = source.test_images(1)
     logits = model(x, task=1)

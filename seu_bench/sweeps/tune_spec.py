@@ -1,26 +1,124 @@
-"""What a tuning is asked for: its fields, its method, and where its runs and its file lie."""
+"""What a tuning is asked for: values and ranges of hyper-parameters, its method, where its runs and its file lie."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, field_validator, model_validator
 
-from seu_bench.config.options import flattened
+from seu_bench.config.options import flattened, format_option
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
 from seu_bench.config.toml_file import validated
 from seu_bench.config.tuned import TRIALS_FOLDER, TUNED_FOLDER
 from seu_bench.plugin.registry import Registry
-from seu_bench.sweeps.spec import EXECUTOR, Seeds, SweepSpec, threads_fault
-from seu_bench.sweeps.tuning.space import Choices, Dimension, parse_dimension
+from seu_bench.sweeps.spec import EXECUTOR, Seeds, SweepSpec, parse_values
 
 #: The page that describes tuning.
-GUIDE: Final = "docs/guides/tuning.md"
+_GUIDE: Final = "docs/guides/tuning.md"
 #: Fields that a tuning decides itself.
 DECIDED: Final = frozenset({"evaluation", "first_tasks", "keep_weights"})
+
+_NUMBER: Final = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_RANGE: Final = re.compile(rf"\s*({_NUMBER})\s*\.\.\s*({_NUMBER})\s*(:\s*log)?\s*", re.ASCII)
+#: Values drawn from a range have so many significant digits, which can be read and typed.
+_DIGITS: Final = 4
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Values one by one, in the order in which they are tried."""
+
+    values: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return ",".join(map(format_option, self.values))
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between two ends, both included; whole ones if both ends are."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds whole numbers."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def rounded(self, value: float) -> float:
+        """A number of the range with few digits, near ``value``."""
+        short = int(value) if self.is_whole else float(f"{value:.{_DIGITS}g}")
+        return min(max(short, self.low), self.high)
+
+    def __str__(self) -> str:
+        return f"{self.low}..{self.high}{':log' if self.log else ''}"
+
+
+Dimension: TypeAlias = Choices | Range
+
+
+def parse_dimension(given: Any) -> Dimension:
+    """Read ``"1,10,100"``, ``"1..100"``, ``"0.001..0.1:log"`` or a list of values.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if isinstance(given, Choices | Range):
+        return given
+    if isinstance(given, str) and not given.strip():
+        raise ValueError("there is no value")
+    if not isinstance(given, str):
+        values = tuple(given) if isinstance(given, list | tuple) else (given,)
+    elif found := _RANGE.fullmatch(given):
+        low, high = (int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text) for text in found.groups()[:2])
+        if low >= high:
+            raise ValueError(f"the range {given.strip()} ends before it begins")
+        if found[3] and low <= 0:
+            raise ValueError(f"the range {given.strip()} begins at {low}: a logarithmic one begins above 0")
+        return Range(low, high, bool(found[3]))
+    else:
+        values = tuple(parse_values(given))
+    if not values:
+        raise ValueError("there is no value")
+    if len({format_option(value) for value in values}) < len(values):
+        raise ValueError(f"a value is given twice: {Choices(values)}")
+    return Choices(values)
+
+
+def grid(space: Mapping[str, Dimension]) -> Iterator[dict[str, Any]]:
+    """Every combination of the values, the last option changing fastest.
+
+    Example:
+        ``list(grid({"a": Choices((1, 2)), "b": Choices((3,))})) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]``
+    """
+    values: list[Sequence[Any]] = [part.values for part in space.values() if isinstance(part, Choices)]
+    for combination in itertools.product(*values):
+        yield dict(zip(space, combination, strict=True))
+
+
+def at_an_end(space: Mapping[str, Dimension], options: Mapping[str, Any]) -> Iterator[str]:
+    """Say of which options the value chosen is the least or the greatest one tried: a better one may lie beyond."""
+    for key, part in space.items():
+        value = options[key]
+        if isinstance(part, Range):
+            least, greatest = part.low, part.high
+        elif len(part.values) < 3 or not all(
+            isinstance(one, int | float) and not isinstance(one, bool) for one in part.values
+        ):
+            continue
+        else:
+            least, greatest = min(part.values), max(part.values)
+        if value in (least, greatest):
+            end, beyond = ("least", "lower") if value == least else ("greatest", "higher")
+            yield f"{key}={format_option(value)} is the {end} value tried: a {beyond} one may be better"
+
 
 Sampler: TypeAlias = Literal["grid", "tpe", "random"]
 _OfRequest = Request.model_fields
@@ -87,8 +185,6 @@ class TuneSpec(ResultFields, ExecutionFields):
 
     @model_validator(mode="after")
     def _of_one_piece(self) -> TuneSpec:
-        if (fault := threads_fault(self.executor, self.options)) is not None:
-            raise ValueError(fault)
         if twice := self.space.keys() & self.options.keys():
             raise ValueError(f"{min(twice)!r} is given as an option and is to be tuned")
         if wrong := [key for key in self.space if key.startswith(("benchmark.", EXECUTOR))]:
@@ -170,5 +266,5 @@ def make_tune_spec(given: Mapping[str, Any], registry: Registry | None = None) -
         grid = strategy.factory.options.tuning_grid
         document["space"] = {key: values for key, values in grid.items() if key not in fixed}
     decided = {"evaluation": "validation", "keep_weights": False}
-    spec = validated(TuneSpec, document | decided, "the tuning", GUIDE)
+    spec = validated(TuneSpec, document | decided, "the tuning", _GUIDE)
     return spec.model_copy(update={"first_tasks": spec.first_of_stream})
