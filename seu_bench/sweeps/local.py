@@ -102,7 +102,7 @@ def with_share(job: Job, slots: int) -> Job:
     """
     if slots == 1 or job.request.feature_cache is not None:
         return job
-    from seu_bench.models.feature_store import SHARE
+    from seu_bench.models.feature_cache import SHARE
     from seu_bench.utils.hardware import free_host_memory
 
     share = int(SHARE * free_host_memory() / slots)

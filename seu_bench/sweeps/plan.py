@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from seu_bench.config.options import did_you_mean, format_option
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
 from seu_bench.config.unapplied import unapplied_lines
+from seu_bench.engine.launcher import matched_request
 from seu_bench.engine.loggers import choose_loggers
-from seu_bench.engine.matching import matched_request
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.run_folder import find_state, other_threads
 from seu_bench.engine.tuning import TunedFiles

@@ -90,11 +90,11 @@ def patched() -> list[object]:
     import seu_bench_kit.cells
     import seu_bench_kit.kernels
     import seu_bench_ltg.network
-    from seu_bench.training.phases import PhasedStrategy
+    from seu_bench.training.strategy import StagedStrategy
 
     operations = seu_bench_kit.cells
     return [
-        PhasedStrategy._features_cached,
+        StagedStrategy._features_cached,
         seu_bench.models.layers.channels_last,
         seu_bench_ltg.network.channels_last,
         seu_bench_kit.kernels.trains_on_cpu,

@@ -23,7 +23,7 @@ from seu_bench.errors import PluginError, RunError
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.testing import Trial
 from seu_bench.testing.trial import from_file
-from seu_bench.training import TaskData, memory_of, task_training
+from seu_bench.training import TaskData, loops, memory_of
 from seu_bench.training.stage import Stage, StageProgress
 
 setup_module, teardown_module = one_thread, all_threads
@@ -348,7 +348,7 @@ def test_operations_of_batches_that_differ(monkeypatch: pytest.MonkeyPatch, sign
         return [it.flops for it in ended]
 
     reckoned = flops()
-    monkeypatch.setattr(task_training, "RepeatedBatches", EveryBatch)
+    monkeypatch.setattr(loops, "RepeatedBatches", EveryBatch)
     assert (reckoned == flops()) == signature
 
 
