@@ -15,7 +15,7 @@ from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.launcher import matched_request
 from seu_bench.engine.loggers import choose_loggers
 from seu_bench.engine.resolve import ResolvedRun, resolve
-from seu_bench.engine.run_folder import find_state, other_threads
+from seu_bench.engine.run_folder import find_state
 from seu_bench.engine.tuning import TunedFiles
 from seu_bench.errors import DataError, OptionError, RequestError, ScenarioError, SeuBenchError
 from seu_bench.plugin.executors import Job
@@ -220,14 +220,7 @@ def _planned(asked: SweepSpec, run_id: str, configuration: Configuration, seed: 
     if found.record is not None and found.record.run_id != run_id:
         return PlannedJob(run_id, configuration, seed, "new", "there is a record of another run in its folder")
     again, fault = "--retry-failed, or run --restart, makes it again", None
-    if found.record is not None and found.state == "finished":
-        fault = other_threads(found.record, configuration.run.spec.threads)
-    if (
-        found.record is not None
-        and found.holder is None
-        and (found.state == "finished" or found.position)
-        and not fault
-    ):
+    if found.record is not None and found.holder is None and (found.state == "finished" or found.position):
         fault = None if asked.accept_code else code_fault(found.record.code, configuration.run.code)
         again += ", --accept-code accepts it"
     if fault is not None:
