@@ -20,7 +20,7 @@ import seu_bench_kit.kernels
 import seu_bench_ltg.network
 from scripts.perf.runs import Ways
 from seu_bench.data.images import TaskImages
-from seu_bench.training.phases import PhasedStrategy
+from seu_bench.training.strategy import StagedStrategy
 
 #: The two ways in which frozen layers are compared.
 WITH, WITHOUT = "with", "without"
@@ -34,7 +34,7 @@ def without_cache() -> Iterator[None]:
     def computed(_: object) -> Iterator[Callable[[TaskImages], TaskImages]]:
         yield lambda images: images
 
-    with mock.patch.object(PhasedStrategy, "_features_cached", computed):
+    with mock.patch.object(StagedStrategy, "_features_cached", computed):
         yield
 
 

@@ -48,7 +48,7 @@ def _document(run: ResolvedRun, *, measure: bool) -> dict[str, Any]:
     ``seconds`` is the time of learning on this machine, null where it is not measured.
     """
     from seu_bench.engine.environment import choose_device
-    from seu_bench.engine.speed import measure_speed
+    from seu_bench.engine.forecast import measure_speed
 
     plan = run.plan()
     cost = run.cost(run.context(plan))

@@ -14,7 +14,7 @@ from seu_bench.config.options import describe_options, did_you_mean
 from seu_bench.config.options import format_option as format_value
 from seu_bench.config.protocol import CreationSchedule, ModelSize, SearchSchedule
 from seu_bench.errors import UnknownNameError
-from seu_bench.plugin.entries import Entry, Kind
+from seu_bench.plugin.manager import Entry, Kind
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.utils import progress as bars
 

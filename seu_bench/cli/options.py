@@ -13,9 +13,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from seu_bench.cli.completion import COMPLETERS
-from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import parse_assignments, parse_value
-from seu_bench.config.run import Request
+from seu_bench.config.run import CommandLine, Request
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.metric import Metric
 from seu_bench.results.submissions.manifest import require_shared

@@ -12,10 +12,9 @@ import click
 
 from seu_bench.cli.options import format_option, request_command
 from seu_bench.cli.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
-from seu_bench.config.commands import command
+from seu_bench.config.commands import command, unused_flags
 from seu_bench.config.options import format_option as format_value
 from seu_bench.config.run import Request
-from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import SeuBenchError
 from seu_bench.plugin.registry import Registry, use_plugins
@@ -80,10 +79,9 @@ def run(form: str, **fields: Any) -> None:
     record, metrics = outcome.record, registry.known_metrics
     # Before anything is printed: standard output may be closed.
     boards = make_leaderboards(request.results, metrics).boards if record.may_be_ranked else ()
-    if outcome.reused and not is_quiet():
-        has_model = record.weights_sha256 is not None
-        for line in unapplied_lines(request, record.run_id, record.environment.device, has_model=has_model):
-            click.echo(line, err=True)
+    if outcome.reused and not is_quiet() and (unused := unused_flags(request)):
+        how = "--restart makes it again, seu-bench log sends its record"
+        click.echo(f"without effect, because the run was finished before: {unused} ({how})", err=True)
     if form == "json":
         click.echo(outcome.path.read_text(encoding="utf-8"), nl=False)
     elif is_quiet():
@@ -95,8 +93,8 @@ def run(form: str, **fields: Any) -> None:
 def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
     """The time that a run takes, and that of a shorter protocol if it is long."""
     from seu_bench.engine.environment import choose_device
+    from seu_bench.engine.forecast import measure_speed
     from seu_bench.engine.resolve import resolve
-    from seu_bench.engine.speed import measure_speed
 
     if is_quiet() or ((cost.train_flops or 0) < _WORTH_MEASURING[0] and cost.image_passes < _WORTH_MEASURING[1]):
         return ""

@@ -14,9 +14,9 @@ import click
 from seu_bench.cli.options import field_option, fields_command, format_option
 from seu_bench.cli.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.config.commands import command
-from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import format_option as format_value
 from seu_bench.config.options import parse_assignments
+from seu_bench.config.run import CommandLine
 from seu_bench.errors import ExitStatus, OptionError
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.leaderboard.markdown import count

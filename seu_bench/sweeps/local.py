@@ -34,9 +34,9 @@ from seu_bench.utils.text import printable
 METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 #: Modules that every job imports sooner or later; the last one for scikit-learn's digits.
 _PRELOADED: Final = (
-    "seu_bench.engine.checkpoint_manager",
+    "seu_bench.engine.checkpoint",
     "seu_bench.engine.recorder",
-    "seu_bench.engine.saved_model.model",
+    "seu_bench.engine.saved_model",
     "seu_bench.engine.runner",
     "seu_bench.training.strategy",
     "seu_bench.data.streams",
@@ -102,7 +102,7 @@ def with_share(job: Job, slots: int) -> Job:
     """
     if slots == 1 or job.request.feature_cache is not None:
         return job
-    from seu_bench.models.feature_store import SHARE
+    from seu_bench.models.feature_cache import SHARE
     from seu_bench.utils.hardware import free_host_memory
 
     share = int(SHARE * free_host_memory() / slots)

@@ -3,14 +3,12 @@
 =======================  =====================================================================
 :mod:`.interfaces`       factories of strategies and backbones, their context, estimates of costs
 :mod:`.backbones`        the network below the heads, built, filled with weights, and with heads
-:mod:`.stage`            a loop over epochs that is timed, reported and resumed
+:mod:`.stage`            a loop over epochs that is timed, reported and resumed; phases of a task
 :mod:`.template`         Avalanche's template on whole batches, without its idle callbacks
-:mod:`.phases`           the phases of a task, their resuming, precision and compilation
-:mod:`.strategy`         base class of strategies
+:mod:`.strategy`         base class of strategies: phases, resuming, precision, cached features
 :mod:`.method`           base class of methods: a strategy as its mathematics
 :mod:`.memories`         images of earlier tasks: reservoir, ring, balanced, herded
-:mod:`.task_training`    the stage that trains a task's path
-:mod:`.loops`            an epoch, an evaluation, optimiser, learning rates, best weights
+:mod:`.loops`            an evaluation, optimiser, learning rates, best weights, the stage of a task
 :mod:`.costing`          estimates of image passes and sizes
 :mod:`.rehearsal`        the cost of a method, which learns a stream on stand-ins
 :mod:`.as_it_is`         strategies of Avalanche in its own loop
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
         BestWeights,
         EpochMeter,
         Forward,
+        TrainingStage,
         clip_gradients,
         cosine_rate,
         evaluate,
@@ -63,11 +62,8 @@ if TYPE_CHECKING:
     from .method import Method
     from .monitoring.evaluators import AccuracyMatrix, ModelSizes
     from .monitoring.memory import KeptImages, bytes_by_kind, memory_of
-    from .phases import Phase, TaskData
-    from .stage import EpochlessStage, EpochReport, ProgressCallback, Stage, StageProgress
-    from .state import fitting
+    from .stage import EpochlessStage, EpochReport, Phase, ProgressCallback, Stage, StageProgress, TaskData
     from .strategy import StagedStrategy
-    from .task_training import TrainingStage
     from .template import SilentLogger
 
 __all__ = [
@@ -111,7 +107,6 @@ __all__ = [
     "dropout_factor",
     "evaluate",
     "evaluation_passes",
-    "fitting",
     "fixed_cost",
     "fixed_size_cost",
     "herd",

@@ -16,8 +16,7 @@ from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError, RunError
 from seu_bench.models import count_parameters
 from seu_bench.training.interfaces import Cost
-from seu_bench.training.phases import TaskData
-from seu_bench.training.stage import StageProgress
+from seu_bench.training.stage import StageProgress, TaskData
 from seu_bench_backbones.networks import mlp
 from seu_bench_kit import GrowingNetwork, chain_of
 from seu_bench_rcl.controller import Controller

@@ -22,7 +22,7 @@ from support.tiny import (
 )
 from torch import nn
 
-from seu_bench.engine.saved_model.verify import verify
+from seu_bench.engine.verification import verify
 from seu_bench.models import count_parameters, state_bytes
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record

@@ -31,8 +31,7 @@ from torch import nn
 from seu_bench.config.protocol import CreationSchedule, Schedule, SearchSchedule
 from seu_bench.errors import RunError
 from seu_bench.training.loops import BestWeights, clip_gradients, cosine_rate, make_sgd, set_rate
-from seu_bench.training.phases import TaskData
-from seu_bench.training.stage import EpochReport, Stage, StageProgress
+from seu_bench.training.stage import EpochReport, Stage, StageProgress, TaskData
 from seu_bench.training.strategy import TrainingStage
 from seu_bench.utils.seeding import RandomState, derive_seed
 from seu_bench_kit.components import CreationTask, SearchTask

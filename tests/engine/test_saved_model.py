@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 import torch
 from support import tiny
-from support.commands import Command
+from support.commands import SMALL_SEU, Command, RunFolders
 from torch import nn
 
 import seu_bench
 from seu_bench.data.sources import DigitsSource
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
-from seu_bench.engine.saved_model.file import FORMAT, KEY, parse_weights, save_model
-from seu_bench.engine.saved_model.model import LearnedModel, learned_tasks, load_model
-from seu_bench.engine.saved_model.verify import count_by_class, request_of
+from seu_bench.engine.saved_model import KEY, LearnedModel, learned_tasks, load_model, model_bytes, parse_weights
+from seu_bench.engine.verification import count_by_class, request_of
 from seu_bench.errors import PluginError, RequestError, ResultsError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.multihead import MultiHeadModel
@@ -28,16 +27,6 @@ from seu_bench.results.record import Record, read_record, write_record
 from seu_bench.results.record_files import MODEL_NAME
 
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "--device", "cpu")
-SMALL_SEU = ("-o", "channels=2", "-o", "searcher.channels=2", "-o", "searcher.epochs=1", "-o", "creator.epochs=1")
-
-
-def folder_of(command: Command, results: Path, strategy: str, *more: object) -> Path:
-    """The folder of a finished run."""
-    small = (*SMALL, *SMALL_SEU) if strategy == "seu" else SMALL
-    answer = command("run", "--strategy", strategy, *small, *more, "--results", results)
-    assert answer.status == 0, answer.err
-    (record,) = [line.removeprefix("record: ") for line in answer.out.splitlines() if line.startswith("record: ")]
-    return Path(record).parent
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +36,21 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def seu(command: Command, results: Path) -> Path:
-    """The folder of a run of SEU's."""
-    return folder_of(command, results, "seu")
+def folders(command: Command, results: Path) -> RunFolders:
+    """The folder of a finished run of each strategy."""
+    return RunFolders(command, (*SMALL, "--results", results), {"seu": SMALL_SEU})
 
 
 @pytest.fixture(scope="module")
-def naive(command: Command, results: Path) -> Path:
+def seu(folders: RunFolders) -> Path:
+    """The folder of a run of SEU's."""
+    return folders["seu"]
+
+
+@pytest.fixture(scope="module")
+def naive(folders: RunFolders) -> Path:
     """The folder of a naive run."""
-    return folder_of(command, results, "naive")
+    return folders["naive"]
 
 
 @pytest.fixture
@@ -122,7 +117,7 @@ def test_finished_run_keeps_its_model(seu: Path, naive: Path) -> None:
         content = (folder / MODEL_NAME).read_bytes()
         assert record.weights_sha256 == hashlib.sha256(content).hexdigest()
         seal = metadata(content)
-        assert (seal["format"], seal["schema_version"], seal["run_id"]) == (FORMAT, 1, record.run_id)
+        assert (seal["format"], seal["schema_version"], seal["run_id"]) == ("seu-bench model", 1, record.run_id)
         document = json.loads((folder / "record.json").read_text())
         for name in ("accuracy_matrix", "params_total", "params_active", "macs", "genotypes", "paths", "choices"):
             assert seal["record"][name] == document[name], name
@@ -132,7 +127,7 @@ def test_finished_run_keeps_its_model(seu: Path, naive: Path) -> None:
 @pytest.mark.long
 def test_equal_runs_leave_equal_bytes(command: Command, seu: Path, tmp_path: Path) -> None:
     """The same run in another folder: the same file, bit by bit."""
-    again = folder_of(command, tmp_path, "seu")
+    again = RunFolders(command, (*SMALL, "--results", tmp_path), {"seu": SMALL_SEU})["seu"]
     assert again.name == seu.name
     assert (again / MODEL_NAME).read_bytes() == (seu / MODEL_NAME).read_bytes()
 
@@ -197,22 +192,19 @@ def test_learned_tasks() -> None:
 
 @pytest.mark.parametrize("strategy", ["mntdp", "packnet", "pathnet", "pnn", "ltg", "rcl", "seu", "ewc"])
 @pytest.mark.long
-def test_every_tensor_comes_back(strategy: str, tmp_path: Path) -> None:
+def test_every_tensor_comes_back(strategy: str) -> None:
     """Bit by bit, with type and shape, into the model that was grown anew; and the file depends on nothing else."""
     model, record = learned_by(strategy)
-    path = tmp_path / MODEL_NAME
-    digest = save_model(path, model, record)
-    content = path.read_bytes()
-    assert digest == hashlib.sha256(content).hexdigest()
-    assert save_model(tmp_path / "again", model, record) == digest
-    file = parse_weights(content, path)
+    content = model_bytes(model, record)
+    assert model_bytes(model, record) == content
+    seal, tensors = parse_weights(content, Path("x"))
     fresh = tiny.build(stream(), strategy).model
-    fresh.load_architecture(file.seal.architecture)
-    fresh.load_state_dict(dict(file.tensors), strict=True)
+    fresh.load_architecture(seal.architecture)
+    fresh.load_state_dict(tensors, strict=True)
     assert tiny.same(tiny.weights(fresh), tiny.weights(model))
 
 
-def test_odd_tensors(tmp_path: Path) -> None:
+def test_odd_tensors() -> None:
     """Channels innermost, views, shared, empty, other types, not finite: all come back as they were."""
 
     class Odd(MultiHeadModel):
@@ -232,20 +224,19 @@ def test_odd_tensors(tmp_path: Path) -> None:
     _, record = learned_by("naive")
     model = Odd()
     assert not model.conv.weight.is_contiguous()
-    save_model(tmp_path / MODEL_NAME, model, record)
-    file = parse_weights((tmp_path / MODEL_NAME).read_bytes(), tmp_path / MODEL_NAME)
-    assert file.seal.shared == {"same.weight": "conv.weight", "same.bias": "conv.bias"}
+    seal, tensors = parse_weights(model_bytes(model, record), Path("x"))
+    assert seal.shared == {"same.weight": "conv.weight", "same.bias": "conv.bias"}
     wanted = model.state_dict()
-    assert file.tensors.keys() == wanted.keys()
+    assert tensors.keys() == wanted.keys()
     for name, tensor in wanted.items():
-        found = file.tensors[name]
+        found = tensors[name]
         assert (found.dtype, found.shape) == (tensor.dtype, tensor.shape)
         as_bytes = tensor.contiguous().view(-1).view(torch.uint8) if tensor.numel() else tensor
         assert torch.equal(found.view(-1).view(torch.uint8) if found.numel() else found, as_bytes), name
 
 
-def test_architecture_that_is_no_plain_value(tmp_path: Path) -> None:
-    """A plugin's model is told so, and nothing is written."""
+def test_architecture_that_is_no_plain_value() -> None:
+    """A plugin's model is told so."""
 
     class Bad(BackboneModel):
         def architecture(self) -> dict[str, Any]:
@@ -253,9 +244,8 @@ def test_architecture_that_is_no_plain_value(tmp_path: Path) -> None:
 
     _, record = learned_by("naive")
     with pytest.raises(PluginError, match="cannot be saved") as refused:
-        save_model(tmp_path / MODEL_NAME, Bad(nn.Flatten(), 4, (2,)), record)
+        model_bytes(Bad(nn.Flatten(), 4, (2,)), record)
     assert refused.value.where == "Bad.architecture"
-    assert list(tmp_path.iterdir()) == []
 
 
 def refused(folder: Path) -> ResultsError:
@@ -283,7 +273,7 @@ def test_weights_that_are_gone(copy: Path) -> None:
     assert "cannot be read" in refused(copy).what
 
 
-@pytest.mark.parametrize("place", [0, 7, 8, 40, 300, -1, -5000])
+@pytest.mark.parametrize("place", [0, 8, 300, -1])
 def test_changed_byte(copy: Path, place: int) -> None:
     """Wherever it is."""
     content = bytearray((copy / MODEL_NAME).read_bytes())
@@ -336,12 +326,12 @@ def test_pickle_is_not_executed(copy: Path) -> None:
     [
         ({"run_id": "another-run"}, "those of run another-run"),
         ({"run_id": "../../up"}, "cannot be read"),
-        ({"format": "x"}, "the file's form is 'x'"),
-        ({"schema_version": 99}, "version 99"),
+        ({"format": "x"}, "format"),
+        ({"schema_version": 99}, "schema_version"),
         ({"architecture": {"columns": 2}}, "does not grow"),
         ({"architecture": []}, "cannot be read"),
         ({"shared": {"a": "nowhere"}}, "cannot be read"),
-        ({"shared": {"more": "heads.0.bias"}}, "more is not in the model"),
+        ({"shared": {"more": "heads.0.bias"}}, "more is float32[2], not in the model"),
     ],
 )
 def test_metadata_that_does_not_fit(copy: Path, seal: dict[str, Any], told: str) -> None:

@@ -13,28 +13,15 @@ import pytest
 from support.commands import SMALL_SEU, Answer, Command, RunFolders
 
 from seu_bench.engine.resolve import resolve
-from seu_bench.engine.saved_model.file import SEALED
-from seu_bench.engine.saved_model.verify import differences, request_of, verify
+from seu_bench.engine.saved_model import SEALED
+from seu_bench.engine.verification import differences, request_of
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import read_record, record_path, write_record
+from seu_bench.results.record import read_record, write_record
 from seu_bench.results.record_files import MODEL_NAME
 
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "--device", "cpu")
-CHECKS = [
-    "record",
-    "run id",
-    "weights",
-    "sealed copy",
-    "model",
-    "data",
-    "tasks",
-    "accuracy",
-    "params_total",
-    "mask_bits",
-    "params_active",
-    "macs",
-    "metrics",
-]
+CHECKS = "record,run id,weights,sealed copy,model,data,tasks,accuracy,params_total,mask_bits,params_active,macs,metrics"
+CHECKS_OF_MODEL = {"sealed copy", "accuracy", "params_total", "mask_bits", "params_active", "macs"}
 
 #: Our own strategies and, of Avalanche's, those that touch weights, freeze layers, distil, or learn everything at once.
 STRATEGIES = [
@@ -79,7 +66,7 @@ def asked(command: Command, folder: Path, *more: object) -> tuple[Answer, dict[s
     assert answer.err == ""
     document: dict[str, Any] = json.loads(answer.out)
     assert document["passed"] == (answer.status == 0)
-    assert [check["name"] for check in document["checks"] if check["name"] != "code"] == CHECKS
+    assert [check["name"] for check in document["checks"] if check["name"] != "code"] == CHECKS.split(",")
     return answer, {check["name"]: check for check in document["checks"]}
 
 
@@ -100,8 +87,10 @@ def changed(folder: Path, **fields: Any) -> None:
 @each_strategy
 @pytest.mark.long
 def test_all_comes_out(command: Command, folders: RunFolders, strategy: str) -> None:
-    """A run that nobody touched, of every kind of model."""
+    """A run that nobody touched, of every kind of model, which nothing is changed of."""
+    before = {path: path.read_bytes() for path in folders[strategy].iterdir()}
     answer, checks = asked(command, folders[strategy])
+    assert {path: path.read_bytes() for path in folders[strategy].iterdir()} == before
     assert answer.status == 0
     assert all(check["passed"] is True for check in checks.values()), checks
     sha256 = hashlib.sha256((folders[strategy] / MODEL_NAME).read_bytes()).hexdigest()
@@ -114,7 +103,7 @@ def test_table(command: Command, folders: RunFolders, results: Path, copy: Path)
     name = folders["seu"].name
     answer = command("verify", name, "--results", results)
     assert (answer.status, answer.err) == (0, "")
-    for check in CHECKS:
+    for check in CHECKS.split(","):
         assert f"\n {check} " in answer.out
     assert "\nno difference found\nmeasured again: " in answer.out
     changed(copy, macs=(1, *read_record(copy).macs[1:]))
@@ -124,14 +113,7 @@ def test_table(command: Command, folders: RunFolders, results: Path, copy: Path)
     assert answer.out.count("FAILED") == 3
 
 
-def test_one_verification_changes_nothing(command: Command, copy: Path) -> None:
-    """Neither record nor weights nor anything else."""
-    before = {path: path.read_bytes() for path in copy.iterdir()}
-    asked(command, copy)
-    assert {path: path.read_bytes() for path in copy.iterdir()} == before
-
-
-@pytest.mark.parametrize("place", [0, 3, 8, 12, 60, 1000, 0.3, 0.6, -1, -200, -3000])
+@pytest.mark.parametrize("place", [0, 8, 60, 0.6, -1])
 def test_changed_byte(command: Command, copy: Path, place: float) -> None:
     """In the length of the header, the header and the tensors: the weights are named, whatever else fails."""
     path = copy / MODEL_NAME
@@ -151,14 +133,7 @@ def test_damaged_weights(command: Command, copy: Path, content: bytes) -> None:
     assert (told.pop("weights"), told.pop("model")) == (False, False)
     assert str(copy / MODEL_NAME) in checks["model"]["detail"][0]
     assert {name for name, passed in told.items() if passed} == {"record", "run id", "data", "tasks", "metrics"}
-    assert {name for name, passed in told.items() if passed is None} == {
-        "sealed copy",
-        "accuracy",
-        "params_total",
-        "mask_bits",
-        "params_active",
-        "macs",
-    }
+    assert {name for name, passed in told.items() if passed is None} == CHECKS_OF_MODEL
 
 
 @pytest.mark.parametrize(
@@ -185,7 +160,7 @@ def test_any_edit_of_the_record(command: Command, copy: Path, edit: Callable[[di
     assert asked(command, copy)[1]["record"]["passed"] is None
 
 
-@pytest.mark.parametrize(("row", "task"), [(0, 0), (1, 0), (3, 3), (4, 0), (4, 4)])
+@pytest.mark.parametrize(("row", "task"), [(1, 0), (3, 3), (4, 4)])
 def test_changed_accuracy(command: Command, copy: Path, row: int, task: int) -> None:
     """In an early row the sealed copy tells; in the last one so does the evaluation, with the images."""
     matrix = [list(values) for values in read_record(copy).accuracy_matrix]
@@ -205,7 +180,7 @@ def test_changed_accuracy(command: Command, copy: Path, row: int, task: int) -> 
 
 
 @pytest.mark.parametrize("name", ["params_total", "mask_bits", "params_active", "macs"])
-@pytest.mark.parametrize("place", [0, 2, 4])
+@pytest.mark.parametrize("place", [0, 4])
 def test_changed_size(command: Command, copy: Path, name: str, place: int) -> None:
     """One digit of any of them; all but the last task's parameters and masks are in the sealed copy only."""
     sizes = list(getattr(read_record(copy), name))
@@ -239,7 +214,7 @@ def test_changed_size(command: Command, copy: Path, name: str, place: int) -> No
         ({"macs": (1, 2)}, "macs", "macs[0]: recorded 1, found "),
         ({"input_shape": (1, 9, 9)}, "tasks", "input_shape[1]: recorded 9, made 8"),
         ({"input_shape": (1, 9, 9)}, "model", "become (1, 8, 8), and the network takes (1, 9, 9)"),
-        ({"input_shape": (1, 9, 9), "task_inputs": ()}, "macs", "macs[0]: recorded "),
+        ({"task_inputs": ()}, "model", "differ in length"),
     ],
 )
 def test_changed_field(command: Command, copy: Path, fields: dict[str, Any], check: str, told: str) -> None:
@@ -326,15 +301,6 @@ def test_data_absent(command: Command, folders: RunFolders, copy: Path) -> None:
     assert "cifar10" in answer.err
 
 
-def test_no_weights_by_request(command: Command, tmp_path: Path) -> None:
-    """A run with ``--no-weights`` leaves none, and says so when it is asked."""
-    asked_for = ("run", "--strategy", "naive", *SMALL, "--no-weights", "--results", tmp_path)
-    assert command(*asked_for).status == 0
-    answer = command("verify", "split", "--results", tmp_path)
-    assert answer.status == 2
-    assert "without --no-weights" in answer.err
-
-
 def test_synthetic_and_other_benchmarks(command: Command, tiny: Path, tmp_path: Path) -> None:
     """Heads of unequal width, made-up images, a stranger's strategy, overrides."""
     more = ("--benchmark", "mixture", "--synthetic", "-o", "benchmark.stream.validation=0.2")
@@ -371,14 +337,6 @@ def test_request_of_a_record(folders: RunFolders, strategy: str) -> None:
     run = resolve(Registry(), request_of(record))
     assert run.spec.run_id == record.run_id
     assert run.options.model_dump(mode="json") == record.options
-
-
-def test_from_python(folders: RunFolders, copy: Path) -> None:
-    """The same without the command line."""
-    found = verify(Registry(), str(copy), device="cpu")
-    assert found.passed
-    assert (found.folder, found.record) == (copy, read_record(copy))
-    assert record_path(copy.parent.parent, copy.name).is_file()
 
 
 def test_differences() -> None:

@@ -19,13 +19,13 @@ from support.commands import SMALL_SEU, Command, RunFolders
 from torch import Tensor, nn
 
 import seu_bench
-from seu_bench.engine.saved_model.export import TaskNetwork, export_onnx, onnx_bytes
-from seu_bench.engine.saved_model.model import LearnedModel, load_model
+from seu_bench.engine.saved_model import LearnedModel, TaskNetwork, export_onnx, load_model, onnx_bytes
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.sizes import count_parameters
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, write_record
+from seu_bench.results.record_parts import TaskInput
 
 # Two tasks: each file takes seconds to make.
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "-o", "benchmark.stream.classes_per_task=5")
@@ -38,6 +38,8 @@ OPTIONS = {
     "independent": ("-o", "width=0.03"),
     "hat": ("-o", "width=0.03"),
 }
+#: Images of two pixels each side, as they are.
+INPUT = TaskInput(shape=(1, 2, 2), pad=0, background=None, mean=(0.0,), std=(1.0,), permutation_seed=None)
 PERMUTED = """
 name = "permuted"
 default_protocol = "quick"
@@ -46,21 +48,7 @@ kind = "permutation"
 dataset = "digits"
 tasks = 2
 """
-STRATEGIES = (
-    "naive",
-    "ewc",
-    "hat",
-    "independent",
-    "linear",
-    "mntdp",
-    "packnet",
-    "pathnet",
-    "pnn",
-    "ltg",
-    "den",
-    "rcl",
-    "seu",
-)
+STRATEGIES = [*OPTIONS, "ewc", "linear", "mntdp", "ltg", "den", "rcl"]
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +64,10 @@ def folders(command: Command, results: Path) -> RunFolders:
 
 
 def computed(content: bytes, images: Tensor) -> Any:
-    """Logits by onnxruntime, of 8-bit pixels or of images that are normalised."""
-    kind = "tensor(uint8)" if images.dtype == torch.uint8 else "tensor(float)"
+    """Logits by onnxruntime, of 8-bit pixels."""
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     (given,), (out,) = session.get_inputs(), session.get_outputs()
-    assert (given.name, given.type, given.shape[1:]) == ("images", kind, list(images.shape[1:]))
+    assert (given.name, given.type, given.shape[1:]) == ("images", "tensor(uint8)", list(images.shape[1:]))
     assert isinstance(given.shape[0], str)
     assert out.name == "logits"
     return session.run(["logits"], {"images": images.numpy()})[0]
@@ -172,21 +159,6 @@ def test_permuted_pixels(tmp_path: Path) -> None:
         assert accuracy is not None and (answers == test.labels).mean() == accuracy > 0.5
 
 
-def test_older_record(folders: RunFolders, tmp_path: Path) -> None:
-    """It does not say what its images and classes are: the file takes what the network takes, and says so."""
-    folder = tmp_path / "runs" / folders["naive"].name
-    shutil.copytree(folders["naive"], folder, ignore=shutil.ignore_patterns("*.onnx"))
-    older = {"task_inputs": (), "task_class_names": ()}
-    write_record(tmp_path, read_record(folder).model_copy(update=older))
-    model = load_model(folder)
-    images, content = torch.randn(3, *(model.input_shape or ())), onnx_bytes(model, 1)
-    assert np.allclose(computed(content, images), model(images, 1).numpy(), atol=1e-4)
-    told = {entry.key: entry.value for entry in onnx.load_from_string(content).metadata_props}
-    assert (told["classes"], told["images"].split(",")[:2]) == ("5", ["float32", " normalised as the benchmark does"])
-    with pytest.raises(ResultsError, match="does not say how images were normalised"):
-        model.preprocess(images, 1)
-
-
 def test_a_model_says_what_a_task_is_exported_from() -> None:
     """A part of it where a task is computed with a part; itself by default."""
 
@@ -194,7 +166,9 @@ def test_a_model_says_what_a_task_is_exported_from() -> None:
         def alone(self, task: int) -> BackboneModel:
             return BackboneModel(nn.Identity(), 4, (2,) * (task + 4))
 
-    record = Record.model_construct(run_id="one", task_names=("a", "b"), accuracy_matrix=())
+    record = Record.model_construct(
+        run_id="one", task_names=("a", "b"), accuracy_matrix=(), input_shape=(1, 2, 2), task_inputs=(INPUT, INPUT)
+    )
     for made, heads in ((BackboneModel(nn.Identity(), 4, (2, 2)), 2), (Parts(nn.Identity(), 4, (2, 2)), 5)):
         network = TaskNetwork(LearnedModel(made, record), 1).network
         assert isinstance(network, BackboneModel) and len(network.heads) == heads
@@ -277,6 +251,7 @@ def spoken(**more: Any) -> LearnedModel:
         seed=0,
         task_names=("only",),
         input_shape=(1, 2, 2),
+        task_inputs=(INPUT,),
         accuracy_matrix=((0.5,),),
     )
     return LearnedModel(BackboneModel(Spoken(**more), 4, (2,)), record)
@@ -288,9 +263,9 @@ def test_only_the_exporter_is_silenced(capsys: pytest.CaptureFixture[str]) -> No
     model = spoken()
     with pytest.warns(UserWarning, match="a model's own warning"):
         content = onnx_bytes(model, 0)
-    images = torch.randn(3, 1, 2, 2)
+    pixels = torch.randint(256, (3, 1, 2, 2), dtype=torch.uint8)
     with pytest.warns(UserWarning, match="a model's own warning"):
-        assert np.allclose(computed(content, images), model(images, 0).numpy(), atol=1e-5)
+        assert np.allclose(computed(content, pixels), model(model.preprocess(pixels, 0), 0).numpy(), atol=1e-5)
     assert {name: logging.getLogger(name).level for name in levels} == levels
     assert capsys.readouterr() == ("", "")
 
