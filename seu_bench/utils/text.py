@@ -60,6 +60,7 @@ _LATEX: Final[Mapping[str, str]] = {
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "-": "-{}", "[": "{[}", "]": "{]}"},
     **{"±": r"$\pm$", "≈": r"$\approx$", "†": r"$\dagger$", "●": r"$\bullet$", "○": r"$\circ$", "\u00d7": r"$\times$"},
     **{
+        "‡": r"$\ddagger$",
         "≥": r"$\geq$",
         "≤": r"$\leq$",
         "µ": r"$\mu$",

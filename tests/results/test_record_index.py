@@ -14,7 +14,7 @@ from support.records import FULL
 from seu_bench.engine.run_folder import list_runs
 from seu_bench.errors import ResultsError
 from seu_bench.results import record_index
-from seu_bench.results.frame import load_records
+from seu_bench.results.building import load_records
 from seu_bench.results.record import Record, read_record, record_path, write_record
 from seu_bench.results.record_index import DETAILS, INDEX_NAME, Summary, read_summaries, summarized
 
