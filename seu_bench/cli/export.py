@@ -35,7 +35,7 @@ def export(run: str, results: Path, task: int, form: str, output: Path | None, p
     RUN is a run id, a unique prefix of one, or the run's folder. The file holds the path of the task alone: input
     `images`, 8-bit pixels as the data set has them, output `logits`, any batch size. Its metadata names their classes.
     """
-    from seu_bench.engine.saved_model.export import export_onnx
+    from seu_bench.engine.saved_model import export_onnx
 
     use_plugins(plugin)
     path = export_onnx(run, task, results=results, output=output)
@@ -61,8 +61,7 @@ def log(run_name: str, names: tuple[str, ...], log_options: Mapping[str, Any], r
 
     RUN is a run id, a unique prefix of one, or the run's folder. What the logger has already is not sent again.
     """
-    from seu_bench.engine.logging.log_record import log_record
-    from seu_bench.engine.logging.loggers import choose_loggers
+    from seu_bench.engine.loggers import choose_loggers, log_record
 
     record, registry = find_record(results, run_name), Registry()
     choose_loggers(registry, names, log_options)  # refuses before anything is sent
