@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from seu_bench.config.augmentation import Augmentation
+from seu_bench.config.streams import Augmentation
 
 
 @dataclass(frozen=True)

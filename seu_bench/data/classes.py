@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.faults import did_you_mean
+from seu_bench.config.options import did_you_mean
 from seu_bench.config.streams import ClassSplit, DatasetSequence, DatasetTask
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.errors import RequestError

@@ -36,8 +36,7 @@ from seu_bench.results.labels import (
 from seu_bench.results.leaderboard import CHOICES, Leaderboard, Row, count, named, ordered, size_axis
 from seu_bench.results.metric import Metric, Reference
 from seu_bench.results.record import RECORD_NAME, Record
-from seu_bench.results.record_files import read_records
-from seu_bench.results.record_index import BLANK, DETAILS, read_summaries
+from seu_bench.results.record_files import DETAILS, read_records
 from seu_bench.results.record_metrics import (
     METRICS,
     SCENARIO_METRICS,
@@ -146,10 +145,7 @@ def collect(
     records: list[Record] = []
     unread: dict[str, list[str]] = defaultdict(list)
     items: Iterable[Record | SeuBenchError]
-    if is_shared(results):
-        items = submitted_records(results)
-    else:
-        items = read_records(results) if details else (found.record for found in read_summaries(results))
+    items = submitted_records(results) if is_shared(results) else read_records(results, details=details)
     for item in items:
         if isinstance(item, Record):
             records.append(item)
@@ -424,7 +420,7 @@ def load_records(folder: Path | str = "results", *, details: bool = False) -> pa
     records, unread = collect(Path(folder), details=details)
     left_out = set() if details else set(DETAILS)
     rows = [_flat(record, left_out) for record in records]
-    columns = dict.fromkeys(name for row in rows or [_flat(BLANK, left_out)] for name in row)
+    columns = dict.fromkeys(name for row in rows for name in row) or dict.fromkeys({*Record.model_fields} - left_out)
     counted = {_column(name) for name, metric in METRICS.items() if metric.unit in ("count", "flops", "bytes")}
     counted |= {"limit", "first_tasks", "environment.threads"}
     metrics = {_column(name) for record in records for name in record.metrics} | {"seconds"}
