@@ -81,7 +81,7 @@ KNOWN_NAMES = {
     # Records of these know their budget of images by an older name.
     *(("seu_bench.results.record", name) for name in ("agem", "er_ace", "gdumb", "gem", "mir", "replay")),
     ("seu_bench.config.streams", "random"),  # a colour
-    ("seu_bench.data.task_parts", "random"),
+    ("seu_bench.data.tasks", "random"),
     ("seu_bench.sweeps.tuning.spec", "random"),  # a sampler of Optuna's
     ("seu_bench.sweeps.tuning.samplers", "random"),
 }

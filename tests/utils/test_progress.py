@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
-import importlib
 import io
 import os
 import pty
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,8 +19,7 @@ from support.commands import Command, folder_of_run
 from support.report_records import put_all
 
 from seu_bench.config.benchmark import FolderDefinition
-from seu_bench.data.sources.common import download_bars
-from seu_bench.data.sources.definitions import FolderSource
+from seu_bench.data.folders import FolderSource
 from seu_bench.engine.run_folder import list_runs
 from seu_bench.engine.saved_model.export import export_onnx
 from seu_bench.engine.saved_model.verify import verify
@@ -188,37 +184,3 @@ def test_contracts() -> None:
     assert "checking creator 'all_new' of package seu-bench" in drawn
     assert f"/{len(checks)}" in drawn
     assert "preparing tasks" not in drawn
-
-
-def test_downloads(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """torchvision's downloads draw our bar, and its own never into a log."""
-    content = bytes(300_000)
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    utils: Any = importlib.import_module("torchvision.datasets.utils")
-    theirs = utils.tqdm
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/set.gz"
-
-        def fetch() -> None:
-            with download_bars("cifar10"):
-                utils.download_url(url, str(tmp_path))
-
-        assert "downloading cifar10 (bytes)" in (drawn := drawn_by(fetch))
-        assert f"0/{len(content)}" in drawn
-        (tmp_path / "set.gz").unlink()
-        fetch()
-        server.shutdown()
-    assert (tmp_path / "set.gz").read_bytes() == content
-    assert utils.tqdm is theirs
-    assert capfd.readouterr() == ("", "")

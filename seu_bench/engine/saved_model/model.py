@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from seu_bench.config.commands import command
 from seu_bench.config.options import build_options
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.data.classes import shuffled
 from seu_bench.data.normaliser import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
+from seu_bench.data.tasks import shuffled
 from seu_bench.engine.backbones import find_backbone
 from seu_bench.engine.resolve import find_component
 from seu_bench.engine.saved_model.file import MAKE_AGAIN, ModelFile, parse_weights, read_weights, unusable
