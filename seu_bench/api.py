@@ -11,7 +11,7 @@ from seu_bench.config.run import Evaluation, Precision, Request
 from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.launcher import launch
 from seu_bench.errors import PluginError
-from seu_bench.plugin.files import end_import, importable_file
+from seu_bench.plugin.methods import end_import, importable_file
 from seu_bench.plugin.registry import Registry, is_installed, use_plugins
 from seu_bench.results.record import Record
 from seu_bench.utils import progress as bars
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seu_bench.results.leaderboard.tables import Leaderboards
     from seu_bench.sweeps.driver import SweepResult
     from seu_bench.sweeps.plan import SweepPlan
-    from seu_bench.sweeps.tuning.search import TuneResult
+    from seu_bench.sweeps.tuning import TuneResult
     from seu_bench.training.method import Method
 
 
@@ -210,8 +210,7 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
 
     from seu_bench.cli.sweep_display import SweepDisplay
     from seu_bench.results.leaderboard.building import make_leaderboards
-    from seu_bench.sweeps.driver import GuardedExecutor, run_sweep
-    from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
+    from seu_bench.sweeps.driver import GuardedExecutor, SweepEstimate, run_sweep
     from seu_bench.sweeps.plan import plan_sweep
     from seu_bench.sweeps.spec import make_spec
 
@@ -219,11 +218,10 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     spec = make_spec(_without_classes(given), Path(file) if file is not None else None)
     registry = use_plugins(spec.plugin)
     plan = plan_sweep(registry, spec)
-    estimate = estimate_plan(plan) if progress else SweepEstimate()
     executor = GuardedExecutor(registry, spec)
     display = SweepDisplay(plan, None if progress else Console(quiet=True, force_terminal=False))
     with display.bars:
-        result = run_sweep(plan, executor, estimate, display)
+        result = run_sweep(plan, executor, SweepEstimate(plan), display)
     if any(record.may_be_ranked for record in result.records):
         make_leaderboards(spec.results, registry.known_metrics)
     return result
@@ -252,15 +250,15 @@ def tune(*, progress: bool = False, **given: Any) -> TuneResult:
     from rich.console import Console
 
     from seu_bench.cli.sweep_display import SweepDisplay
-    from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
-    from seu_bench.sweeps.tuning.search import run_tuning
-    from seu_bench.sweeps.tuning.spec import make_tune_spec
+    from seu_bench.sweeps.driver import SweepEstimate
+    from seu_bench.sweeps.tune_spec import make_tune_spec
+    from seu_bench.sweeps.tuning import run_tuning
 
     @contextlib.contextmanager
     def shown(plan: SweepPlan, _: int | None) -> Iterator[tuple[SweepEstimate, SweepDisplay]]:
         display = SweepDisplay(plan, None if progress else Console(quiet=True, force_terminal=False))
         with display.bars:
-            yield estimate_plan(plan) if progress else SweepEstimate(), display
+            yield SweepEstimate(plan), display
 
     end_import()
     given = _without_classes(given)
@@ -279,8 +277,7 @@ def _without_classes(given: Mapping[str, Any]) -> dict[str, Any]:
     if not methods:
         return dict(given)
     names = [_name(it) for it in asked] if isinstance(asked, list | tuple) else _name(asked)
-    folder = Path(given.get("results", "results")) / "plugins"
-    files = [importable_file(method, folder) for method in methods if not is_installed(method)]
+    files = [importable_file(method) for method in methods if not is_installed(method)]
     plugin = given.get("plugin", ())
     return {**given, "strategy": names, "plugin": [*([plugin] if isinstance(plugin, str | Path) else plugin), *files]}
 

@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from seu_bench.models import sample_of
-from seu_bench.search_space import Genotype
-from seu_bench.training import Forward, SampledStage, SearchTask, proxy_network
+from seu_bench.training import Forward
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.agent import Agent
+from seu_bench_kit import Genotype, SampledStage, SearchTask, proxy_network, sample_of
 
 
 class SharedSearch(SampledStage[tuple[int, ...], Genotype]):

@@ -11,22 +11,10 @@ from torch import Tensor
 
 from seu_bench.metrics import mixed_score
 from seu_bench.models import counted_as
-from seu_bench.training import (
-    CreationTask,
-    EpochReport,
-    Stage,
-    cosine_rate,
-    evaluate,
-    make_sgd,
-    path_features,
-    recalibrate,
-    recalibration_passes,
-    ridge_accuracy,
-    set_rate,
-    train_epoch,
-)
+from seu_bench.training import EpochReport, Stage, cosine_rate, evaluate, make_sgd, set_rate
 from seu_bench_creators import FrugalOptions
 from seu_bench_creators.paths import Path, earlier_paths, newest_path, prefixes
+from seu_bench_kit import CreationTask, path_features, recalibrate, recalibration_passes, ridge_accuracy, train_epoch
 
 
 class FrugalCreation(Stage[Path]):

@@ -8,23 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from seu_bench.models import counted_as
-from seu_bench.training import (
-    BestWeights,
-    CreationTask,
-    EpochReport,
-    Stage,
-    cosine_rate,
-    evaluate,
-    knn_accuracy,
-    make_sgd,
-    path_features,
-    recalibrate,
-    recalibration_passes,
-    set_rate,
-    train_epoch,
-)
+from seu_bench.training import BestWeights, EpochReport, Stage, cosine_rate, evaluate, make_sgd, set_rate
 from seu_bench_creators import KnnPrefixOptions
 from seu_bench_creators.paths import Path, earlier_paths, newest_path, prefixes
+from seu_bench_kit import CreationTask, knn_accuracy, path_features, recalibrate, recalibration_passes, train_epoch
 
 
 class KnnPrefixCreation(Stage[Path]):

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from seu_bench.training import BestWeights, CreationTask, Forward, SampledStage
+from seu_bench.training import BestWeights, Forward
 from seu_bench_creators import ReuseFirstOptions
 from seu_bench_creators.paths import Path, earlier_paths
+from seu_bench_kit import CreationTask, SampledStage
 
 
 class ReuseFirstCreation(SampledStage[Path, Path]):

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models import GrowingNetwork
+from seu_bench_kit import GrowingNetwork
 
 #: Weight ``[units, inputs]`` and bias ``[units]``, if there is one, of a layer as of the task before.
 OldLayer: TypeAlias = tuple[Tensor, Tensor | None]

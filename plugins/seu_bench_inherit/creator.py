@@ -9,17 +9,9 @@ import torch
 from torch import Tensor
 
 from seu_bench.models import counted_as
-from seu_bench.training import (
-    CreationTask,
-    EpochReport,
-    Stage,
-    h_score,
-    knn_accuracy,
-    log_evidence,
-    path_features,
-    ridge_accuracy,
-)
+from seu_bench.training import EpochReport, Stage
 from seu_bench_inherit import InheritOptions, passes
+from seu_bench_kit import CreationTask, h_score, knn_accuracy, log_evidence, path_features, ridge_accuracy
 
 #: A unit of each layer, by creation order.
 Path: TypeAlias = tuple[int, ...]
@@ -45,7 +37,7 @@ class InheritCreation(Stage[Path]):
       creation's passes at most.
 
     A copy is made when the creation ends; earlier units are read and never changed, so that nothing is forgotten.
-    Source of the scores: :mod:`seu_bench.training.transferability`; of warm starts between the tasks of a growing
+    Source of the scores: :mod:`seu_bench_kit.transferability`; of warm starts between the tasks of a growing
     network as a baseline: "fine-tuning" in Z. Li & D. Hoiem, "Learning without Forgetting", ECCV 2016.
 
     Args:

@@ -11,16 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.models import (
-    AlexNetShape,
-    MultiHeadModel,
-    channels_last,
-    count_parameters,
-    dropout,
-    freeze,
-    is_frozen,
-)
+from seu_bench.models import MultiHeadModel, channels_last, count_parameters, dropout, freeze, is_frozen
 from seu_bench.models.multihead import not_learned
+from seu_bench_kit import AlexNetShape
 
 Position: TypeAlias = Literal["pre", "post"]
 

@@ -11,10 +11,12 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
 from seu_bench import Method
-from seu_bench.config import BackboneOptions, PlateauOptions, Schedule, TaskInferenceOptions, TuningGrid
+from seu_bench.config import BackboneOptions, Schedule, TaskInferenceOptions, TuningGrid
 from seu_bench.errors import RequestError
-from seu_bench.models import MultiHeadModel, chain_of
-from seu_bench.training import Cost, Phase, StrategyContext, TaskData, build_backbone, fixed_size_cost
+from seu_bench.models import MultiHeadModel
+from seu_bench.training import Cost, Phase, StrategyContext, TaskData, TrainingStage, build_backbone, fixed_size_cost
+from seu_bench_kit import chain_of
+from seu_bench_methods.plateau import PlateauOptions, PlateauStage, at_least
 
 #: Largest ``|s e|`` that the compensation computes a cosh of, and largest ``|e|`` after a step (published code; the
 #: paper has the second).
@@ -97,7 +99,7 @@ class GatedModel(MultiHeadModel):
     drawn from N(0, 1), those of all tasks at the start, like the heads.
 
     Args:
-        backbone: a chain of layers (:func:`~seu_bench.models.chain_of`).
+        backbone: a chain of layers (:func:`~seu_bench_kit.chain_of`).
         features: width of its output.
         classes: outputs of each task's head.
         s_max: factor of the embeddings within the gates in evaluation.
@@ -230,6 +232,10 @@ class Hat(Method):
         """Training alone, in which units of earlier tasks are protected."""
         return [Phase(lambda: self._begin_training(task), lambda _: self._learned(task.index))]
 
+    def training_stage(self, task: TaskData) -> TrainingStage:
+        """Follow the validation loss where that was chosen."""
+        return PlateauStage(self, task) if self.lr_schedule == "plateau" else super().training_stage(task)
+
     def _learned(self, task: int) -> None:
         self._protection = None
         if task not in self.learned_tasks:
@@ -281,4 +287,6 @@ class Hat(Method):
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
         """That of naive fine-tuning, and an embedding for each task and unit; nothing is kept beside the model."""
-        return fixed_size_cost(context, kept_copies=0, build=lambda: cls.make_model(context))
+        cost, options = fixed_size_cost(context, kept_copies=0, build=lambda: cls.make_model(context)), context.options
+        follows = options.lr_schedule == "plateau"
+        return at_least(cost, options.applied_to(context.protocol.training)) if follows else cost

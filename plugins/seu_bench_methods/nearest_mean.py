@@ -11,9 +11,9 @@ from torch.nn.functional import linear
 from seu_bench import Method
 from seu_bench.config import UntrainedOptions
 from seu_bench.config.streams import Scenario
-from seu_bench.models import UntrainedModel
 from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import StrategyContext, TaskData
+from seu_bench_methods.untrained import UntrainedModel
 
 
 class ClassMeans(UntrainedModel):

@@ -24,7 +24,7 @@ from seu_bench.config import (
     TuningGrid,
 )
 from seu_bench.errors import RequestError
-from seu_bench.models import MultiHeadModel, freeze, pack_bits, packed_bytes, unpack_bits
+from seu_bench.models import MultiHeadModel, freeze
 from seu_bench.models.multihead import not_learned, out_of_turn
 from seu_bench.training import (
     Cost,
@@ -38,6 +38,7 @@ from seu_bench.training import (
     fixed_size_cost,
     on_meta,
 )
+from seu_bench_kit import pack_bits, packed_bytes, unpack_bits
 
 
 def kept_count(free: int, fraction: float) -> int:

@@ -14,7 +14,6 @@ from torch.nn import functional
 from seu_bench import Method
 from seu_bench.config import SelectingOptions, TaskInferenceOptions, WidthOptions
 from seu_bench.models import (
-    AlexNetShape,
     ChannelsLastConv2d,
     MultiHeadModel,
     count_parameters,
@@ -38,6 +37,7 @@ from seu_bench.training import (
     training_passes,
     width_factor,
 )
+from seu_bench_kit import AlexNetShape
 
 #: Depths of the first linear layer, which is given the flattened output of the last convolution, and of the head. Below
 #: are three convolutions; the input of the layer at depth d is what the lateral at depth d reads of earlier columns.

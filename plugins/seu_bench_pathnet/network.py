@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.errors import RunError
-from seu_bench.models import ChainLayer, MultiHeadModel, freeze, is_frozen, pack_bits, packed_bytes
+from seu_bench.models import MultiHeadModel, freeze, is_frozen
 from seu_bench.models.multihead import not_learned
+from seu_bench_kit import ChainLayer, pack_bits, packed_bytes
 
 #: For each layer the indices of its modules. While a path evolves it has N in each layer, and one may be there twice;
 #: a path that is computed or kept has each once, in order.

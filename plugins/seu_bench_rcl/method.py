@@ -21,7 +21,7 @@ from seu_bench.config import (
     TaskInferenceOptions,
     TuningGrid,
 )
-from seu_bench.models import GrowingNetwork, chain_of, count_parameters, state_bytes
+from seu_bench.models import count_parameters, state_bytes
 from seu_bench.models.multihead import out_of_turn
 from seu_bench.training import (
     BestWeights,
@@ -43,10 +43,10 @@ from seu_bench.training import (
     priced,
     set_rate,
     task_macs,
-    train_epoch,
     training_passes,
 )
 from seu_bench.utils import RandomState
+from seu_bench_kit import GrowingNetwork, chain_of, train_epoch
 from seu_bench_rcl.controller import Controller, controller_flops
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from seu_bench.training import BestWeights, CreationTask, Forward
+from seu_bench.training import BestWeights, Forward
+from seu_bench_kit import CreationTask
 from seu_bench_seu.multinomial import MultinomialStage
 from seu_bench_seu.options import CreationOptions
 

@@ -10,8 +10,8 @@ from torch import nn
 
 from seu_bench.config import Schedule
 from seu_bench.data import TaskImages
-from seu_bench.training import SampledStage
 from seu_bench.training.stage import Result
+from seu_bench_kit import SampledStage
 from seu_bench_seu.mdl import MultinomialTables
 from seu_bench_seu.options import MdlOptions
 

@@ -10,13 +10,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models import ExtensionUnit, MultiHeadModel, Stem, Unit
 from seu_bench.models.multihead import not_learned
-from seu_bench.search_space import Genotype, SearchSpace, cell_plans
+from seu_bench_kit import ExtensionUnit, Genotype, SearchSpace, Stem, Unit
+from seu_bench_kit.search_space import cell_plans
+from seu_bench_kit.units import UnitModel
 from seu_bench_seu.statistics import TaskStatistics, UnitNorms
 
 
-class SuperModel(MultiHeadModel):
+class SuperModel(UnitModel):
     """Grows from nothing: :meth:`expand` adds a new unit per layer, :meth:`keep` deletes those that were not chosen,
     :meth:`freeze` ends a task.
 
@@ -34,7 +35,6 @@ class SuperModel(MultiHeadModel):
     """
 
     has_frozen_layers = True
-    has_units = True
 
     def __init__(
         self,

@@ -16,8 +16,8 @@ from seu_bench.cli.options import format_option, print_as, request_command
 from seu_bench.config.commands import command
 from seu_bench.config.options import PREFIXES, did_you_mean, parse_assignments
 from seu_bench.errors import ExitStatus, OptionError, RequestError
+from seu_bench.plugin.code import Subject, subjects
 from seu_bench.plugin.registry import use_plugins
-from seu_bench.plugin.subjects import Subject, subjects
 from seu_bench.utils.packages import source_folder
 from seu_bench.utils.progress import hidden
 from seu_bench.utils.reading import absolute

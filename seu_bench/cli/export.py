@@ -35,7 +35,7 @@ def export(run: str, results: Path, task: int, form: str, output: Path | None, p
     RUN is a run id, a unique prefix of one, or the run's folder. The file holds the path of the task alone: input
     `images`, 8-bit pixels as the data set has them, output `logits`, any batch size. Its metadata names their classes.
     """
-    from seu_bench.engine.saved_model.export import export_onnx
+    from seu_bench.engine.saved_model import export_onnx
 
     use_plugins(plugin)
     path = export_onnx(run, task, results=results, output=output)

@@ -83,8 +83,8 @@ def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
     """The time that a run takes, and that of a shorter protocol if it is above an hour."""
     from seu_bench.cli.progress import LONG_RUN
     from seu_bench.engine.environment import choose_device
+    from seu_bench.engine.forecast import measure_speed
     from seu_bench.engine.resolve import resolve
-    from seu_bench.engine.speed import measure_speed
 
     if is_quiet() or ((cost.train_flops or 0) < _WORTH_MEASURING[0] and cost.image_passes < _WORTH_MEASURING[1]):
         return ""

@@ -19,8 +19,7 @@ from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.leaderboard.markdown import count
 from seu_bench.results.scenarios import benchmark_title
-from seu_bench.sweeps.spec import EXECUTOR, SweepSpec, kept_spec, make_spec, parse_axes
-from seu_bench.utils.reading import absolute
+from seu_bench.sweeps.spec import EXECUTOR, SweepSpec, make_spec, parse_axes
 
 if TYPE_CHECKING:
     from seu_bench.results.metric import Metric
@@ -72,16 +71,13 @@ def _executor_flags(taken: set[str]) -> list[click.Option]:
     help="Values of an option, for whichever strategy takes it: a list of TOML without its brackets. executor.KEY is "
     "an option of the executor. May be repeated.",
 )
-@click.option("--resume", is_flag=True, help="Resume the last sweep of this results folder.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and write nothing.")
 @format_option
-def sweep(
-    file: Path | None, assignments: tuple[str, ...], resume: bool, dry_run: bool, form: str, **asked: Any
-) -> None:
+def sweep(file: Path | None, assignments: tuple[str, ...], dry_run: bool, form: str, **asked: Any) -> None:
     """Run every combination that is not finished yet.
 
     FILE is a TOML file with the same keys; options given besides replace the file's. The same command resumes a sweep
-    that was interrupted, and so does --resume. With --quiet the ids of finished runs are printed, with --format json
+    that was interrupted. With --quiet the ids of finished runs are printed, with --format json
     all jobs. Exit status 1 if a job is not finished, 0 if all are.
     """
     from seu_bench.sweeps.plan import plan_sweep  # which imports NumPy, as do the others below
@@ -93,19 +89,18 @@ def sweep(
     }
     if axes := executor_options(given, parse_axes(assignments)):
         given["options"] = axes
-    spec = _kept(given, file) if resume else make_spec(given, file)
+    spec = make_spec(given, file)
     registry = use_plugins(spec.plugin)
     plan = plan_sweep(registry, spec)  # what can be refused is refused before torch is imported
     from seu_bench.cli.sweep_display import SweepDisplay, plan_lines
     from seu_bench.cli.tables import wide_console
     from seu_bench.engine.stopping import StopRequest
-    from seu_bench.sweeps.driver import GRACE, GuardedExecutor, run_sweep
-    from seu_bench.sweeps.estimate import estimate_plan
+    from seu_bench.sweeps.driver import GRACE, GuardedExecutor, SweepEstimate, run_sweep
 
     executor = GuardedExecutor(registry, spec)
     with contextlib.ExitStack() as unless_run:
         unless_run.callback(executor.close)
-        estimate = estimate_plan(plan)
+        estimate = SweepEstimate(plan)
         if form == "text" and not is_quiet():
             console = wide_console()
             for line in plan_lines(plan, estimate, executor.slots):
@@ -120,8 +115,7 @@ def sweep(
         result = run_sweep(plan, executor, estimate, display, stop)
     _report(result, spec.results, registry.known_metrics, form)
     if result.interruption is not None:
-        follow = command("sweep", "--resume", results=spec.results, plugin=spec.plugin)
-        more = f"; {follow} follows running jobs" if result.select("running") else ""
+        more = ", whose jobs run on" if result.select("running") else ""
         click.echo(f"{result.interruption.reason}; the same command resumes the sweep{more}", err=True)
     raise SystemExit(result.exit_code)
 
@@ -134,22 +128,6 @@ def executor_options(given: dict[str, Any], assigned: Mapping[str, Any]) -> dict
         remedy = f"give it by its name, or with -o {twice[0]}=..."
         raise OptionError(f"option {twice[0]!r} is given twice", remedy=remedy)
     return {**assigned, **flagged}
-
-
-def _kept(given: dict[str, Any], file: Path | None) -> SweepSpec:
-    """Read the last sweep of the results folder; ``--resume`` takes no other parameter but plugins.
-
-    The folder may be a stranger's: files that it names are not imported unless they are given.
-    """
-    results = given.pop("results", SweepSpec.model_fields["results"].default)
-    plugins = given.pop("plugin", ())
-    if others := [*([str(file)] if file is not None else []), *given]:
-        raise OptionError(f"--resume takes only --results and --plugin, not: {', '.join(others)}", remedy="remove them")
-    spec = kept_spec(results)
-    if spec.plugin != tuple(map(absolute, plugins)):
-        remedy = f"give them: {command('sweep', '--resume', results=results, plugin=spec.plugin)}"
-        raise OptionError("--resume needs the plugins of the sweep", where=str(results), remedy=remedy)
-    return spec
 
 
 def _print_plan(plan: SweepPlan, form: str) -> None:

@@ -17,10 +17,9 @@ from rich.text import Text
 from seu_bench.cli.progress import duration, make_bars
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.errors import Interruption
-from seu_bench.plugin.executors import Noticed, Progressed, Started
+from seu_bench.plugin.executors import Noticed, Started
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.sweeps.driver import JobResult, Remaining, SweepReport, SweepResult
-from seu_bench.sweeps.estimate import SweepEstimate
+from seu_bench.sweeps.driver import JobResult, Progressed, Remaining, SweepEstimate, SweepReport, SweepResult
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan
 from seu_bench.utils.text import format_seconds, printable
 
@@ -119,10 +118,11 @@ class SweepDisplay:
                 if self._each_start:
                     self._say(f"{label}: started" + (f" on {where}" if where else ""))
             case Progressed(run_id=run_id) if run_id in self._of_job:
-                stage = f"task {report.task + 1}/{report.tasks} {report.stage}"
-                epoch = f" {min(report.epoch + 1, report.epochs)}/{report.epochs}" if report.epochs else ""
-                note = printable(f"{stage}{epoch}, {duration(report.remaining)} left")
-                share = min(1.0, report.passed / max(1, report.planned))
+                at = report.progress
+                stage = f"task {at.task + 1}/{at.tasks} {at.stage}"
+                epoch = f" {min(at.epoch + 1, at.epochs)}/{at.epochs}" if at.epochs else ""
+                note = printable(f"{stage}{epoch}, {duration(at.remaining)} left")
+                share = min(1.0, at.passed / max(1, at.planned))
                 self.bars.update(self._of_job[run_id], completed=share, note=note)
             case Noticed():
                 self._say(f"{self._jobs[report.run_id].label}: {report.message}")

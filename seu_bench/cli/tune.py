@@ -19,8 +19,7 @@ from seu_bench.cli.sweep import SweepCommand, executor_options
 from seu_bench.config.options import format_option, parse_assignments
 from seu_bench.errors import ExitStatus, OptionError
 from seu_bench.plugin.registry import use_plugins
-from seu_bench.sweeps.tuning.space import at_an_end
-from seu_bench.sweeps.tuning.spec import DECIDED, TuneSpec, make_tune_spec
+from seu_bench.sweeps.tune_spec import DECIDED, TuneSpec, at_an_end, make_tune_spec
 from seu_bench.utils.text import format_seconds
 
 if TYPE_CHECKING:
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
 
     from seu_bench.cli.sweep_display import SweepDisplay
     from seu_bench.config.tuned import Trial, TunedFile
-    from seu_bench.sweeps.estimate import SweepEstimate
+    from seu_bench.sweeps.driver import SweepEstimate
     from seu_bench.sweeps.plan import SweepPlan
-    from seu_bench.sweeps.tuning.search import TuneResult
+    from seu_bench.sweeps.tuning import TuneResult
 
 
 #: Trials that are shown, the best ones, where not everything is wanted.
@@ -79,7 +78,7 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
     from seu_bench.cli.tables import wide_console
     from seu_bench.engine.stopping import StopRequest
     from seu_bench.sweeps.driver import GRACE
-    from seu_bench.sweeps.tuning.search import run_tuning
+    from seu_bench.sweeps.tuning import run_tuning
 
     stop = StopRequest(grace=GRACE)
     with stop.on_signals():
@@ -108,11 +107,11 @@ def _shown(plan: SweepPlan, slots: int | None) -> Iterator[tuple[SweepEstimate, 
     """Print the plan of a round of trials, and draw its bars."""
     from seu_bench.cli.sweep_display import SweepDisplay, plan_lines
     from seu_bench.cli.tables import PLAIN_WIDTH
-    from seu_bench.sweeps.estimate import estimate_plan
+    from seu_bench.sweeps.driver import SweepEstimate
     from seu_bench.utils.console import watching_console
 
     # Rounds follow one another: a reader who left after the first does not stop the others.
-    estimate, console = estimate_plan(plan), watching_console("stdout", PLAIN_WIDTH)
+    estimate, console = SweepEstimate(plan), watching_console("stdout", PLAIN_WIDTH)
     for line in plan_lines(plan, estimate, slots) if not is_quiet() else ():
         console.print(line)
     display = SweepDisplay(plan, progress_console(), each_start=is_verbose())
@@ -161,7 +160,7 @@ def tune_lines(spec: TuneSpec, result: TuneResult) -> Iterator[Table | Text]:
 def trial_table(spec: TuneSpec, result: TuneResult, most: int = _MOST_TRIALS) -> Table:
     """Return a row for each trial, those without a score last."""
     from seu_bench.cli.tables import new_table
-    from seu_bench.sweeps.tuning.choice import best_trial
+    from seu_bench.sweeps.tuning import best_trial
 
     ranked = sorted(result.trials, key=lambda trial: -1.0 if trial.score is None else trial.score, reverse=True)
     best = best_trial(result.trials) if ranked and ranked[0].score is not None else None

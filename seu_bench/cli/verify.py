@@ -49,7 +49,7 @@ def verify(
     RUN is a run id, a unique prefix of one, or the run's folder. The model is rebuilt from disk and evaluated on the
     test images of every task. Exit status 1 if anything differs.
     """
-    from seu_bench.engine.saved_model.verify import verify as verified
+    from seu_bench.engine.verification import verify as verified
 
     registry = use_plugins(plugin)
     found = verified(registry, run, results=results, data_root=data_root, device=device, benchmark=benchmark)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seu_bench.config.options import Options, TuningGrid
 from seu_bench.config.protocol import DropoutFactor, ScheduleOptions
@@ -36,25 +36,6 @@ class SelectingOptions(TrainingOptions):
     restore: Literal["best_valid", "last"] = Field(
         "best_valid", description="weights kept after a task: lowest validation loss, or the last"
     )
-
-
-class PlateauOptions(SelectingOptions):
-    """Options of a strategy that can also follow the validation loss (:mod:`seu_bench.training.task_training`).
-
-    A training may then end early, so that the passes of its ``cost`` are upper bounds.
-    """
-
-    lr_schedule: Literal["cosine", "constant", "plateau"] = Field(  # type: ignore[assignment]
-        "cosine",
-        description="learning rate over the epochs of a task; plateau: divided by 3 after 5 epochs without a lower "
-        "validation loss, until it is below min_learning_rate",
-    )
-
-    @model_validator(mode="after")
-    def _plateau_selects(self) -> Self:
-        if self.lr_schedule == "plateau" and self.restore == "last":
-            raise ValueError("lr_schedule=plateau follows the validation loss, and needs restore=best_valid")
-        return self
 
 
 class WidthOptions(TrainingOptions):

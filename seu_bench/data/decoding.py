@@ -21,7 +21,7 @@ from seu_bench.data.dataset import DatasetInfo, Images, Labels, RawDataset, RawS
 from seu_bench.data.image_file import ImageFile
 from seu_bench.errors import DataCorruptError, DataError
 from seu_bench.utils.files import PART, make_folder
-from seu_bench.utils.locks import alone_in
+from seu_bench.utils.locks import folder_lock
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import open_file
 
@@ -149,7 +149,7 @@ def in_file(info: DatasetInfo, train: Split, test: Split, decode: Decode, root: 
         data = _verified(file, stored)
         if data is None:
             make_folder(folder.parent)
-            with alone_in(folder, PATIENCE):
+            with folder_lock(folder, PATIENCE):
                 data = _verified(file, stored)  # another process may have been quicker
                 if data is None:
                     if file.exists():

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from .resolve import ResolvedRun
     from .run_folder import RunState, find_state, list_runs
     from .runner import Outcome, execute
-    from .saved_model.export import export_onnx
-    from .saved_model.model import LearnedModel, load_model
-    from .saved_model.verify import Verification, verify
+    from .saved_model import LearnedModel, export_onnx, load_model
     from .stopping import StopRequest
+    from .verification import Verification, verify
 
 __all__ = [
     "LearnedModel",

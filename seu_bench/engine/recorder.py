@@ -175,10 +175,6 @@ class RunRecorder:
             )
         if not self.accept_code:
             refuse_other_code(before.code, self.code, now.run_id)
-        if before.threads != now.threads:  # of a version that did not count threads among what decides a run
-            raise CheckpointError(
-                f"a checkpoint cannot be used: it was computed with {before.threads} threads, not {now.threads}"
-            )
         if len(before.accuracy_matrix) != len(now.task_names):
             raise CheckpointError("a checkpoint cannot be used: its record is of another stream")
         return before

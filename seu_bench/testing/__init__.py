@@ -3,7 +3,6 @@
 - ``contract``: :class:`StrategyContract`
 - ``frozen_growth``: :class:`FrozenGrowthContract`, for strategies that never forget
 - ``modes``: whether what trains is in training mode
-- ``components``: :class:`SearcherContract`, :class:`CreatorContract`, and their tasks on tiny streams
 - ``networks``: :class:`BackboneContract`
 - ``sources``: :class:`DatasetContract`, :class:`BenchmarkContract`
 - ``outputs``: :class:`MetricContract`, :class:`LoggerContract`, :class:`CommandContract`
@@ -30,7 +29,6 @@ try:
 except ImportError as error:
     raise ImportError("seu_bench.testing needs pytest, which seu-bench does not bring: pip install pytest") from error
 
-from seu_bench.testing.components import CreatorContract, SearcherContract, creation_tasks, search_task
 from seu_bench.testing.contract import StrategyContract
 from seu_bench.testing.execution import ExecutorContract
 from seu_bench.testing.frozen_growth import FrozenGrowthContract
@@ -44,17 +42,13 @@ __all__ = [
     "BackboneContract",
     "BenchmarkContract",
     "CommandContract",
-    "CreatorContract",
     "DatasetContract",
     "ExecutorContract",
     "FrozenGrowthContract",
     "Learner",
     "LoggerContract",
     "MetricContract",
-    "SearcherContract",
     "StrategyContract",
     "Trial",
-    "creation_tasks",
-    "search_task",
     "stream_of",
 ]

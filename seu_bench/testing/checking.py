@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import pkgutil
 import sys
 import tempfile
 from collections.abc import Generator, Iterator, Mapping
@@ -13,19 +14,19 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import pytest
 
-from seu_bench import testing
 from seu_bench.errors import OptionError, SeuBenchError
-from seu_bench.plugin.subjects import Subject
+from seu_bench.plugin.code import Subject
 from seu_bench.testing.places import Place, chain, place_defined, place_raised, readable_traceback
 from seu_bench.utils.progress import Bar, bar, hidden
 
 Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
 
-#: Class in ``seu_bench.testing`` of each kind's contract, and the attribute that takes the registered name.
+#: Class in ``seu_bench.testing`` of each kind's contract, and the attribute that takes the registered name. Factories
+#: of searchers and creators name their own, ``contract``.
 CONTRACTS: Final[Mapping[str, tuple[str, str]]] = {
     "strategy": ("StrategyContract", "strategy"),
-    "searcher": ("SearcherContract", "searcher"),
-    "creator": ("CreatorContract", "creator"),
+    "searcher": ("", "searcher"),
+    "creator": ("", "creator"),
     "backbone": ("BackboneContract", "backbone"),
     "benchmark": ("BenchmarkContract", "benchmark"),
     "data set": ("DatasetContract", "dataset"),
@@ -92,14 +93,15 @@ def check(
     Raises:
         OptionError: the contract could not be run with the options, or the pattern cannot be read.
     """
-    contract, attribute = CONTRACTS[subject.kind]
+    module, contract = _contract(subject)
+    attribute = CONTRACTS[subject.kind][1]
     chosen = {**getattr(subject.entry.factory, "check_options", {}), **(options or {})}
     output = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, bar(f"checking {subject}") as drawn:
         # A name of its own: Python keeps modules by name, and a second subject would be taken for the first one's.
         file = Path(folder) / f"test_{Path(folder).name}.py"
         file.write_text(
-            f"from seu_bench.testing import {contract}\n"
+            f"from {module} import {contract}\n"
             f"class TestSubject({contract}):\n"
             f"    {attribute} = {subject.entry.name!r}\n"
             f"    options = {chosen!r}\n"
@@ -141,9 +143,22 @@ def _scenario(subject: Subject) -> str:
     return known[0] if known and "task" not in known else "task"
 
 
+def _contract(subject: Subject) -> tuple[str, str]:
+    """Module and name of the class that checks a subject."""
+    own = getattr(subject.entry.factory, "contract", None)
+    if own is None and not CONTRACTS[subject.kind][0]:
+        raise OptionError(
+            f"nothing is known by which to check {subject}",
+            remedy="give its factory the attribute contract, 'package.module:Class', or make it by a factory of a kit "
+            "that has one",
+        )
+    module, _, name = (own or f"seu_bench.testing:{CONTRACTS[subject.kind][0]}").partition(":")
+    return module, name
+
+
 def names_of_checks(subject: Subject) -> list[str]:
     """Return the names of the tests of a subject's contract, without parameters."""
-    contract = getattr(testing, CONTRACTS[subject.kind][0])
+    contract = pkgutil.resolve_name(":".join(_contract(subject)))
     return [name.removeprefix("test_") for name in dir(contract) if name.startswith("test_")]
 
 

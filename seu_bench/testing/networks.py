@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.streams import SCENARIOS
-from seu_bench.engine.backbones import named_backbone
+from seu_bench.engine.resolve import named_backbone
 from seu_bench.errors import RequestError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import LazyFactory, Register

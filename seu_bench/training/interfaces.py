@@ -1,4 +1,7 @@
-"""Interfaces of strategies and backbones: light factories (see :mod:`.components`), their context, estimated costs."""
+"""Interfaces of strategies, their components and backbones: light factories, the context of a run, estimated costs.
+
+A *factory* is any object with the attributes named here; :class:`seu_bench.LazyFactory` makes one from functions.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from seu_bench.config.options import Options
 from seu_bench.config.run import ComputeConfig
 from seu_bench.errors import RequestError
-from seu_bench.training.components import Component
 
 if TYPE_CHECKING:
     from avalanche.training.templates import SupervisedTemplate
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from seu_bench.config.protocol import ProtocolSpec
     from seu_bench.data.planning import StreamPlan
-    from seu_bench.training.stage import ProgressCallback
+    from seu_bench.training.stage import ProgressCallback, Stage
 
 
 class BackboneFactory(Protocol):
@@ -44,6 +46,53 @@ class BackboneFactory(Protocol):
         Raises:
             RequestError: the network does not fit such images.
         """
+
+
+class ComponentFactory(Protocol):
+    """Factory of a searcher or a creator: a part that some strategies take, such as ``seu``.
+
+    What it builds, and of what, is an affair of the packages that offer them. One may have ``contract``,
+    ``"package.module:Class"``, the tests that ``seu-bench check-plugin`` runs on it.
+
+    Attributes:
+        summary: one line for ``seu-bench list``.
+        options: the class of its options.
+    """
+
+    summary: str
+    options: type[Options]
+
+    def build(self, options: Any, task: Any) -> Stage[Any]:
+        """Build the stage of a task.
+
+        Args:
+            options: validated options.
+            task: what the strategy hands it.
+        """
+
+
+@dataclass(frozen=True)
+class Component:
+    """A searcher or a creator that was chosen for a run, with its validated options.
+
+    Attributes:
+        kind: ``searcher`` or ``creator``.
+        name: name that it is registered under.
+        factory: its :class:`ComponentFactory`.
+        options: validated options.
+        plugin: name of the plugin that registered it.
+        package: package of that plugin.
+    """
+
+    kind: str
+    name: str
+    factory: Any
+    options: Options
+    plugin: str
+    package: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r} (plugin {self.plugin!r} of package {self.package})"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from seu_bench.plugin.registry import Registry
 CARELESS = """
 import random
 
-from seu_bench import LazyFactory, hookimpl
+from seu_bench import hookimpl
+from seu_bench_kit import SearcherFactory
 from seu_bench_random import RandomOptions
 from seu_bench_random.searcher import RandomSearch
 
@@ -44,8 +45,8 @@ class Dividing(RandomSearch):
 
 @hookimpl
 def register_searchers(register):
-    register("careless", LazyFactory("draws where it should not", options=RandomOptions, build=Careless))
-    register("dividing", LazyFactory("divides by zero", options=RandomOptions, build="careless:Dividing"))
+    register("careless", SearcherFactory("draws where it should not", options=RandomOptions, build=Careless))
+    register("dividing", SearcherFactory("divides by zero", options=RandomOptions, build="careless:Dividing"))
 """
 
 

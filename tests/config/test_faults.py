@@ -18,7 +18,7 @@ from seu_bench.config.tuned import TunedFile
 from seu_bench.errors import OptionError, SpecError
 from seu_bench.plugin.registry import Registry
 from seu_bench.sweeps.spec import make_spec
-from seu_bench.sweeps.tuning.spec import make_tune_spec
+from seu_bench.sweeps.tune_spec import make_tune_spec
 
 CLASSES: dict[str, Any] = {"kind": "classes", "dataset": "digits", "classes_per_task": 2}
 

@@ -9,8 +9,8 @@ from support.tiny import all_threads, one_thread, same, weights
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.models.cells import ExtensionUnit, ProxyCell, ProxyNetwork, Stem, Unit
-from seu_bench.search_space import (
+from seu_bench_kit.cells import ExtensionUnit, ProxyCell, ProxyNetwork, Stem, Unit
+from seu_bench_kit.search_space import (
     EDGES,
     GENOTYPES,
     OPERATIONS,

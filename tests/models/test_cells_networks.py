@@ -10,8 +10,8 @@ from support.direct import bring, inputs, norm, operate_directly, unsettled
 from support.tiny import all_threads, one_thread, same, super_model, weights
 from torch import Tensor, nn
 
-from seu_bench.models.cells import GenotypeNetwork, ProxyCell, ProxyNetwork, sample_of
-from seu_bench.search_space import (
+from seu_bench_kit.cells import GenotypeNetwork, ProxyCell, ProxyNetwork, sample_of
+from seu_bench_kit.search_space import (
     EDGES,
     GENOTYPES,
     OPERATIONS,

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from seu_bench.errors import RequestError
-from seu_bench.models import AlexNetShape, chain_of, run_chain
-from seu_bench.models.alexnet import alexnet
 from seu_bench_backbones.networks import mlp, resnet18
+from seu_bench_kit import AlexNetShape, chain_of, run_chain
+from seu_bench_kit.blocks import alexnet
 
 
 def own(layers, x):

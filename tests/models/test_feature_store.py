@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.tiny import CPU, all_threads, one_thread
 from torch import Tensor
 
-from seu_bench.models.feature_store import Form, Table, Tier, Values
+from seu_bench.models.feature_cache import Form, Table, Tier, Values
 
 setup_module, teardown_module = one_thread, all_threads
 

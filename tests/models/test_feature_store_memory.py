@@ -10,7 +10,7 @@ import pytest
 import torch
 from support.tiny import CPU
 
-from seu_bench.models.feature_store import feature_tiers
+from seu_bench.models.feature_cache import feature_tiers
 from seu_bench.utils import hardware
 from seu_bench.utils.hardware import free_host_memory
 

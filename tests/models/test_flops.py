@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from seu_bench.models.flops import FlopCounter, RepeatedBatches, active_counter, counted_as
-from seu_bench.models.kernels import DepthwiseConv2d
 from seu_bench.models.sizes import count_macs
+from seu_bench_kit.kernels import DepthwiseConv2d
 
 CPU = torch.device("cpu")
 #: Layers, an input, and multiply-accumulates of the forward pass by hand: places times what is summed in each.

@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from seu_bench.errors import RunError
-from seu_bench.models import AlexNetShape, GrowingNetwork, chain_of, count_macs, count_parameters
-from seu_bench.models.alexnet import alexnet
+from seu_bench.models import count_macs, count_parameters
 from seu_bench_backbones.networks import mlp
+from seu_bench_kit import AlexNetShape, GrowingNetwork, chain_of
+from seu_bench_kit.blocks import alexnet
 
 CLASSES = (2, 3, 4)
 #: Units that each of three tasks adds: one adds none anywhere, others in some layers.

@@ -13,7 +13,7 @@ from torch.autograd import gradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from seu_bench.models.kernels import (
+from seu_bench_kit.kernels import (
     ConcatenateFunction,
     DepthwiseConv2d,
     DepthwiseFunction,

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models.alexnet import AlexNetShape, alexnet
-from seu_bench.models.cells import Stem
 from seu_bench.models.layers import ChannelsLastConv2d, channels_last, dropout, in_order_of
+from seu_bench_kit.blocks import AlexNetShape, alexnet
+from seu_bench_kit.cells import Stem
 from seu_bench_ltg.network import GrowingAlexNet
 from seu_bench_methods.pnn import Column
 

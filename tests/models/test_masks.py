@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from seu_bench.models import freeze, is_frozen, pack_bits, packed_bytes, unpack_bits
+from seu_bench.models import freeze, is_frozen
+from seu_bench_kit import pack_bits, packed_bytes, unpack_bits
 
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (8,), (9,), (3, 5), (2, 3, 3, 3), (0,)])

@@ -10,9 +10,9 @@ from support.tiny import all_threads, one_thread
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.models.operations import FactorizedReduce, State, Zero, make_operation, relu_conv_norm
 from seu_bench.models.sizes import count_parameters
-from seu_bench.search_space import OPERATIONS
+from seu_bench_kit.cells import FactorizedReduce, State, Zero, make_operation, relu_conv_norm
+from seu_bench_kit.search_space import OPERATIONS
 
 setup_module, teardown_module = one_thread, all_threads
 

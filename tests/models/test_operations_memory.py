@@ -13,8 +13,8 @@ import pytest
 
 SWEEP = """
 import torch
-from seu_bench.models.operations import make_operation
-from seu_bench.search_space import OPERATIONS
+from seu_bench_kit.cells import make_operation
+from seu_bench_kit.search_space import OPERATIONS
 
 torch.manual_seed(0)
 torch.set_num_threads(1)

@@ -15,7 +15,6 @@ import seu_bench
 from seu_bench import hookimpl
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.errors import RequestError, UnknownNameError
-from seu_bench.models.alexnet import AlexNetShape, alexnet
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.sizes import count_parameters
 from seu_bench.plugin.manager import load_plugins
@@ -23,6 +22,7 @@ from seu_bench.plugin.registration import Register, Unavailable
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.backbones import backbone_model
 from seu_bench.training.interfaces import BackboneFactory
+from seu_bench_kit.blocks import AlexNetShape, alexnet
 
 NAMES = [
     "alexnet",

@@ -11,8 +11,8 @@ import pytest
 from support.plugins.blockwise import every_space
 from support.tiny import all_threads, one_thread
 
-from seu_bench.search_space import EDGES, OPERATIONS, SearchSpace
 from seu_bench_blockwise.decisions import decision_sizes, decoded
+from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -13,12 +13,12 @@ from support.plugins.blockwise import SCHEDULE, every_space, search_task
 from support.tiny import all_threads, disturb, one_thread
 from torch import Tensor, nn
 
-from seu_bench.search_space import SearchSpace
-from seu_bench.training.sampling import genotype_network
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.agent import Agent, density, reward, unit_macs
 from seu_bench_blockwise.decisions import decoded
 from seu_bench_blockwise.qlearning import EpsilonSchedule, QLearner
+from seu_bench_kit.sampling import genotype_network
+from seu_bench_kit.search_space import SearchSpace
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -15,12 +15,12 @@ from support.plugins.blockwise import IMAGES, SCHEDULE, every_space, search_task
 from support.tiny import all_threads, disturb, one_thread, registry, same, weights
 from torch import Tensor, nn
 
-from seu_bench.search_space import EDGES, OPERATIONS, Genotype, SearchSpace
 from seu_bench.training.loops import cosine_rate
 from seu_bench_blockwise import BlockwiseOptions, build_search, estimate_passes
 from seu_bench_blockwise.qlearning import EpsilonSchedule
 from seu_bench_blockwise.scratch import ScratchSearch
 from seu_bench_blockwise.shared import SharedSearch
+from seu_bench_kit.search_space import EDGES, OPERATIONS, Genotype, SearchSpace
 from seu_bench_seu.options import SearchOptions
 from seu_bench_seu.searcher import MdlSearch
 

@@ -14,10 +14,10 @@ from support.plugins.creators import PATHS, STREAM, all_of, announced, creation,
 from support.tiny import all_threads, one_thread
 
 from seu_bench.models.sizes import count_parameters
-from seu_bench.training import ridge_accuracy
 from seu_bench_creators import FrugalOptions
 from seu_bench_creators.frugal import FrugalCreation
 from seu_bench_creators.paths import earlier_paths, newest_path
+from seu_bench_kit import ridge_accuracy
 from seu_bench_seu.super_model import SuperModel
 
 pytestmark = pytest.mark.long

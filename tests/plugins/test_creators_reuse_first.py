@@ -11,9 +11,9 @@ from support.plugins.creators import PATHS, STREAM, all_of, creation, grown, tas
 from support.tiny import all_threads, one_thread, same, weights
 from torch import Tensor
 
-from seu_bench.training.components import CreationTask
 from seu_bench_creators import ReuseFirstOptions
 from seu_bench_creators.reuse_first import ReuseFirstCreation
+from seu_bench_kit.components import CreationTask
 
 pytestmark = pytest.mark.long
 

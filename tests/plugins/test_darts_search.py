@@ -13,10 +13,10 @@ from support.plugins.darts import IMAGES, SCHEDULE, flat, search
 from support.tiny import CPU, all_threads, disturb, one_thread, same, weights
 from torch import Tensor, nn
 
-from seu_bench.search_space import OPERATIONS, Genotype, SearchSpace
-from seu_bench.training.components import SearchTask
 from seu_bench_darts import DartsOptions, estimate_passes
 from seu_bench_darts.searcher import DartsSearch
+from seu_bench_kit.components import SearchTask
+from seu_bench_kit.search_space import OPERATIONS, Genotype, SearchSpace
 
 pytestmark = pytest.mark.long
 

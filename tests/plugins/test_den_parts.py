@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models import GrowingNetwork, chain_of
 from seu_bench_den.weights import (
     OldLayer,
     Rule,
@@ -28,6 +27,7 @@ from seu_bench_den.weights import (
     subgraph_masks,
     useful_units,
 )
+from seu_bench_kit import GrowingNetwork, chain_of
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ from seu_bench import load_model
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
-from seu_bench.engine.saved_model.export import onnx_bytes
-from seu_bench.engine.saved_model.verify import verify
+from seu_bench.engine.saved_model import onnx_bytes
+from seu_bench.engine.verification import verify
 from seu_bench.plugin.registry import Registry
 
 setup_module, teardown_module = one_thread, all_threads

@@ -34,8 +34,7 @@ from seu_bench.config.run import Request
 from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
-from seu_bench.training.phases import TaskData
-from seu_bench.training.stage import StageProgress
+from seu_bench.training.stage import StageProgress, TaskData
 from seu_bench.training.strategy import TrainingStage
 
 setup_module, teardown_module = one_thread, all_threads

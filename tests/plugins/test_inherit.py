@@ -11,14 +11,14 @@ import torch
 from support.plugins.creators import GENOTYPES, PATHS, all_of, announced, creation, grown, task_of
 from support.tiny import all_threads, class_stream, genotype, one_thread
 
-from seu_bench.search_space import GENOTYPES as PUBLISHED
-from seu_bench.search_space import SearchSpace
 from seu_bench.testing import Trial
-from seu_bench.testing.components import SEARCH
-from seu_bench.training import CreationTask, SearchTask, knn_accuracy, ridge_accuracy
 from seu_bench_inherit import InheritOptions, InheritSearchOptions
 from seu_bench_inherit.creator import SCORES, InheritCreation
 from seu_bench_inherit.searcher import InheritSearch
+from seu_bench_kit import CreationTask, SearchTask, knn_accuracy, ridge_accuracy
+from seu_bench_kit.contracts import SEARCH
+from seu_bench_kit.search_space import GENOTYPES as PUBLISHED
+from seu_bench_kit.search_space import SearchSpace
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads

@@ -34,11 +34,10 @@ from torch import Tensor, nn
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.errors import RunError
-from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.sizes import count_parameters
 from seu_bench.results.record import Record
-from seu_bench.training.phases import TaskData
-from seu_bench.training.stage import StageProgress
+from seu_bench.training.stage import StageProgress, TaskData
+from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_ltg.method import StructureSearch
 from seu_bench_ltg.network import Choice, Decision, GrowingLayer, Position, Stop
 

@@ -31,8 +31,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seu_bench.data.images import TaskImages
-from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.sizes import count_parameters
+from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_ltg.method import StructureSearch
 from seu_bench_ltg.network import GrowingAlexNet, Mixture, Position
 

@@ -35,11 +35,11 @@ from support.tiny import (
 from seu_bench.cli.tables import record_summary
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.streams import TaskStream
-from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.results.record import Record
 from seu_bench.training.interfaces import Cost
 from seu_bench.training.stage import StageProgress
+from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_ltg.method import arch_batches
 from seu_bench_ltg.network import Choice, GrowingAlexNet
 

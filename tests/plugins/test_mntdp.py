@@ -18,8 +18,7 @@ from seu_bench.errors import RunError
 from seu_bench.models.sizes import count_parameters
 from seu_bench.testing.streams import raw_dataset
 from seu_bench.training.interfaces import Cost
-from seu_bench.training.phases import TaskData
-from seu_bench.training.stage import Stage, StageProgress
+from seu_bench.training.stage import Stage, StageProgress, TaskData
 from seu_bench_mntdp.method import Mntdp, with_validation
 from seu_bench_mntdp.network import ModularResNet
 from seu_bench_mntdp.stages import PathPolicy, PriorStage, bodies

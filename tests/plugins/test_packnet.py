@@ -11,9 +11,9 @@ from support.tiny import all_threads, one_thread, same, weights
 from torch import Tensor, nn
 
 from seu_bench.errors import RequestError, RunError
-from seu_bench.models import AlexNetShape, pack_bits, unpack_bits
-from seu_bench.models.alexnet import alexnet
 from seu_bench_backbones.networks import linear, mlp, resnet18
+from seu_bench_kit import AlexNetShape, pack_bits, unpack_bits
+from seu_bench_kit.blocks import alexnet
 from seu_bench_methods.packnet import Held, PackedModel, kept_count, largest
 
 setup_module, teardown_module = one_thread, all_threads

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from seu_bench.errors import RunError
 from seu_bench.models import is_frozen
-from seu_bench.training.phases import TaskData
-from seu_bench.training.stage import EpochReport, StageProgress
+from seu_bench.training.stage import EpochReport, StageProgress, TaskData
 from seu_bench_pathnet import method
 from seu_bench_pathnet.method import PathSearch
 from seu_bench_pathnet.network import Path, Turn, distinct

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seu_bench.errors import RunError
-from seu_bench.models import chain_of, count_parameters, is_frozen, unpack_bits
+from seu_bench.models import count_parameters, is_frozen
+from seu_bench_kit import chain_of, unpack_bits
 from seu_bench_pathnet.network import ModularNetwork, Path
 
 setup_module, teardown_module = one_thread, all_threads

@@ -14,9 +14,10 @@ from support.tiny import build, context, learn, registry
 from torch import nn
 
 from seu_bench.errors import OptionError, RequestError
-from seu_bench.models import ChainLayer, chain_of, count_parameters
+from seu_bench.models import count_parameters
 from seu_bench.training import Cost
 from seu_bench.training.stage import StageProgress
+from seu_bench_kit import ChainLayer, chain_of
 from seu_bench_pathnet.network import ModularNetwork, module_factor, module_widths
 
 

@@ -35,11 +35,11 @@ from support.tiny import (
 
 import seu_bench
 from seu_bench.errors import RunError
-from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.sizes import count_parameters
 from seu_bench.training.monitoring.evaluators import AccuracyMatrix
 from seu_bench.training.stage import Stage, StageProgress
 from seu_bench.training.template import SilentLogger
+from seu_bench_kit.blocks import AlexNetShape
 
 setup_module, teardown_module = one_thread, all_threads
 

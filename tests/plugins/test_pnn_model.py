@@ -30,8 +30,8 @@ from support.tiny import (
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.sizes import count_parameters
+from seu_bench_kit.blocks import AlexNetShape
 
 setup_module, teardown_module = one_thread, all_threads
 

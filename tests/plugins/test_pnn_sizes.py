@@ -31,8 +31,8 @@ from support.tiny import (
 
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.errors import RequestError
-from seu_bench.models.alexnet import AlexNetShape
 from seu_bench.models.sizes import count_parameters
+from seu_bench_kit.blocks import AlexNetShape
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -17,9 +17,9 @@ import torch
 from support.tiny import all_threads, class_stream, disturb, one_thread, registry
 
 from seu_bench.config.protocol import SearchSchedule
-from seu_bench.search_space import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
-from seu_bench.training.components import SearchTask
 from seu_bench.training.stage import StageProgress
+from seu_bench_kit.components import SearchTask
+from seu_bench_kit.search_space import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
 from seu_bench_random import RandomOptions
 from seu_bench_random.searcher import RandomSearch
 

@@ -14,11 +14,11 @@ from support.tiny import all_threads, build, class_stream, context, learn, logit
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError, RunError
-from seu_bench.models import GrowingNetwork, chain_of, count_parameters
+from seu_bench.models import count_parameters
 from seu_bench.training.interfaces import Cost
-from seu_bench.training.phases import TaskData
-from seu_bench.training.stage import StageProgress
+from seu_bench.training.stage import StageProgress, TaskData
 from seu_bench_backbones.networks import mlp
+from seu_bench_kit import GrowingNetwork, chain_of
 from seu_bench_rcl.controller import Controller
 from seu_bench_rcl.method import Growth, GrowthSearch, ReinforcedGrowth, trial_passes
 

@@ -22,13 +22,13 @@ from support.tiny import (
 )
 from torch import nn
 
-from seu_bench.engine.saved_model.verify import verify
+from seu_bench.engine.verification import verify
 from seu_bench.models import count_parameters, state_bytes
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record
-from seu_bench.search_space import uniform_genotype
 from seu_bench.testing import Trial
 from seu_bench.testing.sizes import check_sizes
+from seu_bench_kit.search_space import uniform_genotype
 from seu_bench_seu.statistics import UnitNorms
 from seu_bench_seu.super_model import SuperModel
 

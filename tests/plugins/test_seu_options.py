@@ -9,9 +9,8 @@ import torch
 from support.tiny import all_threads, build, class_stream, context, learn, logits_of, one_thread, same, weights
 
 from seu_bench.errors import RequestError
-from seu_bench.search_space import SearchSpace
-from seu_bench.training.phases import TaskData
-from seu_bench.training.stage import StageProgress
+from seu_bench.training.stage import StageProgress, TaskData
+from seu_bench_kit.search_space import SearchSpace
 from seu_bench_seu.building import make_super_model
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.searcher import MdlSearch

@@ -29,15 +29,13 @@ from torch import Tensor, nn
 from seu_bench.config.run import Request
 from seu_bench.data.images import TaskImages
 from seu_bench.engine.resolve import resolve
-from seu_bench.engine.saved_model.export import onnx_bytes
-from seu_bench.engine.saved_model.model import load_model
-from seu_bench.engine.saved_model.verify import verify
+from seu_bench.engine.saved_model import load_model, onnx_bytes
+from seu_bench.engine.verification import verify
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record
-from seu_bench.search_space import uniform_genotype
 from seu_bench.training.interfaces import StageCost
-from seu_bench.training.phases import TaskData
-from seu_bench.training.stage import StageProgress
+from seu_bench.training.stage import StageProgress, TaskData
+from seu_bench_kit.search_space import uniform_genotype
 from seu_bench_seu.estimating import StatisticsStage
 from seu_bench_seu.super_model import SuperModel
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seu_bench.models.sizes import count_parameters
-from seu_bench.search_space import SearchSpace, uniform_genotype
+from seu_bench_kit.search_space import SearchSpace, uniform_genotype
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads

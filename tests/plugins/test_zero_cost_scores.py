@@ -11,8 +11,8 @@ from support.plugins.zero_cost import SHAPE, Outputs, batch, naswot_directly, sy
 from support.tiny import all_threads, one_thread, same, weights
 from torch import nn
 
-from seu_bench.models.cells import GenotypeNetwork
-from seu_bench.search_space import GENOTYPES, SearchSpace
+from seu_bench_kit.cells import GenotypeNetwork
+from seu_bench_kit.search_space import GENOTYPES, SearchSpace
 from seu_bench_zero_cost.scores import naswot, synflow
 
 setup_module, teardown_module = one_thread, all_threads

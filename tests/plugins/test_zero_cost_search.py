@@ -15,10 +15,10 @@ from torch import nn
 
 from seu_bench.config.protocol import SearchSchedule
 from seu_bench.errors import RunError
-from seu_bench.models.cells import GenotypeNetwork
-from seu_bench.search_space import Genotype, SearchSpace, uniform_genotype
-from seu_bench.training.components import SearchTask
-from seu_bench.training.sampling import genotype_network
+from seu_bench_kit.cells import GenotypeNetwork
+from seu_bench_kit.components import SearchTask
+from seu_bench_kit.sampling import genotype_network
+from seu_bench_kit.search_space import Genotype, SearchSpace, uniform_genotype
 from seu_bench_zero_cost import ZeroCostOptions, estimate_passes, searcher
 from seu_bench_zero_cost.scores import naswot, synflow
 from seu_bench_zero_cost.searcher import ZeroCostSearch, ranked

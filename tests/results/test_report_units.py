@@ -9,7 +9,7 @@ from support.report_records import configuration, legend, published, runs, with_
 
 from seu_bench.results.report.draw_learning import learning_curves
 from seu_bench.results.report.draw_single import genotypes, paths
-from seu_bench.search_space import EDGES, OPERATIONS, Genotype, uniform_genotype
+from seu_bench_kit.search_space import EDGES, OPERATIONS, Genotype, uniform_genotype
 
 pytestmark = pytest.mark.usefixtures("report_settings")
 

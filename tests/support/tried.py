@@ -10,7 +10,7 @@ from support.tiny import registry
 
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.streams import Scenario
-from seu_bench.engine.scenarios import scenarios_of
+from seu_bench.engine.resolve import scenarios_of
 from seu_bench.testing import Trial
 
 #: What a strategy needs besides the tiny protocol.

@@ -20,7 +20,7 @@ from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.results.leaderboard.markdown import to_markdown
 from seu_bench.results.record import Record, record_path, write_record
 from seu_bench.results.record_files import read_records
-from seu_bench.utils.locks import alone_in
+from seu_bench.utils.locks import folder_lock
 
 #: Processes that each make runs and, as the command does, leaderboards after each; all begin together, and torch is
 #: imported once for all of them.
@@ -107,7 +107,7 @@ def test_records_are_read_when_it_is_ones_turn(tmp_path: Path) -> None:
     assert len(make_leaderboards(tmp_path).paths) == 2  # whatever it imports is there from now on
     written: list[Path] = []
     waiting = threading.Thread(target=lambda: written.extend(make_leaderboards(tmp_path).paths))
-    with alone_in(tmp_path / "leaderboards"):
+    with folder_lock(tmp_path / "leaderboards"):
         waiting.start()
         waiting.join(0.5)
         assert waiting.is_alive()

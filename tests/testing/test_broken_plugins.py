@@ -22,9 +22,9 @@ from seu_bench.errors import RunError
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
-from seu_bench.search_space import Genotype
 from seu_bench.testing.streams import TinyStreams
 from seu_bench.training.stage import StageProgress
+from seu_bench_kit.search_space import Genotype
 
 pytestmark = pytest.mark.long
 
@@ -279,12 +279,13 @@ class NoOptions(Options):
 
 
 class Factory:
+    contract = "seu_bench_kit.contracts:SearcherContract"
     summary = "broken"
     options = NoOptions
 
     def build(self, options, task):
-        from seu_bench.search_space import uniform_genotype
         from seu_bench.training.stage import EpochReport, Stage
+        from seu_bench_kit import uniform_genotype
 
         class Broken(Stage):
             def run_epoch(self):

@@ -29,7 +29,7 @@ from seu_bench.testing.contract import above_chance
 from seu_bench.training.backbones import backbone_model
 from seu_bench.training.costing import fixed_size_cost
 from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
-from seu_bench.training.phases import Phase, TaskData
+from seu_bench.training.stage import Phase, TaskData
 from seu_bench.training.strategy import StagedStrategy
 
 #: Strategies that freeze what a task was learned with.

@@ -11,7 +11,7 @@ from support.tiny import registry
 from support.tried import each, tried
 
 from seu_bench.config.common_options import TaskInferenceOptions
-from seu_bench.engine.scenarios import scenarios_of
+from seu_bench.engine.resolve import scenarios_of
 from seu_bench.testing import StrategyContract, Trial
 
 STRATEGIES = {name: entry.factory for name, entry in registry().strategies.items()}

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from seu_bench.config.protocol import CreationSchedule, SearchSchedule
 from seu_bench.errors import OptionError, PluginError, RunError
-from seu_bench.search_space import OPERATIONS, SearchSpace
-from seu_bench.training.components import CreationTask, SearchTask
 from seu_bench.training.stage import EpochReport, StageProgress
 from seu_bench.utils.seeding import RandomState
+from seu_bench_kit.components import CreationTask, SearchTask
+from seu_bench_kit.search_space import OPERATIONS, SearchSpace
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.options import CreationOptions, SearchOptions
 from seu_bench_seu.searcher import MdlSearch

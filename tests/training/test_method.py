@@ -18,14 +18,12 @@ from seu_bench import Method, Reservoir, hookimpl
 from seu_bench.config import BackboneOptions, SelectingOptions
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
-from seu_bench.engine.saved_model.export import onnx_bytes
-from seu_bench.engine.saved_model.file import parse_weights, read_weights
-from seu_bench.engine.saved_model.model import LearnedModel, build_model
+from seu_bench.engine.saved_model import LearnedModel, build_model, onnx_bytes, parse_weights, read_weights
 from seu_bench.errors import PluginError, RunError
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.testing import Trial
 from seu_bench.testing.trial import from_file
-from seu_bench.training import TaskData, memory_of, task_training
+from seu_bench.training import TaskData, loops, memory_of
 from seu_bench.training.stage import Stage, StageProgress
 
 setup_module, teardown_module = one_thread, all_threads
@@ -256,7 +254,7 @@ def test_predict_answers_in_a_run_its_saved_model_and_its_export(tmp_path: Path)
     assert record.accuracy_matrix[-1] == pytest.approx(shares)
     folder = tmp_path / "runs" / record.run_id
     content = read_weights(folder, record)
-    model = build_model(trial.registry, parse_weights(content, folder), record)
+    model = build_model(trial.registry, *parse_weights(content, folder), record, folder)
     assert isinstance(model, LearnedModel)
     x = source.test_images(1)
     logits = model(x, task=1)
@@ -350,7 +348,7 @@ def test_operations_of_batches_that_differ(monkeypatch: pytest.MonkeyPatch, sign
         return [it.flops for it in ended]
 
     reckoned = flops()
-    monkeypatch.setattr(task_training, "RepeatedBatches", EveryBatch)
+    monkeypatch.setattr(loops, "RepeatedBatches", EveryBatch)
     assert (reckoned == flops()) == signature
 
 

@@ -12,8 +12,7 @@ from torch import Tensor
 from seu_bench.training.backbones import backbone_model
 from seu_bench.training.costing import fixed_size_cost
 from seu_bench.training.interfaces import StageCost
-from seu_bench.training.phases import Phase, TaskData
-from seu_bench.training.stage import StageProgress
+from seu_bench.training.stage import Phase, StageProgress, TaskData
 from seu_bench.training.strategy import StagedStrategy, TrainingStage
 
 setup_module, teardown_module = one_thread, all_threads

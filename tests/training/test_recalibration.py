@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from seu_bench.config.common_options import ScoringOptions
 from seu_bench.config.protocol import Schedule, SearchSchedule
 from seu_bench.data.images import TaskImages
-from seu_bench.training.costing import recalibration_passes, schedule_passes
 from seu_bench.training.loops import Forward
-from seu_bench.training.sampling import SampledStage, recalibrate
+from seu_bench_kit import recalibration_passes, schedule_passes
+from seu_bench_kit.sampling import SampledStage, recalibrate
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -30,13 +30,12 @@ from torch import nn
 
 from seu_bench.config.protocol import CreationSchedule, Schedule, SearchSchedule
 from seu_bench.errors import RunError
-from seu_bench.search_space import OPERATIONS, SearchSpace
-from seu_bench.training.components import CreationTask, SearchTask
 from seu_bench.training.loops import BestWeights, clip_gradients, cosine_rate, make_sgd, set_rate
-from seu_bench.training.phases import TaskData
-from seu_bench.training.stage import EpochReport, Stage, StageProgress
+from seu_bench.training.stage import EpochReport, Stage, StageProgress, TaskData
 from seu_bench.training.strategy import TrainingStage
 from seu_bench.utils.seeding import RandomState, derive_seed
+from seu_bench_kit.components import CreationTask, SearchTask
+from seu_bench_kit.search_space import OPERATIONS, SearchSpace
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.options import CreationOptions, SearchOptions
 from seu_bench_seu.searcher import MdlSearch

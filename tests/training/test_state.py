@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seu_bench.errors import CheckpointError, RunError
-from seu_bench.training.state import difference, fitting, not_finite
+from seu_bench.training.state import checkpoint_error_context, difference, not_finite
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_errors_of_loading() -> None:
     """Any error becomes one of ours, with the receiver and the first line; those that are ours stay as they are."""
     with (
         pytest.raises(CheckpointError, match="the state does not fit task 3: KeyError: 'weights'") as caught,
-        fitting("task 3"),
+        checkpoint_error_context("task 3"),
     ):
         raise KeyError("weights")
     assert isinstance(caught.value.__cause__, KeyError) and "--restart" in str(caught.value.remedy)
     ours = RunError("of another stage")
-    with pytest.raises(RunError) as same, fitting("task 3"):
+    with pytest.raises(RunError) as same, checkpoint_error_context("task 3"):
         raise ours
     assert same.value is ours

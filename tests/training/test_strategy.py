@@ -25,9 +25,9 @@ from support.tiny import (
 )
 
 from seu_bench.data.streams import TaskStream
+from seu_bench.training.loops import TrainingStage
 from seu_bench.training.monitoring.evaluators import AccuracyMatrix
-from seu_bench.training.phases import Phase, TaskData
-from seu_bench.training.task_training import TrainingStage
+from seu_bench.training.stage import Phase, TaskData
 from seu_bench.training.template import SilentLogger
 
 setup_module, teardown_module = one_thread, all_threads

@@ -10,8 +10,8 @@ from scipy.stats import multivariate_normal
 from sklearn.neighbors import KNeighborsClassifier
 from support.closed_form import ridge_by_sklearn
 
-from seu_bench.training import h_score, knn_accuracy, log_evidence, ridge_accuracy
-from seu_bench.training.transferability import RIDGE
+from seu_bench_kit import h_score, knn_accuracy, log_evidence, ridge_accuracy
+from seu_bench_kit.transferability import RIDGE
 
 
 @pytest.mark.parametrize("k", [1, 5, 15, 400])

@@ -108,14 +108,14 @@ def make_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
     Raises:
         ResultsError: the folder does not exist or cannot be written to.
     """
-    from seu_bench.utils.locks import alone_in
+    from seu_bench.utils.locks import folder_lock
 
     folder = results / "leaderboards"
     if not results.is_dir():
         return read_leaderboards(results)  # refuses
     refuse_link(folder, "remove it; leaderboards can be made again at any time")
     paths = []
-    with alone_in(folder):
+    with folder_lock(folder):
         build = read_leaderboards(results, metrics)
         for board in build.boards:
             for suffix, text in ((".md", to_markdown(board)), (".csv", to_csv([board]))):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from matplotlib import rcParams
 from matplotlib.axes import Axes
@@ -18,7 +18,9 @@ from seu_bench.results.report.basis import basis
 from seu_bench.results.report.canvas import Picture, panels, small, whole_ticks, with_legend
 from seu_bench.results.report.layout import FAINT, INK, MUTED, PAGE, PAPER, Layout
 from seu_bench.results.report.summary import Configuration, sentences, task_name
-from seu_bench.search_space import INPUTS, NODES, CellKind, Edge, Genotype
+
+#: Nodes of a cell that are its inputs, and those that it computes.
+INPUTS, NODES = 2, 4
 
 #: Colour and kind of line of each kind of operation, by the beginning of its name.
 _ARCS: Final[dict[str, tuple[str, Any]]] = {
@@ -46,16 +48,34 @@ _ROOMY: Final = 0.75
 _OUTPUT: Final = INPUTS + NODES
 
 
+class Edge(NamedTuple):
+    """An operation on the way from ``source`` to ``node``."""
+
+    node: int
+    source: int
+    operation: str
+
+
 def genotypes(configuration: Configuration, most: int) -> list[Picture]:
     """The unit found for each of the first ``most`` tasks of a configuration's example."""
     pictures = []
     for task, value in enumerate((configuration.example.genotypes or ())[:most]):
         try:
-            genotype = Genotype.from_dict(value)
-        except (ValueError, OverflowError):  # none, or outside the search space
+            genotype = {kind: _edges((value or {})[kind]) for kind in ("normal", "reduction")}
+        except (KeyError, TypeError, ValueError, OverflowError):  # none, or nothing that can be drawn
             continue
         pictures.append(_unit(configuration, task, genotype))
     return pictures
+
+
+def _edges(value: Any) -> tuple[Edge, ...]:
+    """A form of a unit, as records have it."""
+    edges = tuple(Edge(int(node), int(source), str(operation)) for node, source, operation in value)
+    if not all(0 <= edge.source < edge.node and INPUTS <= edge.node < _OUTPUT for edge in edges) or {
+        edge.node for edge in edges
+    } != {*range(INPUTS, _OUTPUT)}:
+        raise ValueError("edges of another cell")
+    return edges
 
 
 def paths(configuration: Configuration) -> Picture | None:
@@ -101,21 +121,21 @@ def paths(configuration: Configuration) -> Picture | None:
     )
 
 
-def _unit(configuration: Configuration, task: int, genotype: Genotype) -> Picture:
+def _unit(configuration: Configuration, task: int, genotype: dict[str, tuple[Edge, ...]]) -> Picture:
     run = configuration.example
-    kinds: list[CellKind] = ["normal"] if genotype.normal == genotype.reduction else ["normal", "reduction"]
+    kinds = ["normal"] if genotype["normal"] == genotype["reduction"] else ["normal", "reduction"]
     name = task_name([run], task)
 
     def draw(layout: Layout = PAGE) -> Figure:
-        highest = max(edge.node - edge.source for kind in kinds for edge in genotype.edges(kind))
+        highest = max(edge.node - edge.source for kind in kinds for edge in genotype[kind])
         size = (7.6, 2.4) if layout.width is None else (layout.width, 2.4)
         figure, axes = panels([""] * len(kinds), 1, size, layout=layout)
         for panel, kind in zip(axes, kinds, strict=True):
-            _cell(panel, genotype.edges(kind), highest, size[0])
+            _cell(panel, genotype[kind], highest, size[0])
             panel.set_title(f"{kind} cell" if len(kinds) > 1 else "cell", loc="left")
         return figure
 
-    texts = [f"{kind} cell: {_in_words(genotype.edges(kind))}" for kind in kinds]
+    texts = [f"{kind} cell: {_in_words(genotype[kind])}" for kind in kinds]
     return Picture(
         f"unit-{configuration.number}-task{task}",
         f"Unit found for {name}: {configuration.label}",

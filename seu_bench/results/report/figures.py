@@ -20,7 +20,7 @@ from seu_bench.results.report.layout import PAGE, Layout
 from seu_bench.results.report.rendering import FORMATS, RenderedFigure, render
 from seu_bench.results.report.sections import Limits, Section, read_sections
 from seu_bench.utils.files import check_output, refuse_link, write_atomic, write_output
-from seu_bench.utils.locks import alone_in
+from seu_bench.utils.locks import folder_lock
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.text import escape_markdown, printable
 
@@ -112,7 +112,7 @@ def write_figures(
     excluded = len(work) - len(drawn)
     notes = [f"{excluded} figures are not drawn: --figures {len(work)} draws all"] if excluded else []
     figures, paths = [], []
-    with alone_in(output):
+    with folder_lock(output):
         for name, picture in tracked(drawn, "drawing figures"):
             figures.append(render(name, picture, layout))
             paths += write_files(output, figures[-1])

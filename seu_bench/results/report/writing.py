@@ -17,7 +17,7 @@ from seu_bench.results.report.page.rendered import PageContent, render_page
 from seu_bench.results.report.rendering import FORMATS, RenderedFigure, render
 from seu_bench.results.report.sections import Limits, read_sections
 from seu_bench.utils.files import check_output, is_standard_output, refuse_link, write_output
-from seu_bench.utils.locks import alone_in
+from seu_bench.utils.locks import folder_lock
 from seu_bench.utils.progress import tracked
 
 
@@ -98,7 +98,7 @@ def write_report(
         ranks = keep(sections, ranks, names)
     images: dict[str, RenderedFigure] = {}
     paths: list[Path] = []
-    with alone_in(folder):
+    with folder_lock(folder):
         for name, picture in tracked(all_pictures(sections, ranks), "drawing figures"):
             images[name] = render(name, picture, layout)
             paths += write_files(folder, images[name])

@@ -2,7 +2,7 @@
 
 A liar can renew digests. What cannot be renewed is what follows from something else: metrics from the matrix, an
 accuracy from a whole number of images, the model's digest from the model. ``seu-bench check-submission`` also asks
-what each record's request gives (:mod:`seu_bench.engine.saved_model.claims`), and measures some models again.
+what each record's request gives (:mod:`seu_bench.engine.verification`), and measures some models again.
 """
 
 from __future__ import annotations
