@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seu_bench.config.augmentation import Augmentation
-from seu_bench.config.streams import InputSpec
+from seu_bench.config.streams import Augmentation, InputSpec
 from seu_bench.data.dataset import Images, RawDataset
 from seu_bench.data.image_file import ImageFile, blocks
 from seu_bench.errors import RequestError

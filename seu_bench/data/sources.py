@@ -23,7 +23,7 @@ import numpy as np
 
 from seu_bench.config.benchmark import DatasetDefinition, FolderDefinition, TorchvisionDefinition
 from seu_bench.config.commands import command
-from seu_bench.config.faults import did_you_mean
+from seu_bench.config.options import did_you_mean
 from seu_bench.data.dataset import (
     DATA_ROOT_VARIABLE,
     DatasetInfo,

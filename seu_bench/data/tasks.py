@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.faults import did_you_mean
+from seu_bench.config.options import did_you_mean
 from seu_bench.config.streams import ClassSplit, DatasetSequence, DrawnTasks, InputSpec, Permutation, Stream
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.errors import RequestError

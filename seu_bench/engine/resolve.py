@@ -238,8 +238,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     place = (*which, names.get("searcher"), names.get("creator"), scenario)
     tuned = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
     defaults = tuned.options(as_default=True) if tuned else {}
-    renamed = factory.options.renamed
-    given = (renamed(tuned.options(as_default=False)) if tuned else {}) | renamed(request.options)
+    prepare = factory.options.prepare
+    given = (prepare(tuned.options(as_default=False)) if tuned else {}) | prepare(request.options)
     picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, defaults)
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")

@@ -10,9 +10,8 @@ import torch
 from support.tiny import registry
 from torch import Tensor
 
-from seu_bench.config.augmentation import Augmentation
 from seu_bench.config.run import Request
-from seu_bench.config.streams import stream_identity
+from seu_bench.config.streams import Augmentation, stream_identity
 from seu_bench.data import TaskDataset, TaskImages
 from seu_bench.data.images import SampleIds, sample_ids_of
 from seu_bench.data.normaliser import Augmenter
