@@ -18,8 +18,8 @@ from seu_bench.config.run import Request
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import SeuBenchError
 from seu_bench.plugin.registry import Registry, use_plugins
+from seu_bench.results.building import make_leaderboards
 from seu_bench.results.labels import why_not_ranked
-from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, has_unequal_tasks, measured_rows
 from seu_bench.results.reference_rows import reference_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from seu_bench.cli.progress import ProgressDisplay
     from seu_bench.engine.resolve import ResolvedRun
     from seu_bench.engine.runner import Outcome
-    from seu_bench.results.leaderboard.boards import Leaderboard
+    from seu_bench.results.leaderboard import Leaderboard
     from seu_bench.results.record import Record
     from seu_bench.training.interfaces import Cost
 
@@ -112,7 +112,7 @@ def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
 def _print_resolved(run: ResolvedRun, display: ProgressDisplay) -> None:
     """Print a run's id and folders, and its options with the source of each value."""
     from seu_bench.cli.tables import new_table
-    from seu_bench.data.sources.common import default_data_root
+    from seu_bench.data.dataset import default_data_root
     from seu_bench.engine.option_sources import option_sources
 
     request, tuned = run.request, f", tuned {run.tuned.id}" if run.tuned is not None else ""

@@ -19,7 +19,7 @@ from seu_bench.config.options import parse_assignments
 from seu_bench.config.run import CommandLine
 from seu_bench.errors import ExitStatus, OptionError
 from seu_bench.plugin.registry import Registry, use_plugins
-from seu_bench.results.leaderboard.markdown import count
+from seu_bench.results.leaderboard import count
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.scenarios import benchmark_title
 from seu_bench.sweeps.spec import EXECUTOR, SweepSpec, make_spec, parse_axes
@@ -188,7 +188,7 @@ def plan_lines(plan: SweepPlan, estimate: SweepEstimate, slots: int | None) -> I
 def _print_result(result: SweepResult, results: Path, metrics: Mapping[str, Metric], form: str) -> None:
     """Write leaderboards unless the sweep was interrupted, and print how each job ended."""
     from seu_bench.cli.tables import wide_console
-    from seu_bench.results.leaderboard.building import make_leaderboards
+    from seu_bench.results.building import make_leaderboards
 
     paths: list[Path] = []
     if result.interruption is None and any(record.may_be_ranked for record in result.records):
