@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.direct import bring, conv, inputs, norm, operate_directly, unsettled
+from support.direct import bring, inputs, operate_directly, unsettled
 from support.tiny import all_threads, one_thread, same, weights
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench_kit.cells import ExtensionUnit, ProxyCell, ProxyNetwork, Stem, Unit
+from seu_bench_kit.cells import ExtensionUnit, ProxyNetwork, Unit
 from seu_bench_kit.search_space import (
     EDGES,
     GENOTYPES,
@@ -108,29 +108,6 @@ def test_units_of_a_layer_are_interchangeable(plan: CellPlan) -> None:
             assert unit(genotype, plan)(older, newer).shape == (3, 4 * plan.channels, half, half)
 
 
-def test_reduction_norm_is_an_option_of_the_space() -> None:
-    """The norm of FactorizedReduce is applied or skipped in the preprocessing and on stride-2 skips alike."""
-    plan = cell_plans(4, 2)[2]
-    with_norm = unit(uniform_genotype("skip_connect"), plan)
-    without = unit(uniform_genotype("skip_connect"), plan, SearchSpace(factorized_reduce_norm=False))
-    flags = [module.apply_norm for module in without.modules() if hasattr(module, "apply_norm")]
-    assert flags == [False] * 9
-    assert [module.apply_norm for module in with_norm.modules() if hasattr(module, "apply_norm")] == [True] * 9
-    assert with_norm.state_dict().keys() == without.state_dict().keys()
-    older, newer = inputs(plan)
-    assert not torch.equal(with_norm(older, newer), without(older, newer))
-
-
-def test_stem() -> None:
-    """A 3x3 convolution to 3C channels and a norm, no activation."""
-    torch.manual_seed(0)
-    stem = Stem(3, 4)
-    unsettled(stem)
-    x = torch.randn(2, 3, 8, 8)
-    assert torch.equal(stem(x), norm(conv(x, stem.conv, 1, 1), stem.norm))
-    assert stem(x).shape == (2, 12, 8, 8) and bool((stem(x) < 0).any())
-
-
 # --- frozen units -------------------------------------------------------------------------------------------------
 
 
@@ -155,73 +132,7 @@ def test_frozen_unit_never_trains() -> None:
     assert not frozen.train(True).training and frozen.frozen and not Unit().frozen
 
 
-def test_gradients_pass_through_a_frozen_unit() -> None:
-    """Layers before a frozen unit can still learn."""
-    made = unit(GENOTYPES["darts_v1"], PLANS[0])
-    made.freeze()
-    older, newer = (x.requires_grad_() for x in inputs(PLANS[0]))
-    made(older, newer).square().sum().backward()
-    assert older.grad is not None and bool(older.grad.any()) and newer.grad is not None and bool(newer.grad.any())
-
-
 # --- the proxy network --------------------------------------------------------------------------------------------
-
-
-def test_proxy_computes_the_sample_only() -> None:
-    """Operations that were not sampled get no gradient and keep their statistics; the sampled ones get both."""
-    torch.manual_seed(0)
-    network = ProxyNetwork(1, 3, 4, 2, SearchSpace()).train()
-    normal = [(row + 4) % 8 for row in range(14)]
-    reduction = [(3 * row + 1) % 8 for row in range(14)]
-    before = weights(network)
-    x = torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(1))
-    network(x, (normal, reduction)).square().sum().backward()
-    touched = 0
-    for cell, plan in zip(network.cells, cell_plans(4, 2), strict=True):
-        chosen = reduction if plan.reduction else normal
-        for row, operations in enumerate(cell.edges):
-            for index, operation in enumerate(operations):
-                sampled = index == chosen[row]
-                for parameter in operation.parameters():
-                    assert (parameter.grad is not None) == sampled
-                    touched += sampled
-    assert touched > 0
-    changed = {name for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])}
-    for name in changed:
-        if ".edges." in name:
-            _, cell, _, row, index, *_ = name.split(".")
-            kind = reduction if cell_plans(4, 2)[int(cell)].reduction else normal
-            assert int(index) == kind[int(row)]
-    assert any(".edges." in name for name in changed)
-
-
-@pytest.mark.parametrize("plan", cell_plans(4, 2), ids=lambda plan: f"{plan.kind}-{plan.channels}")
-def test_proxy_cell_sums_all_edges(plan: CellPlan) -> None:
-    """Each node is the sum over all its incoming edges, not over two of them."""
-    torch.manual_seed(0)
-    cell = ProxyCell(plan, SearchSpace())
-    unsettled(cell)
-    older, newer = inputs(plan)
-    chosen = [(5 * row + 2) % 8 for row in range(14)]
-    values = [bring(older, cell.inputs.older, plan.after_reduction), bring(newer, cell.inputs.newer, False)]
-    row = 0
-    for node in (2, 3, 4, 5):
-        arriving = []
-        for source in range(node):
-            name = OPERATIONS[chosen[row]]
-            stride = 2 if plan.reduction and source < 2 else 1
-            operation = cell.edges[row][chosen[row]]
-            value = operate_directly(name, stride, operation, values[source])
-            if "pool" in name:
-                value = norm(value, operation[1])
-            arriving.append(value)
-            row += 1
-        total = arriving[0]
-        for more in arriving[1:]:
-            total = total + more
-        values.append(total)
-    with torch.no_grad():
-        assert torch.equal(cell(older, newer, chosen), torch.cat(values[2:], dim=1))
 
 
 def test_proxy_network_is_stem_cells_mean_and_head() -> None:

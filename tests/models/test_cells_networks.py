@@ -20,12 +20,10 @@ from seu_bench_kit.search_space import (
     Genotype,
     SearchSpace,
     cell_plans,
-    uniform_genotype,
 )
 
 setup_module, teardown_module = one_thread, all_threads
 
-SPACES = [SearchSpace(edges, kinds) for edges in ("top2", "all14") for kinds in (1, 2)]
 #: Every operation is on some edge of each form, and the forms differ.
 EVERYTHING = Genotype(
     tuple(Edge(*edge, OPERATIONS[row % 8]) for row, edge in enumerate(EDGES)),
@@ -63,18 +61,6 @@ def test_certain_mixture_is_the_sample(shift: int) -> None:
         torch.testing.assert_close(network.mixture(images(), weighted), expected, rtol=1e-6, atol=1e-6)
         swapped = network.mixture(images(), (weighted[1], weighted[0]))
     assert (swapped - expected).abs().max() > 1e-3
-
-
-def test_weight_on_none_gives_zero() -> None:
-    """With all weight on ``none`` a cell gives zeros, as it does if ``none`` is sampled."""
-    network = proxy()
-    nothing = one_hot([0] * 14)
-    for cell in network.cells:
-        older, newer = inputs(cell.plan)
-        mixed = cell.mixture(older, newer, nothing)
-        assert mixed.shape == cell(older, newer, [0] * 14).shape and not mixed.any()
-    with torch.no_grad():
-        assert torch.equal(network.mixture(images(), (nothing, nothing)), network.head.bias.expand(4, -1))
 
 
 @pytest.mark.parametrize("plan", cell_plans(4, 2), ids=lambda plan: f"{plan.kind}-{plan.channels}")
@@ -116,18 +102,6 @@ def test_gradients_reach_every_weight() -> None:
 # --- the sample of a genotype -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FOUND)
-def test_sample_of_a_genotype(name: str) -> None:
-    """The sample has the genotype's operation on each of its edges and ``none`` on the others, form by form."""
-    found = FOUND[name]
-    sample = sample_of(found)
-    assert len(sample) == 2
-    for chosen, form in zip(sample, (found.normal, found.reduction), strict=True):
-        assert len(chosen) == 14
-        carried = {(*EDGES[row], OPERATIONS[index]) for row, index in enumerate(chosen) if index}
-        assert carried == {tuple(edge) for edge in form if edge.operation != "none"}
-
-
 @pytest.mark.parametrize("name", ["darts_v2", "mdenas_mixture", "everything"])
 def test_proxy_computes_the_genotype_only(name: str) -> None:
     """With the sample of a genotype exactly its operations get gradients and statistics, in each kind of cell."""
@@ -148,18 +122,6 @@ def test_proxy_computes_the_genotype_only(name: str) -> None:
                     ]
                     assert counts == [int(used)] * len(counts) and counts
     assert not same(weights(network), before)
-
-
-def test_missing_edges_carry_nothing() -> None:
-    """Two genotypes that differ in one edge alone give other logits; the order of edges does not matter."""
-    network = proxy().train()  # with the statistics of the batch no ReLU is idle
-    first = GENOTYPES["darts_v1"]
-    turned = Genotype(first.normal[::-1], first.reduction[::-1])
-    less = Genotype(first.normal[1:], first.reduction)
-    with torch.no_grad():
-        expected = network(images(), sample_of(first))
-        assert torch.equal(network(images(), sample_of(turned)), expected)
-        assert not torch.equal(network(images(), sample_of(less)), expected)
 
 
 # --- the network of a genotype ------------------------------------------------------------------------------------
@@ -193,24 +155,3 @@ def test_genotype_network_is_a_super_model_of_one_column(name: str, reduce_norm:
             expected = model.forward_single_task(images(), 0)
             assert torch.equal(network(images()), expected)
         assert expected.abs().max() > 1e-3 and expected.shape == (4, 3)
-
-
-def test_genotype_network_has_affine_norms_and_no_pool_norms() -> None:
-    """Its units are the super model's, not the proxy's: the parameters of affine norms, no norm behind pooling."""
-    network = GenotypeNetwork(uniform_genotype("max_pool_3x3"), 1, 3, 3, 2, SearchSpace())
-    norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
-    assert len(norms) == 1 + 2 * 3 and all(module.affine for module in norms)
-
-
-@pytest.mark.parametrize("space", SPACES, ids=lambda space: f"{space.edges}-{space.cell_types}")
-def test_every_drawn_genotype_can_be_computed(space: SearchSpace) -> None:
-    """Every drawn genotype has a network and a sample, with gradients that are finite."""
-    network = proxy()
-    torch.manual_seed(0)
-    for _ in range(3):
-        found = space.random_genotype()
-        assert torch.isfinite(network(images(), sample_of(found))).all()
-        own = GenotypeNetwork(found, 1, 3, 3, 2, space)
-        own(images()).sum().backward()
-        grads = [parameter.grad for parameter in own.parameters() if parameter.grad is not None]
-        assert grads and all(bool(torch.isfinite(grad).all()) for grad in grads)

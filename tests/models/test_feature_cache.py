@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.features import CHUNK, TEST, TRAIN, Frozen, all_of, answers, batches, cache, equal
 from support.tiny import all_threads, one_thread
 from torch import Tensor, nn
@@ -15,11 +13,6 @@ from torch import Tensor, nn
 from seu_bench.data.images import sample_ids_of, tag_batch
 
 setup_module, teardown_module = one_thread, all_threads
-
-
-def test_streams_are_as_meant() -> None:
-    """Ninety images: the last batch of eight is short."""
-    assert (len(TRAIN), len(TEST), TRAIN.sample_ids, TEST.sample_ids) == (90, 36, None, None)
 
 
 # --- what is computed -----------------------------------------------------------------------------------------------
@@ -43,31 +36,6 @@ def test_each_image_once() -> None:
     assert frozen.seen == 12 * CHUNK
     assert frozen.sizes == {CHUNK}
     assert kept.bytes == kept.peak_bytes == 90 * frozen.row
-
-
-def test_only_what_is_asked_for() -> None:
-    """The first batch computes the chunks of its images and the first, from which forms are known; no others."""
-    kept, frozen = cache(), Frozen()
-    images = kept.number(TRAIN)
-    kept.get(images.gather(torch.tensor([24, 31, 30, 88]))[0], "key", frozen)
-    assert frozen.seen == 3 * CHUNK
-    kept.get(images.gather(torch.tensor([25, 0, 89]))[0], "key", frozen)
-    assert frozen.seen == 3 * CHUNK
-    kept.get(images.gather(torch.tensor([79]))[0], "key", frozen)
-    assert frozen.seen == 4 * CHUNK
-
-
-def test_nothing_is_kept_without_a_budget() -> None:
-    """Then everything is computed as often as it is asked for, and the bits are the same."""
-    none, all_kept, frozen = cache(0), cache(), Frozen()
-    for kept in (none, all_kept):
-        frozen.seen = 0
-        images = kept.number(TRAIN)
-        for epoch in range(2):
-            for x in batches(images, seed=epoch):
-                kept.get(x, "key", frozen)
-        assert (frozen.seen, kept.peak_bytes) == ((2 * 12 * CHUNK, 0) if kept is none else (12 * CHUNK, 90 * 780))
-    assert equal(*answers([none, all_kept], frozen, torch.randperm(90)))
 
 
 @pytest.mark.parametrize("innermost", [False, True])
@@ -106,23 +74,6 @@ def test_only_what_has_no_place_is_computed() -> None:
             kept.get(x, "key", frozen)
         # Fifty images in three batches, each filled up to whole chunks.
         assert 50 <= frozen.seen < 50 + 3 * CHUNK
-
-
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_any_batches(data: st.DataObject) -> None:
-    """Fewer images than a chunk, chunks of one, any batches with repetitions: the bits are those without a budget."""
-    count, chunk = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 9))
-    part, frozen = TRAIN.part(0, count), Frozen(2)
-    limit = data.draw(st.integers(0, count * frozen.row + 10))
-    split = data.draw(st.integers(0, limit))
-    kept, none = cache(split, limit - split, chunk=chunk), cache(0, chunk=chunk)
-    ours, theirs = kept.number(part), none.number(part)
-    for _ in range(4):
-        which = torch.tensor(data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=20)))
-        assert equal(kept.get(ours.gather(which)[0], "key", frozen), none.get(theirs.gather(which)[0], "key", frozen))
-        assert kept.peak_bytes <= limit
-    assert frozen.sizes == {min(chunk, count)}
 
 
 def test_two_splits() -> None:
@@ -180,29 +131,6 @@ def test_no_gradient() -> None:
             assert weight.grad is not None and x.grad is None
 
 
-def test_what_was_read_may_be_changed() -> None:
-    """A caller that writes over what it was given changes nothing that is kept."""
-    frozen = Frozen()
-    for kept in (cache(), cache(0), cache(20_000)):
-        images = kept.number(TRAIN)
-        before = [value.clone() for value in kept.get(all_of(images), "key", frozen)]
-        for value in kept.get(all_of(images), "key", frozen):
-            value.fill_(7)
-        assert equal(kept.get(all_of(images), "key", frozen), before)
-
-
-def test_half_precision() -> None:
-    """Half of the bytes, to three decimals or so what it is exactly."""
-    exact, half, frozen = cache(), cache(dtype=torch.bfloat16), Frozen()
-    for kept in (exact, half):
-        kept.get(all_of(kept.number(TRAIN)), "key", frozen)
-    assert 2 * half.bytes == exact.bytes == 90 * frozen.row
-    for one, other in zip(*answers([exact, half], frozen, torch.randperm(90)), strict=True):
-        assert one.dtype == other.dtype == torch.float32
-        assert not torch.equal(one, other)
-        assert torch.allclose(one, other, rtol=2**-8, atol=1e-6)
-
-
 @pytest.mark.parametrize("budget", [0, 20_000, 30_000])
 def test_half_precision_with_any_budget(budget: int) -> None:
     """Features without a place are rounded as those with one: results do not depend on memory here either."""
@@ -230,14 +158,3 @@ def test_layouts_that_can_be_read_in_two_ways(shape: tuple[int, ...], innermost:
         one, other = answers([cache(), cache(budget)], compute, which)
         assert equal(one, other)
         assert torch.equal(following(one[0]), following(other[0]))
-
-
-def test_slices_and_turned_values() -> None:
-    """Tensors neither contiguous nor channels-last: the layout does not depend on the budget."""
-
-    def compute(x: Tensor) -> tuple[Tensor, ...]:
-        return x[:, :, ::2, ::2], x.flatten(2).transpose(1, 2), x.expand(-1, 3, -1, -1), x.flatten(1)[:, 3:5]
-
-    which = torch.randperm(90)[:CHUNK]
-    for budget in (0, 9_000, 10**6):
-        assert equal(*answers([cache(10**7), cache(budget)], compute, which))

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from support.features import TEST, TRAIN, all_of, batches, cache
+from support.features import TRAIN, all_of, cache
 from support.tiny import CPU, all_threads, one_thread
 from torch import Tensor, nn
 
-from seu_bench.data.avalanche import TaskDataset, task_images
 from seu_bench.data.images import TaskImages, sample_ids_of
 
 setup_module, teardown_module = one_thread, all_threads
@@ -19,19 +18,6 @@ setup_module, teardown_module = one_thread, all_threads
 def numbers_of(x: Tensor) -> list[int] | None:
     ids = sample_ids_of(x)
     return None if ids is None else ids.numbers.tolist()
-
-
-def test_marks_of_batches() -> None:
-    """Batches say which images of the split they are, however they were gathered."""
-    images = cache().number(TRAIN)
-    assert numbers_of(images.gather(torch.tensor([5, 0, 5]))[0]) == [5, 0, 5]
-    seen: list[int] = []
-    for x in batches(images):
-        assert torch.equal(x, all_of(TRAIN)[sample_ids_of(x).numbers])  # type: ignore[union-attr]
-        seen += numbers_of(x) or []
-    assert sorted(seen) == list(range(90)) != seen
-    in_order = [numbers_of(x) for x, _ in images.batches(50, shuffle=False)]
-    assert in_order == [list(range(50)), list(range(50, 90))]
 
 
 def test_marks_of_parts() -> None:
@@ -51,13 +37,6 @@ def test_marks_of_parts() -> None:
         x = all_of(some)
         assert numbers_of(x) == expected, name
         assert torch.equal(x, all_of(TRAIN)[expected]), name
-
-
-def test_marks_survive_a_data_set() -> None:
-    """Avalanche's data sets and their subsets hand on marks."""
-    images = cache().number(TRAIN)
-    dataset = TaskDataset.of(images).subset([4, 7, 1])
-    assert numbers_of(all_of(task_images(dataset, 0, CPU))) == [4, 7, 1]
 
 
 CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -89,11 +68,3 @@ def test_a_change_loses_the_mark(change: Callable[[Tensor], Tensor]) -> None:
     x, _ = images.gather(torch.arange(4))
     assert sample_ids_of(x) is not None
     assert sample_ids_of(change(x)) is None
-
-
-def test_no_marks() -> None:
-    """Images that nobody numbered have none; numbering leaves the images it is given as they are."""
-    numbered = cache().number(TRAIN)
-    assert TRAIN.sample_ids is None and numbered.sample_ids is not None
-    for images in (TRAIN, TEST, TRAIN.part(0, 3)):
-        assert sample_ids_of(all_of(images)) is None

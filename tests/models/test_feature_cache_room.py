@@ -32,33 +32,6 @@ def test_idle_tables_make_room() -> None:
     assert epoch_of(kept, "first", frozen, images) > 80
 
 
-def test_a_stage_leaves_its_room() -> None:
-    """Tables of the stage before give way at once; they stay where the room is not needed."""
-    frozen = Frozen()
-    for room, again in ((100, True), (200, False)):
-        kept = cache(room * frozen.row)
-        images = kept.number(TRAIN)
-        epoch_of(kept, "first", frozen, images)
-        kept.begin_stage()
-        epoch_of(kept, "second", frozen, images)
-        assert epoch_of(kept, "second", frozen, images) == 0
-        assert (epoch_of(kept, "first", frozen, images) > 0) == again
-
-
-def test_tables_in_use_stay() -> None:
-    """A third that comes while two are used takes nothing from them."""
-    frozen, third = Frozen(), Frozen()
-    kept = cache(200 * frozen.row)
-    images = kept.number(TRAIN)
-    for _ in range(3):
-        for x in batches(images):
-            kept.get(x, "first", frozen)
-            kept.get(x, "second", frozen)
-            kept.get(x, "third", third)
-        before, frozen.seen = frozen.seen, 0
-    assert (before, frozen.seen) == (0, 0)
-
-
 @pytest.mark.parametrize("keys", [1, 2, 4])
 def test_validation_stays_whatever_training_asks(keys: int) -> None:
     """Used once in each epoch, however many functions are asked of each training batch in between."""
@@ -74,20 +47,6 @@ def test_validation_stays_whatever_training_asks(keys: int) -> None:
         computed.append(epoch_of(kept, "valid", frozen, valid))
     # Four images have no place; those of a batch are filled up to a chunk.
     assert max(computed[1:]) <= 4 * CHUNK, computed
-
-
-def test_a_key_that_is_not_to_be_kept() -> None:
-    """It begins no table, gives the same, and uses one that is there."""
-    kept, none, frozen = cache(), cache(0), Frozen()
-    images, same = kept.number(TRAIN), none.number(TRAIN)
-    which = torch.randperm(90)[:11]
-    x, y = images.gather(which)[0], same.gather(which)[0]
-    assert equal(kept.get(x, "key", frozen, keep=False), none.get(y, "key", frozen))
-    assert kept.peak_bytes == 0
-    kept.get(all_of(images), "key", frozen)
-    frozen.seen = 0
-    assert equal(kept.get(x, "key", frozen, keep=False), none.get(y, "key", frozen))
-    assert frozen.seen == 2 * CHUNK  # those of the cache without memory
 
 
 # --- functions that begin with others -------------------------------------------------------------------------------
@@ -119,21 +78,6 @@ class Layers(MultiHeadModel):
         return counts
 
 
-def test_longer_begins_with_shorter() -> None:
-    """Features cached of a shorter beginning are read for the longer one; those between are not cached."""
-    model = Layers()
-    model.feature_cache = cache()
-    images = model.feature_cache.number(TRAIN)
-    for x in batches(images):
-        model.output(x, 1)
-    assert model.seen == [96, 0, 0]
-    for _ in range(2):
-        for x in batches(images):
-            model.output(x, 3)
-    assert model.seen == [0, 96, 96]
-    assert model.feature_cache.bytes == 90 * 4 * 64 * (2 + 5)
-
-
 def test_nested_gives_the_same() -> None:
     """Any shorter beginnings may be cached, and any part of them."""
     model, plain = Layers(), Layers()
@@ -146,20 +90,6 @@ def test_nested_gives_the_same() -> None:
         assert model.feature_cache.peak_bytes <= budget
     model.feature_cache = plain.feature_cache = None
     assert torch.equal(model.output(all_of(TEST), 3), plain.output(all_of(TEST), 3))
-
-
-def test_nested_requests_are_not_the_runs() -> None:
-    """Requests of a function while chunks are computed make no other table idle."""
-    model, frozen = Layers(), Frozen()
-    # Room for four chunks of the validation images, and for none of the others.
-    model.feature_cache = kept = cache(35 * frozen.row)
-    train, valid = kept.number(TRAIN), kept.number(TEST)
-    epoch_of(kept, "valid", frozen, valid)
-    for epoch in range(2):
-        for x in batches(train, seed=epoch):
-            model.output(x, 3)
-        assert model.seen[0] >= 90
-        assert epoch_of(kept, "valid", frozen, valid) <= 4 * CHUNK
 
 
 # --- other ways to compute ------------------------------------------------------------------------------------------
@@ -180,11 +110,3 @@ def test_inference_mode() -> None:
         weight = torch.ones(after[1].shape[1], requires_grad=True)
         (after[1] @ weight).sum().backward()
         assert weight.grad is not None
-
-
-def test_no_images() -> None:
-    """An empty batch gives empty values."""
-    for budget in (0, 20_000, 10**6, 10**5):
-        kept, frozen = cache(budget), Frozen()
-        x, _ = kept.number(TRAIN).gather(torch.arange(0))
-        assert [tuple(value.shape) for value in kept.get(x, "key", frozen)] == [(0, 3, 8, 8), (0, 3)]

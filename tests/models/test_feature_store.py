@@ -63,21 +63,6 @@ VALUES = {
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_form(value: Tensor) -> None:
-    """Rows and back: the same numbers, kind of number and layout; a row has as many bytes as a value."""
-    form = Form.of(value, None)
-    rows = form.flat(value)
-    assert rows.shape == (7, form.numbers)
-    assert rows.is_contiguous()
-    assert form.bytes * 7 == value.nbytes
-    back = form.shaped(rows)
-    assert back.dtype == value.dtype
-    assert torch.equal(back, value)
-    if value.dim() == 4:
-        assert layout(back) == layout(value)
-
-
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 def test_table(value: Tensor) -> None:
     """The same through a table, in any order and with repetitions."""
     table, _ = filled((value,), 3)
@@ -89,67 +74,7 @@ def test_table(value: Tensor) -> None:
         assert layout(found) == layout(value)
 
 
-def test_several_values() -> None:
-    """A function may give several tensors for an image, each of a shape of its own."""
-    values = (VALUES["channels_last"], VALUES["flat"], VALUES["positions"], VALUES["maps"])
-    table, (tier,) = filled(values, 4)
-    assert tier.limit - tier.left == sum(value.nbytes for value in values)
-    wanted = torch.tensor([1, 6, 0])
-    for found, value in zip(read(table, wanted), values, strict=True):
-        assert torch.equal(found, value[wanted])
-
-
-def test_half_precision() -> None:
-    """Floating point is kept in the type that was given, half of the bytes; other numbers stay as they are."""
-    values = (VALUES["channels_last"], VALUES["positions"])
-    table, (tier,) = filled(values, 3, dtype=torch.bfloat16)
-    assert tier.limit - tier.left == values[0].nbytes // 2 + values[1].nbytes
-    maps, positions = read(table, torch.arange(7))
-    assert maps.dtype == torch.float32
-    assert torch.equal(maps, values[0].to(torch.bfloat16).float())
-    assert not torch.equal(maps, values[0])
-    assert layout(maps) == layout(values[0])
-    assert torch.equal(positions, values[1])
-
-
-def test_what_is_read_is_nobodys() -> None:
-    """Who changes what was read does not change the table."""
-    value = VALUES["flat"]
-    table, _ = filled((value,), 3)
-    for limits in ((10**9,), (3 * 20, 10**9)):
-        table, _ = filled((value,), 3, limits)
-        read(table, torch.arange(7))[0].fill_(7)
-        assert torch.equal(read(table, torch.arange(7))[0], value)
-
-
 # --- how much is kept ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("room", "rows"),
-    [(0, 0), (2, 0), (3, 3), (5, 3), (6, 6), (9, 9), (10, 10), (100, 10), (-1, 0)],
-)
-def test_partial_tables(room: int, rows: int) -> None:
-    """Of ten rows in chunks of three: whole chunks while there is no room for all; then all."""
-    value = numbers(10, 4)
-    table, (tier,) = filled((value,), 3, (room * 16 + 7 if room >= 0 else room,))
-    assert table.rows == rows
-    assert tier.limit - tier.left == rows * 16
-    if rows:
-        assert torch.equal(read(table, torch.arange(rows))[0], value[:rows])
-
-
-def test_tiers_in_order() -> None:
-    """The first kind of memory takes what it can in whole chunks, the next what is left."""
-    value = numbers(10, 4)
-    table, tiers = filled((value,), 3, (16 * 4, 16 * 2, 16 * 5, 10**9))
-    assert [tier.limit - tier.left for tier in tiers] == [16 * 3, 0, 16 * 3, 16 * 4]
-    assert table.rows == 10
-    table, tiers = filled((value,), 3, (10**9, 10**9))
-    assert [tier.limit - tier.left for tier in tiers] == [16 * 10, 0]
-    table, tiers = filled((value,), 3, (16 * 4, 16 * 5))
-    assert [tier.limit - tier.left for tier in tiers] == [16 * 3, 16 * 3]
-    assert table.rows == 6
 
 
 @settings(max_examples=60, deadline=None)
@@ -175,26 +100,6 @@ def test_any_sizes(data: st.DataObject) -> None:
             assert layout(found) == layout(value)
     table.free()
     assert [tier.left for tier in tiers] == limits
-
-
-def test_missing_chunks() -> None:
-    """Which chunks were not written, among those of some rows; the last may be short."""
-    value = numbers(10, 4)
-    table = Table([Form.of(value, None)], 10, 3, [Tier(CPU, 10**9)])
-    assert table.missing(torch.tensor([4, 9, 5, 4])) == [1, 3]
-    table.write(3, (value[9:],))
-    table.write(1, (value[3:6],))
-    assert table.missing(torch.arange(10)) == [0, 2]
-    assert table.missing(torch.tensor([9, 3])) == []
-    assert torch.equal(read(table, torch.tensor([9, 5, 3]))[0], value[[9, 5, 3]])
-
-
-def test_a_chunk_across_tiers() -> None:
-    """All rows fit, and the last, short chunk begins the second tier: nothing is written where it does not belong."""
-    value = numbers(8, 4)
-    table, tiers = filled((value,), 3, (16 * 7, 16 * 2))
-    assert [tier.limit - tier.left for tier in tiers] == [16 * 6, 16 * 2]
-    assert torch.equal(read(table, torch.tensor([7, 5, 6, 0, 7]))[0], value[[7, 5, 6, 0, 7]])
 
 
 def test_free() -> None:

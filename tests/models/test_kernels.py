@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from support.tiny import all_threads, one_thread
 from torch import Tensor, nn
 from torch.autograd import gradcheck
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from seu_bench_kit.kernels import (
-    ConcatenateFunction,
     DepthwiseConv2d,
     DepthwiseFunction,
-    PickFunction,
     concatenate,
     pick_pixels,
     trains_on_cpu,
@@ -91,53 +87,6 @@ def test_depthwise_gradients_are_numerical(shape: tuple[int, int, int], size: tu
     assert gradcheck(lambda x, weight: DepthwiseFunction.apply(x, weight, stride, dilation), (x, weight))
 
 
-@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
-def test_same_initial_weights(shape: tuple[int, int, int]) -> None:
-    """It is a Conv2d of torch's to whoever builds, saves or loads it."""
-    ours, torchs = made(6, *shape)
-    assert isinstance(ours, nn.Conv2d) and ours.has_route == (shape in ROUTED)
-    assert torch.equal(ours.weight, torchs.weight) and ours.state_dict().keys() == torchs.state_dict().keys()
-    assert repr(ours).removeprefix("Depthwise") == repr(torchs)
-
-
-class Convolutions(TorchDispatchMode):
-    """Counts torch's operators of that name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += "convolution" in str(func)
-        return func(*args, **(kwargs or {}))
-
-
-def convolutions_backward(module: nn.Conv2d, *, image: bool, weight: bool) -> tuple[int, Tensor | None, Tensor | None]:
-    """How many convolutions a backward pass computes, and the gradients of these that are asked for."""
-    module.requires_grad_(weight)
-    module.weight.grad = None
-    x = random(2, 16, 8, 8).requires_grad_(image)
-    y = module(x)
-    gradient = random(*y.shape, seed=1)
-    with Convolutions() as counted:
-        y.backward(gradient)
-    return counted.count, x.grad, module.weight.grad
-
-
-@pytest.mark.parametrize("shape", ROUTED, ids=str)
-def test_only_the_gradient_that_is_needed(shape: tuple[int, int, int]) -> None:
-    """Of a frozen weight, or of images: nothing is computed for the other."""
-    ours, torchs = made(16, *shape)
-    _, expected_of_x, expected_of_weight = convolutions_backward(torchs, image=True, weight=True)
-    assert expected_of_x is not None and expected_of_weight is not None
-    both, *_ = convolutions_backward(ours, image=True, weight=True)
-    for_x, of_x, none = convolutions_backward(ours, image=True, weight=False)
-    assert none is None and of_x is not None and close(of_x, expected_of_x)
-    for_weight, none, of_weight = convolutions_backward(ours, image=False, weight=True)
-    assert none is None and of_weight is not None and close(of_weight, expected_of_weight)
-    assert for_x == 1 and for_weight in (1, 2) and both == for_x + for_weight
-
-
 # --- where torch's own is taken -----------------------------------------------------------------------------------
 
 
@@ -166,33 +115,6 @@ def test_routes_are_for_training_on_cpus_only() -> None:
     assert not routed(meta(x.to("meta"))) and meta(x.to("meta")).shape == (2, 4, 8, 8)
 
 
-def test_gradients_of_single_images() -> None:
-    """``torch.func`` differentiates torch's own operators, for each image by itself."""
-    module = DepthwiseConv2d(4, 5, 1, 2)
-    images = random(3, 4, 8, 8)
-
-    def loss(weight: Tensor, image: Tensor) -> Tensor:
-        y = torch.func.functional_call(module, {"weight": weight}, (image.unsqueeze(0),))
-        even, odd = pick_pixels(y)
-        return concatenate([even, odd]).square().sum()
-
-    found = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(module.weight.detach(), images)
-    for image, gradient in zip(images, found, strict=True):
-        module.weight.grad = None
-        loss(module.weight, image).backward()
-        assert module.weight.grad is not None and close(gradient, module.weight.grad)
-
-
-def test_exported_network_has_torchs_operators_only() -> None:
-    """Though its weights want gradients."""
-    network = nn.Sequential(DepthwiseConv2d(4, 5, 1, 2), DepthwiseConv2d(4, 5, 2, 1))
-    x = random(2, 4, 8, 8)
-    program = torch.export.export(network, (x,))
-    called = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
-    assert called == {"aten.conv2d.default"}
-    assert torch.equal(program.module()(x), network(x))
-
-
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
 def test_operations_counted_are_torchs(shape: tuple[int, int, int]) -> None:
     """Multiply-accumulates are what they are for torch's convolution, with and without gradients."""
@@ -204,15 +126,6 @@ def test_operations_counted_are_torchs(shape: tuple[int, int, int]) -> None:
                 module(random(1, 4, 8, 8))
             counts.append(counter.get_total_flops())
     assert len(set(counts)) == 1 and counts[0] > 0
-
-
-@pytest.mark.parametrize("shape", ROUTED, ids=str)
-def test_second_derivative_is_refused(shape: tuple[int, int, int]) -> None:
-    """Rather than taken to be zero."""
-    x = random(2, 4, 8, 8).requires_grad_()
-    (first,) = torch.autograd.grad(DepthwiseConv2d(4, *shape)(x).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.square().sum().backward()
 
 
 # --- picking pixels and joining channels --------------------------------------------------------------------------
@@ -240,15 +153,6 @@ def test_picked_pixels(size: tuple[int, int], layout: torch.memory_format) -> No
         assert all(torch.equal(*pair) for pair in zip(pick_pixels(x), (even, odd), strict=True))
 
 
-def test_one_pick_alone() -> None:
-    """Where only one of the two reaches the loss, the other's pixels have no gradient."""
-    for index in (0, 1):
-        x = random(2, 3, 4, 4).requires_grad_()
-        pick_pixels(x)[index].sum().backward()
-        assert x.grad is not None and float(x.grad.sum()) == 2 * 3 * 4
-        assert bool((x.grad[:, :, index::2, index::2] == 1).all())
-
-
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_concatenated_channels(layout: torch.memory_format) -> None:
     """Like torch's, and the gradients of parts lie as densely in memory as the parts do."""
@@ -269,11 +173,3 @@ def test_concatenated_channels(layout: torch.memory_format) -> None:
         part.register_hook(lambda grad: seen.append(grad.is_contiguous(memory_format=torch.channels_last)))
     concatenate(inner).mean(dim=(2, 3)).square().sum().backward()
     assert seen == [True, True]
-
-
-def test_gradients_of_picks_and_channels_are_numerical() -> None:
-    """In double precision they are what differences of outputs say."""
-    x = random(2, 3, 5, 4).double().requires_grad_()
-    assert gradcheck(PickFunction.apply, (x,))
-    parts = tuple(random(2, channels, 3, 2).double().requires_grad_() for channels in (1, 3))
-    assert gradcheck(ConcatenateFunction.apply, parts)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models.layers import ChannelsLastConv2d, channels_last, dropout, in_order_of
+from seu_bench.models.layers import ChannelsLastConv2d
 from seu_bench_kit.blocks import AlexNetShape, alexnet
 from seu_bench_kit.cells import Stem
 from seu_bench_ltg.network import GrowingAlexNet
@@ -54,28 +54,3 @@ def test_the_convolution_is_torchs(channels: int) -> None:
     theirs.load_state_dict(ours.state_dict())
     x = torch.randn(5, channels, 8, 8)
     torch.testing.assert_close(ours(x), theirs(x))
-
-
-def test_in_the_order_of_memory() -> None:
-    """Numbers lie as those of the tensor do, so that going over both is going straight on."""
-    numbers = torch.arange(2 * 3 * 4 * 5)
-    for x in (torch.zeros(2, 3, 4, 5), channels_last(torch.zeros(2, 3, 4, 5)), torch.zeros(24, 5)):
-        placed = in_order_of(x, numbers)
-        assert placed.shape == x.shape
-        assert placed.stride() == x.stride()
-        assert placed.data_ptr() == numbers.data_ptr()
-
-
-def test_dropout_keeps_the_layout() -> None:
-    """Layouts differ in the values dropped, not in their number."""
-    for x in (torch.ones(8, 16, 32, 32), channels_last(torch.ones(8, 16, 32, 32))):
-        out = dropout(x, 0.2, training=True)
-        assert out.stride() == x.stride()
-        assert abs(float((out == 0).float().mean()) - 0.2) < 5 * (0.2 * 0.8 / x.numel()) ** 0.5
-
-
-def test_functions_of_single_images() -> None:
-    """``torch.func`` gets through."""
-    convolution = ChannelsLastConv2d(3, 4, 3, padding=1)
-    x = torch.randn(5, 3, 8, 8)
-    torch.testing.assert_close(torch.func.vmap(convolution)(x.unsqueeze(1)).squeeze(1), convolution(x))

@@ -66,9 +66,3 @@ def test_the_backbone_is_computed_once(model: BackboneModel, images: Tensor) -> 
     answers = model(images, None)
     assert seen == [len(images)] * 2
     assert {task: tuple(logits.shape) for task, logits in answers.items()} == {0: (8, 2), 2: (8, 3)}
-
-
-def test_no_image_is_refused(model: BackboneModel, images: Tensor) -> None:
-    """An empty batch has no width."""
-    with pytest.raises((ValueError, IndexError)):
-        model(images[:0], TASKS[:0])

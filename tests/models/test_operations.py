@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seu_bench.models.sizes import count_parameters
-from seu_bench_kit.cells import FactorizedReduce, State, Zero, make_operation, relu_conv_norm
+from seu_bench_kit.cells import FactorizedReduce, State, make_operation
 from seu_bench_kit.search_space import OPERATIONS
 
 setup_module, teardown_module = one_thread, all_threads
@@ -53,13 +53,6 @@ def test_parameters(name: str, stride: int, channels: int) -> None:
         assert count_parameters(make_operation(name, channels, stride, affine=True)) == expected
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_proxy_operations_have_no_affine_norm(name: str) -> None:
-    """Without affine normalisation only convolution weights are left."""
-    module = make_operation(name, 4, 2, affine=False, pool_norm=True)
-    assert all(parameter.ndim == 4 for parameter in module.parameters())
-
-
 @pytest.mark.parametrize("size", [(8, 8), (6, 4)])
 @pytest.mark.parametrize("apply", [True, False])
 def test_factorized_reduce(apply: bool, size: tuple[int, int]) -> None:
@@ -93,29 +86,6 @@ def test_factorized_reduce_of_odd_sizes() -> None:
     torch.testing.assert_close(y[:, 2:, :-1, :-1], conv(functional.relu(x)[:, :, 1:, 1:], module.odd, stride=2))
 
 
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
-@pytest.mark.parametrize("size", [(8, 8), (7, 6), (5, 5), (1, 1)], ids=str)
-def test_factorized_reduce_gradients(size: tuple[int, int], layout: torch.memory_format) -> None:
-    """They are those of slices, padding and convolutions written out."""
-    torch.manual_seed(0)
-    module = FactorizedReduce(6, 4, affine=True, norm=False)
-
-    def written_out(x: Tensor) -> Tensor:
-        x = functional.relu(x)
-        shifted = functional.pad(x, (0, 1, 0, 1))[:, :, 1:, 1:]
-        return torch.cat([conv(x[:, :, ::2, ::2], module.even), conv(shifted[:, :, ::2, ::2], module.odd)], dim=1)
-
-    outcomes = []
-    for compute in (module, written_out):
-        module.zero_grad()
-        x = images(6, size).contiguous(memory_format=layout).requires_grad_()
-        y = compute(x)
-        (y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum().backward()
-        outcomes.append([y, x.grad, module.even.weight.grad, module.odd.weight.grad])
-    for found, expected in zip(*outcomes, strict=True):
-        torch.testing.assert_close(found, expected)
-
-
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations_of_a_shared_state(name: str, stride: int) -> None:
@@ -132,51 +102,6 @@ def test_operations_of_a_shared_state(name: str, stride: int) -> None:
     assert state.rectified is rectified and torch.equal(rectified, functional.relu(x))
 
 
-def test_every_operation_counts_its_relu() -> None:
-    """A hook on the ReLUs hears of each operation's, shared or not (the score NASWOT counts units so)."""
-    torch.manual_seed(0)
-    operations = [make_operation(name, 4, 2, affine=True) for name in OPERATIONS]
-    state = State(images())
-    heard: list[Tensor] = []
-    for operation in operations:
-        for module in operation.modules():
-            if isinstance(module, nn.ReLU):
-                module.register_forward_hook(lambda _module, _inputs, output: heard.append(output))
-        state.through(operation)
-    # One in the skip, two in each separable convolution, one in each dilated one.
-    assert len(heard) == 1 + 2 * 2 + 2
-    assert sum(output is state.rectified for output in heard) == 5
-    with torch.no_grad():
-        alone = State(images())
-        assert alone.rectified is not alone.rectified and torch.equal(alone.rectified, state.rectified)
-
-
-def test_reduce_norm_reaches_the_skip() -> None:
-    """The option that switches FactorizedReduce's norm off reaches the stride-2 skip, and only that."""
-    x = images()
-    torch.manual_seed(0)
-    with_norm = make_operation("skip_connect", 4, 2, affine=True)
-    torch.manual_seed(0)
-    without = make_operation("skip_connect", 4, 2, affine=True, reduce_norm=False)
-    assert torch.equal(nn.functional.batch_norm(without(x), None, None, training=True), with_norm(x))
-    assert torch.equal(make_operation("skip_connect", 4, 1, affine=True, reduce_norm=False)(x), x)
-
-
-def test_identity_is_free() -> None:
-    """A skip of stride 1 hands its input on as it is."""
-    x = images()
-    assert make_operation("skip_connect", 4, 1, affine=True)(x) is x
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-def test_none_is_zero(stride: int) -> None:
-    """`none` is zero whatever comes in, and passes no gradient back."""
-    x = images().fill_(torch.inf)
-    y = make_operation("none", 4, stride, affine=True)(x)
-    assert isinstance(make_operation("none", 4, stride, affine=True), Zero)
-    assert torch.equal(y, torch.zeros(3, 4, 8 // stride, 8 // stride)) and not y.requires_grad
-
-
 @pytest.mark.parametrize("stride", [1, 2])
 def test_average_leaves_the_padding_out(stride: int) -> None:
     """A border pixel is the mean of the pixels that exist: an image of ones stays one of ones."""
@@ -187,16 +112,6 @@ def test_average_leaves_the_padding_out(stride: int) -> None:
     at = stride
     torch.testing.assert_close(corner, x[:, :, :2, :2].mean(dim=(2, 3)))
     torch.testing.assert_close(centre, x[:, :, at - 1 : at + 2, at - 1 : at + 2].mean(dim=(2, 3)))
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-def test_maximum_leaves_the_padding_out(stride: int) -> None:
-    """The padding never wins, not even over negative pixels."""
-    pool = make_operation("max_pool_3x3", 2, stride, affine=True)
-    x = images(2, (6, 6)) - 10
-    assert torch.equal(pool(x)[:, :, 0, 0], x[:, :, :2, :2].amax(dim=(2, 3)))
-    at = stride
-    assert torch.equal(pool(x)[:, :, 1, 1], x[:, :, at - 1 : at + 2, at - 1 : at + 2].amax(dim=(2, 3)))
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -229,31 +144,3 @@ def test_dilated(kernel: int, stride: int) -> None:
     x = images()
     y = conv(functional.relu(x), parts[0], stride, {3: 2, 5: 4}[kernel], 2)
     assert torch.equal(module(x), norm(conv(y, parts[1]), parts[2]))
-
-
-@pytest.mark.parametrize("name", ["max_pool_3x3", "avg_pool_3x3"])
-def test_pooling_is_normalised_in_the_proxy_only(name: str) -> None:
-    """The proxy network puts a norm without parameters behind pooling; the super model does not."""
-    x = images()
-    plain = make_operation(name, 4, 2, affine=True)
-    assert not list(plain.buffers())
-    proxy = make_operation(name, 4, 2, affine=False, pool_norm=True)
-    assert torch.equal(proxy(x), functional.batch_norm(plain(x), None, None, training=True))
-    assert not list(proxy.parameters())
-
-
-def test_preprocessing() -> None:
-    """ReLU, 1x1 convolution without bias, norm."""
-    torch.manual_seed(0)
-    module = relu_conv_norm(6, 4, affine=True)
-    unsettled(module)
-    assert isinstance(module, nn.Sequential)
-    x = images(6)
-    assert torch.equal(module(x), norm(conv(functional.relu(x), module[1]), module[2]))
-    assert count_parameters(module) == 6 * 4 + 2 * 4
-
-
-def test_unknown_operation() -> None:
-    """A name outside the space is refused."""
-    with pytest.raises(ValueError, match="no operation is called 'conv_7x7'"):
-        make_operation("conv_7x7", 4, 1, affine=True)

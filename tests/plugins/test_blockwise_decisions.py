@@ -8,28 +8,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from support.plugins.blockwise import every_space
 from support.tiny import all_threads, one_thread
 
 from seu_bench_blockwise.decisions import decision_sizes, decoded
 from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
 
 setup_module, teardown_module = one_thread, all_threads
-
-
-@every_space
-def test_every_sequence_is_a_genotype_of_the_space(space: SearchSpace) -> None:
-    """Every decision makes a valid genotype; the two forms are one exactly where one table serves both."""
-    sizes = decision_sizes(space)
-    assert len(sizes) == {"top2": 16, "all14": 14}[space.edges] * space.cell_types
-    generator = random.Random(0)
-    sequences = [[0] * len(sizes), [size - 1 for size in sizes]]
-    sequences += [[generator.randrange(size) for size in sizes] for _ in range(300)]
-    for sequence in sequences:
-        assert space.fault(decoded(space, sequence)) is None
-    found = {decoded(space, sequence) for sequence in sequences[2:]}
-    assert len(found) == 300
-    assert all((genotype.normal == genotype.reduction) == (space.cell_types == 1) for genotype in found)
 
 
 @pytest.mark.parametrize("kinds", [1, 2])

@@ -6,7 +6,6 @@ import math
 import random
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from support.plugins.blockwise import SCHEDULE, every_space, search_task
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.agent import Agent, density, reward, unit_macs
 from seu_bench_blockwise.decisions import decoded
-from seu_bench_blockwise.qlearning import EpsilonSchedule, QLearner
 from seu_bench_kit.sampling import genotype_network
 from seu_bench_kit.search_space import SearchSpace
 
@@ -69,33 +67,6 @@ def test_reward_of_an_empty_genotype() -> None:
     assert math.isfinite(reward(options, search_task(space=space), SCHEDULE, empty, 0.5))
 
 
-def test_larger_architectures_lose_reward() -> None:
-    """At equal accuracy the one that computes more is worth less, and what is remembered is the reward."""
-    space = SearchSpace(cell_types=1)
-    made = agent(space, mac_weight=0.5, replay=0)
-    small = [0, 2, 0, 2] * 4  # skip_connect
-    large = [0, 4, 0, 4] * 4  # sep_conv_5x5
-    made.learn(small, 0.6)
-    made.learn(large, 0.6)
-    rewards = [value for _, value in made.learner.memory]
-    task = search_task(space=space)
-    macs = [macs_directly(genotype_network(task, SCHEDULE, decoded(space, each))) for each in (small, large)]
-    assert macs[0] < macs[1]
-    assert rewards == pytest.approx([0.6 - 0.5 * math.log(count / 1e6) for count in macs], abs=1e-12)
-    assert made.result() == decoded(space, small)
-
-
-def test_reward_draws_nothing() -> None:
-    """Counting multiply-accumulates leaves the generators alone: sizes do not change what is tried next."""
-    torch.manual_seed(0)
-    random.seed(0)
-    np.random.seed(0)
-    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
-    unit_macs(search_task(), SCHEDULE, SearchSpace().random_genotype(random.Random(1).randrange))
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert (random.getstate(), np.random.get_state()[1].tolist()) == before[1:]
-
-
 def test_choice_by_reward_or_by_the_values() -> None:
     """The best reward of all is taken, or what the Q-values lead to, which one lucky try does not turn."""
     lucky, steady = [1, 5, 0, 3] * 8, [0, 4, 0, 6] * 8
@@ -106,16 +77,3 @@ def test_choice_by_reward_or_by_the_values() -> None:
                 made.learn(decisions, accuracy)
         disturb()
         assert made.result() == decoded(SearchSpace(), expected)
-
-
-def test_options_reach_the_learner() -> None:
-    """Rate, discount, first value, replay and epsilon are the options'."""
-    options = {"q_learning_rate": 0.5, "discount": 0.25, "initial_value": 0.125, "replay": 2}
-    made = agent(SearchSpace("all14", 1), **options, epsilon_first=0.8, epsilon_last=0.2, explore=0.4)
-    assert made.epsilon == EpsilonSchedule(0.8, 0.2, 0.4)
-    assert all((values == 0.125).all() for values in made.learner.values)
-    made.learn([3] * 14, 0.75)
-    expected = QLearner((8,) * 14, rate=0.5, discount=0.25, initial=0.125)
-    for _ in range(3):
-        expected.learn([3] * 14, 0.75)
-    assert [v.tolist() for v in made.learner.values] == [v.tolist() for v in expected.values]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import random
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from support.plugins.blockwise import IMAGES, SCHEDULE, every_space, search_task
-from support.tiny import all_threads, disturb, one_thread, registry, same, weights
+from support.plugins.blockwise import IMAGES, SCHEDULE, search_task
+from support.tiny import all_threads, one_thread, registry, same
 from torch import Tensor, nn
 
 from seu_bench.training.loops import cosine_rate
@@ -20,7 +16,7 @@ from seu_bench_blockwise import BlockwiseOptions, build_search, estimate_passes
 from seu_bench_blockwise.qlearning import EpsilonSchedule
 from seu_bench_blockwise.scratch import ScratchSearch
 from seu_bench_blockwise.shared import SharedSearch
-from seu_bench_kit.search_space import EDGES, OPERATIONS, Genotype, SearchSpace
+from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
 from seu_bench_seu.options import SearchOptions
 from seu_bench_seu.searcher import MdlSearch
 
@@ -146,29 +142,6 @@ def test_scratch_trains_a_fresh_network_for_each() -> None:
     assert reports[13].accuracy == float(right.double().mean())
 
 
-def test_scratch_starts_from_fresh_weights() -> None:
-    """An architecture begins as a network whose weights are drawn then; nothing is kept from the one before."""
-    stage = scratch(samples=2, scratch_epochs=1, epsilon_first=0.0, tie_break="first")
-    begun: list[dict[str, Tensor]] = []
-    begin: Callable[[tuple[int, ...]], None] = stage._begin
-
-    def watched(decisions: tuple[int, ...]) -> None:
-        begin(decisions)
-        begun.append(weights(stage.network))
-
-    stage._begin = watched  # type: ignore[method-assign]
-    stage.advance()
-    trained = weights(stage.network)
-    # The same architecture once more.
-    stage.agent.learner.values = [np.full_like(values, 0.5) for values in stage.agent.learner.values]
-    stage.advance()
-    assert stage.agent.learner.memory[0][0] == stage.agent.learner.memory[1][0]
-    assert not same(begun[1], trained) and not same(begun[1], begun[0])
-    for name, tensor in begun[1].items():
-        if name.endswith("num_batches_tracked"):
-            assert int(tensor) == 0
-
-
 @pytest.mark.parametrize(("samples", "epochs", "expected"), [(2, None, 2), (None, None, 3), (None, 1, 1), (2, 1, 2)])
 def test_scratch_passes(samples: int | None, epochs: int | None, expected: int) -> None:
     """As many architectures as asked for, or as the schedule has epochs; the second half is scored once for each,
@@ -182,105 +155,8 @@ def test_scratch_passes(samples: int | None, epochs: int | None, expected: int) 
     assert stage.image_passes == train + evaluate
 
 
-def test_scratch_decides_by_the_share_of_architectures() -> None:
-    """Epsilon falls with the architectures tried, whatever the length of a training."""
-    asked = []
-    stage = scratch(samples=4, scratch_epochs=1, explore=0.5, epsilon_last=0.1)
-    decide = stage.agent.decide
-
-    def watched(progress: float) -> tuple[int, ...]:
-        asked.append(progress)
-        return decide(progress)
-
-    stage.agent.decide = watched  # type: ignore[method-assign]
-    stage.run()
-    assert asked == [0, 0.25, 0.5, 0.75]
-
-
 # --- as stages --------------------------------------------------------------------------------------------------------
-
-
-BUDGETS: dict[str, Callable[..., Any]] = {"shared": shared, "scratch": scratch}
-
-
-both_budgets = pytest.mark.parametrize("make", BUDGETS.values(), ids=BUDGETS)
-
-
-def ending(stage: Any, result: Genotype) -> tuple[Any, dict[str, Tensor]]:
-    """Everything that a finished search leaves: plain values, and tensors."""
-    state = stage.state_dict()
-    own = state["own"]
-    tensors = {name: value.clone() for name, value in own["weights"].items()}
-    for at, values in own["optimizer"]["state"].items():
-        tensors |= {f"{at}.{key}": torch.as_tensor(value) for key, value in values.items() if value is not None}
-    counts = [state["epoch"], state["image_passes"], state["report"], own.get("decisions")]
-    return [result.to_dict(), own["agent"], counts], tensors
 
 
 def equal(one: tuple[Any, dict[str, Tensor]], other: tuple[Any, dict[str, Tensor]]) -> bool:
     return bool(one[0] == other[0]) and same(one[1], other[1])
-
-
-@cache
-def whole(make: Callable[..., Any]) -> tuple[list[bytes], tuple[Any, dict[str, Tensor]]]:
-    """An uninterrupted search: its state before each epoch, and what it leaves."""
-    stage = make(explore=0.3, replay=4)
-    states = []
-    while stage.epoch < stage.epochs:
-        file = io.BytesIO()
-        torch.save(stage.state_dict(), file)
-        states.append(file.getvalue())
-        stage.advance()
-    return states, ending(stage, stage.run())
-
-
-@pytest.mark.parametrize(("make", "epochs"), [(shared, 0), (shared, 1), (scratch, 0), (scratch, 1), (scratch, 4)])
-def test_resumes_bit_by_bit(make: Callable[..., Any], epochs: int) -> None:
-    """A new stage that loads the state after k epochs ends as the uninterrupted one does, amid a training too."""
-    states, expected = whole(make)
-    second = make(seed=4, explore=0.3, replay=4)
-    disturb()
-    second.load_state_dict(torch.load(io.BytesIO(states[epochs]), weights_only=True))
-    assert second.epoch == epochs
-    assert equal(ending(second, second.run()), expected)
-
-
-@both_budgets
-def test_depends_on_the_seed_alone(make: Callable[..., Any]) -> None:
-    """Draws of others between epochs change nothing; another seed changes the result."""
-    _, expected = whole(make)
-    disturb()
-    stage = make(explore=0.3, replay=4)
-    while stage.epoch < stage.epochs:
-        disturb()
-        stage.advance()
-    disturb()
-    assert equal(ending(stage, stage.run()), expected)
-    other = make(seed=4, explore=0.3, replay=4)
-    found = ending(other, other.run())
-    assert found[0][0] != expected[0][0] and not same(found[1], expected[1])
-
-
-@both_budgets
-def test_loading_disturbs_nothing_outside(make: Callable[..., Any]) -> None:
-    """Making, loading and running a search leave the global generators where they stood."""
-    stage = make()
-    stage.advance()
-    state = stage.state_dict()
-    disturb()
-    expected = torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()
-    disturb()
-    other = make()
-    other.load_state_dict(state)
-    other.run()
-    assert (torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()) == expected
-
-
-@pytest.mark.long
-@both_budgets
-@every_space
-def test_results_are_of_the_space(make: Callable[..., Any], space: SearchSpace) -> None:
-    """Both budgets find a genotype of each space, also by the Q-values."""
-    for choose in ("best_reward", "greedy"):
-        options = {"samples": 1, "scratch_epochs": 1} if make is scratch else {"epochs": 1}
-        assert space.fault(make(space=space, choose=choose, **options).run()) is None

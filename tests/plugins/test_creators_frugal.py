@@ -86,17 +86,6 @@ def test_every_second_batch_trains_what_is_new() -> None:
     assert set(others) <= set(stage.contenders[:-1]) and len(set(others)) > 1
 
 
-def test_batches_take_turns_over_all_epochs() -> None:
-    """An epoch of one batch trains what is new in one epoch and any of the contenders in the next."""
-    model = grown()
-    stage = frugal(model, epochs=12, images=8)
-    used = []
-    while stage.epoch < 11:
-        stage.advance()
-        used.append(model.paths[2])
-    assert len(set(used)) > 1
-
-
 @pytest.mark.parametrize(
     ("quiet", "chosen"), [((), None), ((0,), 1), ((1,), 0), ((0, 1), 1)], ids=["none", "first", "second", "both"]
 )
@@ -125,16 +114,6 @@ def test_path_of_the_best_probe(quiet: tuple[int, ...], chosen: int | None) -> N
     assert stage.contenders == prefixes(APART[chosen], newest_path(model))
 
 
-def test_without_probes_the_newest_path() -> None:
-    """With ``probe_images=0`` nothing is probed, whatever the features are worth."""
-    model = grown(paths=APART)
-    dead(model, APART[1])
-    stage = frugal(model, options=FrugalOptions(probe_images=0))
-    stage.advance()
-    assert stage.contenders == prefixes(APART[1], newest_path(model))
-    assert stage.image_passes == 10
-
-
 @pytest.mark.parametrize(("probed", "passed"), [(2, 4), (3, 4), (5, 8), (256, 12)])
 def test_images_of_the_probes(probed: int, passed: int) -> None:
     """Half of the images asked for fit and half check, for each path; together no more than half of what may be
@@ -156,19 +135,6 @@ def parameters_after(model: SuperModel, path: Sequence[int], task: int = 2) -> i
     other = copy.deepcopy(model)
     other.keep(task, path)
     return count_parameters(other)
-
-
-@pytest.mark.parametrize("stem", ["selectable", "shared"])
-def test_stored_parameters(stem: str) -> None:
-    """A contender's cost is the size of the super model after it is kept."""
-    model = grown(stem=stem)
-    stage = frugal(model)
-    stage.advance()
-    sizes = [stage._stored(path) for path in stage.contenders]
-    assert sizes == [parameters_after(model, path) for path in stage.contenders]
-    assert sorted(set(sizes), reverse=True) == sizes
-    mixed = (0, 2, 0, 2)
-    assert stage._stored(mixed) == parameters_after(model, mixed)
 
 
 @pytest.mark.parametrize(("epochs", "count"), [(1, 5), (2, 1), (5, 4), (12, 10)])
@@ -235,17 +201,6 @@ def test_highest_mixed_score(task: int) -> None:
         taken.append(max(range(5), key=lambda index: (scores[index], index)))
         assert stage.result() == stage.contenders[taken[-1]]
     assert taken[1:3] == [4, 4] and len(set(taken)) > 2
-
-
-def test_growth_that_pays_and_growth_that_does_not() -> None:
-    """Both ends occur: a great gain is worth new units everywhere, a small one is not."""
-    model = grown()
-    stage = frugal(model)
-    stage.contenders = prefixes(PATHS[1], newest_path(model))
-    stage.accuracies = [1.0, 0.5, 0.5, 0.5, 0.5]
-    assert stage.result() == newest_path(model)
-    stage.accuracies = [0.9, 0.899, 0.898, 0.897, 0.896]
-    assert stage.result() == PATHS[1]
 
 
 @pytest.mark.parametrize(

@@ -103,13 +103,3 @@ def test_every_candidate_begins_anew_and_the_best_is_kept() -> None:
         assert float((model.forward_single_task(x, 2).argmax(1) == y).double().mean()) == pytest.approx(
             stage.accuracies[best]
         )
-
-
-@pytest.mark.parametrize(
-    ("epochs", "lengths", "share"), [(1, [0], 1), (2, [0, 4], 1), (3, [0, 2, 4], 1), (13, None, 2)]
-)
-def test_few_epochs(epochs: int, lengths: list[int] | None, share: int) -> None:
-    """With fewer epochs than candidates so many are tried, the smallest and the largest prefix among them."""
-    stage = knn_prefix(grown(), epochs=epochs)
-    assert (stage.lengths, stage.share) == (lengths or list(range(5)), share)
-    assert stage.epochs == share * len(stage.lengths)

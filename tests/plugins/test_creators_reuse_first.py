@@ -72,20 +72,6 @@ def test_old_units_have_the_first_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "epochs", "old"), [(0.34, 1, 1), (0.34, 2, 1), (0.34, 6, 2), (0.5, 8, 4), (1.0, 4, 4), (0.01, 4, 1)]
-)
-def test_share_of_the_old_units(share: float, epochs: int, old: int) -> None:
-    """So many epochs, and one at least, try old units only."""
-    stage = told(*[0.5] * epochs, old_share=share)
-    stage.run()
-    new = [count - 1 for count in stage.model.candidates]
-    assert [any(index == last for index, last in zip(path, new, strict=True)) for path in stage.tried] == [
-        *[False] * old,
-        *[True] * (epochs - old),
-    ]
-
-
-@pytest.mark.parametrize(
     ("epochs", "layers"),
     [
         (1, []),
@@ -104,13 +90,6 @@ def test_layers_from_last_to_first(epochs: int, layers: list[int]) -> None:
     assert all(path[layer] == stage.model.candidates[layer] - 1 for path, layer in zip(tried, layers, strict=True))
 
 
-def test_shared_stem_is_not_tried() -> None:
-    """Where all tasks share a stem there is no new one to try."""
-    stage = told(*[0.5] * 6, stem="shared")
-    stage.run()
-    assert [changed_layers(path, stage.tried[0]) for path in stage.tried[2:]] == [[3], [2], [1], [1]]
-
-
 def test_new_unit_stays_where_it_gains() -> None:
     """It stays if the accuracy is higher by more than ``min_gain``; otherwise head and new units are bit by bit what
     they were, for the next layer and at the end."""
@@ -127,57 +106,6 @@ def test_new_unit_stays_where_it_gains() -> None:
         assert same(stage.begun[epoch], stage.left[before])
     assert stage.result() == (1, 0, 1, 0)
     assert same(weights(stage.trained), stage.left[5])
-
-
-def test_refused_at_the_end() -> None:
-    """If the last trial does not gain, the weights of the best one come back."""
-    stage = told(0.25, 0.5, 0.75, 0.75, 0.5, 0.5)
-    while stage.epoch < stage.epochs:
-        stage.advance()
-    assert not same(weights(stage.trained), stage.left[2])
-    assert stage.result() == (0, 0, 0, 2)
-    assert same(weights(stage.trained), stage.left[2])
-
-
-def test_nothing_gains() -> None:
-    """Then the best old path stands, the first of equal ones, with the weights it was scored with."""
-    stage = told(0.5, 0.75, 0.75, 0.75, 0.75, 0.25)
-    assert stage.run() == PATHS[0]
-    assert same(weights(stage.trained), stage.left[1])
-
-
-def test_unit_trains_on_for_its_share() -> None:
-    """A layer's further epochs go on from the one before, gain or not; the next layer begins with the best weights."""
-    # Old, old, old, layer 3 twice, 2 twice, 1 twice, 0 thrice.
-    stage = told(0.5, 0.5, 0.5, 0.25, 0.75, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, old_share=0.25)
-    while stage.epoch < stage.epochs:
-        stage.advance()
-    assert [changed_layers(path, PATHS[1]) for path in stage.tried[3:7]] == [[3], [3], [2, 3], [2, 3]]
-    assert same(stage.begun[3], stage.left[0])
-    assert same(stage.begun[4], stage.left[3])
-    assert same(stage.begun[5], stage.left[4])
-    assert same(stage.begun[6], stage.left[5])
-    assert same(stage.begun[7], stage.left[4])
-    assert stage.result() == (0, 1, 0, 2)
-    assert same(weights(stage.trained), stage.left[4])
-
-
-def test_gain_is_asked_of_new_units_only() -> None:
-    """The best of the old paths stands, however little it is better than another."""
-    assert told(0.5, 0.5625, 0.25, old_share=0.7, min_gain=0.125).run() == PATHS[0]
-
-
-@pytest.mark.parametrize(
-    "gain",
-    [
-        0.0,
-        0.5,
-        1.0,
-    ],
-)
-def test_nothing_is_right(gain: float) -> None:
-    """Also where every path is wrong on every image, a path of old units comes out."""
-    assert told(*[0.0] * 6, min_gain=gain).run() == PATHS[1]
 
 
 def test_reuse_first_measures_the_second_half() -> None:

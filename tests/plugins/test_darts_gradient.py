@@ -87,16 +87,6 @@ def test_second_order_is_the_gradient_through_the_step(seed: int) -> None:
     assert distance(problem.second(weight_decay=0.0), problem.through()) > 1e-2
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_what_the_second_order_adds(seed: int) -> None:
-    """The product with the mixed second derivatives, which is only a part of the whole, is right by itself."""
-    problem = Smooth(seed)
-    direct = flat(problem.at_the_step())
-    expected = [flat(problem.through()) - direct]
-    assert distance([flat(problem.second()) - direct], expected) < 1e-4
-    assert expected[0].norm() > 1e-2 * direct.norm()
-
-
 def test_published_defect_would_be_noticed() -> None:
     """The published code divides the difference by 2 and multiplies it by the step: far from the gradient."""
     problem = Smooth()
@@ -130,46 +120,6 @@ def test_first_order_is_the_plain_gradient(seed: int) -> None:
     assert distance(found, problem.through()) > 1e-2
     # With a step of no length there is nothing to see through.
     assert distance(problem.second(rate=0.0), found) < 1e-12
-
-
-def test_nothing_is_changed() -> None:
-    """Weights, architecture and momentum are bit by bit what they were, and no gradient lies there."""
-    problem = Smooth()
-    tensors = [*problem.weights, *problem.architecture, *problem.momentum]
-    before = [tensor.detach().clone() for tensor in tensors]
-    problem.second()
-    first_order(problem.loss(problem.valid), problem.weights, problem.architecture)
-    assert all(torch.equal(tensor, old) for tensor, old in zip(tensors, before, strict=True))
-    assert all(tensor.grad is None for tensor in tensors)
-    assert not any(found.requires_grad for found in problem.second())
-
-
-def test_losses_that_use_nothing() -> None:
-    """Weights that no loss uses, and a validation loss without weights, are no obstacle."""
-    problem = Smooth()
-    extra = torch.ones(3, dtype=torch.float64, requires_grad=True)
-    nothing = torch.zeros(3, dtype=torch.float64)
-    train, valid = problem.loss(problem.train), problem.loss(problem.valid)
-    found = second_order(
-        train,
-        valid,
-        [*problem.weights, extra],
-        problem.architecture,
-        rate=0.4,
-        momentum=[*problem.momentum, nothing],
-        weight_decay=0.2,
-    )
-    assert distance(found, problem.through()) < 1e-4
-    alone = second_order(
-        train,
-        lambda _, architecture: architecture[1].square().sum(),
-        problem.weights,
-        problem.architecture,
-        rate=0.4,
-        momentum=problem.momentum,
-        weight_decay=0.2,
-    )
-    assert not alone[0].any() and torch.equal(alone[1], 2 * problem.architecture[1].detach())
 
 
 # --- the gradients, on the proxy network ------------------------------------------------------------------------------
@@ -258,15 +208,6 @@ class OnTheProxy:
             slopes.append(torch.autograd.grad(self.loss(moved, self.train), self.stage.architecture))
         added = [(plus - minus) / (2 * step) for plus, minus in zip(*slopes, strict=True)]
         return [d - self.rate * a for d, a in zip(direct, added, strict=True)], list(direct)
-
-
-def test_first_order_on_the_proxy() -> None:
-    """The searcher's gradient of first order is that of the network's own mixture."""
-    problem = OnTheProxy(1)
-    found = problem.found()
-    logits = problem.mixed(problem.valid[0], problem.stage.architecture)
-    expected = torch.autograd.grad(nn.functional.cross_entropy(logits, problem.valid[1]), problem.stage.architecture)
-    assert distance(found, expected) < 1e-12
 
 
 @pytest.mark.long

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import io
-import math
 from functools import cache
 from typing import Any
 
 import pytest
 import torch
 from support.plugins.darts import IMAGES, SCHEDULE, flat, search
-from support.tiny import CPU, all_threads, disturb, one_thread, same, weights
+from support.tiny import all_threads, one_thread, same
 from torch import Tensor, nn
 
 from seu_bench_darts import DartsOptions, estimate_passes
-from seu_bench_darts.searcher import DartsSearch
-from seu_bench_kit.components import SearchTask
 from seu_bench_kit.search_space import OPERATIONS, Genotype, SearchSpace
 
 pytestmark = pytest.mark.long
@@ -107,29 +104,6 @@ def test_only_adam_moves_the_architecture() -> None:
     assert not same(parameters(stage), weight)
 
 
-def test_only_sgd_moves_the_weights() -> None:
-    """With a rate of SGD that moves hardly any number the weights stay; the architecture does not."""
-    stage = search(learning_rate=1e-30, min_learning_rate=0.0)
-    before, weight = tables(stage), parameters(stage)
-    stage.advance()
-    for name, value in parameters(stage).items():
-        # A bias that was zero is 1e-30 or so away from it.
-        torch.testing.assert_close(value, weight[name], rtol=0, atol=1e-20)
-    assert tables(stage) != before
-
-
-@both_orders
-def test_steps_of_the_architecture_leave_the_network_alone(order: int) -> None:
-    """They change neither weights nor BatchNorm's running statistics, and leave no gradient behind."""
-    stage = search(order=order)
-    stage.network.train()
-    before, table = weights(stage.network), tables(stage)
-    stage._step_architecture(stage.train_images.gather(torch.arange(4)), stage.valid_images.gather(torch.arange(4)))
-    assert same(weights(stage.network), before)
-    assert all(one != other for one, other in zip(tables(stage), table, strict=True))
-    assert all(parameter.grad is None for parameter in [*stage.weights, *stage.architecture])
-
-
 @each_searched
 def test_statistics_see_the_first_half_once(order: int) -> None:
     """Each BatchNorm counted the two batches of the first half, once to train and once to recalibrate, and no other."""
@@ -154,25 +128,6 @@ def test_halves_are_kept_apart(order: int) -> None:
     assert run.steps[0][1] != run.steps[1][1]
 
 
-@pytest.mark.long
-def test_the_orders_differ() -> None:
-    """The second order moves the architecture elsewhere than the first does, from the same beginning."""
-    assert watched(1).before == watched(2).before
-    ends = [tables(watched(order).stage) for order in (1, 2)]
-    assert watched(1).before != ends[0] != ends[1] != watched(1).before
-
-
-def test_gradients_are_clipped() -> None:
-    """The weights' gradient is cut to the schedule's norm, and the architecture gets none of it."""
-    stage = search(clip_norm=1e-4, momentum=0.0, weight_decay=0.0, learning_rate=1.0)
-    before = flat(list(stage.network.parameters()))
-    stage.network.train()
-    stage._step_weights(*stage.train_images.gather(torch.arange(4)))
-    moved = (flat(list(stage.network.parameters())) - before).norm()
-    assert all(table.grad is None for table in stage.architecture)
-    assert 0 < float(moved) < 1.01e-4 * stage.optimizer.param_groups[0]["lr"]
-
-
 # --- what is found ----------------------------------------------------------------------------------------------------
 
 
@@ -186,18 +141,6 @@ def test_starts_nearly_uniform() -> None:
     assert 0.8e-3 < float(values.std()) < 1.2e-3 and abs(float(values.mean())) < 2.8e-4
     for mixture in stage._mixture(stage.architecture):
         torch.testing.assert_close(mixture.sum(dim=1), torch.ones(14))
-
-
-def test_one_cell_type() -> None:
-    """One table serves both kinds of cell, and both forms of the genotype are one."""
-    stage = search(space=SearchSpace(cell_types=1), epochs=1)
-    assert len(stage.architecture) == 1
-    normal, reduction = stage._mixture(stage.architecture)
-    assert torch.equal(normal, reduction)
-    before = tables(stage)
-    found = stage.run()
-    assert tables(stage) != before
-    assert found.normal == found.reduction and SearchSpace(cell_types=1).fault(found) is None
 
 
 @pytest.mark.parametrize("edges", ["top2", "all14"])
@@ -275,23 +218,6 @@ def test_passes(order: Any) -> None:
     assert estimate_passes(DartsOptions(order=order, epochs=1), SCHEDULE, count) == (train, evaluate)
 
 
-def test_passes_where_an_image_is_left_over() -> None:
-    """A single image joins the batch before it: as many images are passed. It recalibrates nothing."""
-    stage = search(epochs=1, batch_size=7)
-    stage.run()
-    assert stage.image_passes == 2 * 8 + 7 + 9
-
-
-def test_very_few_images() -> None:
-    """Three images, one of them to train on, can be searched on."""
-    few = IMAGES.subset(torch.arange(3))
-    task = SearchTask(few, 1, 2, SearchSpace(), SCHEDULE.model_copy(update={"epochs": 1}), 3, CPU)
-    options = DartsOptions()
-    stage = DartsSearch(options, task)
-    assert SearchSpace().fault(stage.run()) is None
-    assert stage.image_passes == sum(estimate_passes(options, task.schedule, len(few)))
-
-
 def ending(stage: Any, result: Genotype) -> dict[str, Tensor]:
     """Everything that a finished search leaves, as tensors."""
     state = stage.state_dict()
@@ -321,40 +247,3 @@ def whole(order: int) -> tuple[bytes, dict[str, Tensor], list[tuple[float, float
         stage.advance()
         rates.append((stage.optimizer.param_groups[0]["lr"], stage.arch_optimizer.param_groups[0]["lr"]))
     return file.getvalue(), ending(stage, stage.run()), rates
-
-
-@each_searched
-def test_resumes_bit_by_bit(order: int) -> None:
-    """A new stage that loads the state after an epoch ends as the uninterrupted one does."""
-    state, expected, _ = whole(order)
-    second = search(seed=4, order=order, arch_learning_rate=0.1, epochs=2)
-    second.load_state_dict(torch.load(io.BytesIO(state), weights_only=True))
-    assert (second.epoch, second.seconds > 0) == (1, True)
-    disturb()
-    assert same(ending(second, second.run()), expected)
-
-
-def test_depends_on_the_seed_alone() -> None:
-    """Draws of others between epochs change nothing; another seed changes the result."""
-    _, expected, _ = whole(1)
-    disturb()
-    stage = search(arch_learning_rate=0.1, epochs=2)
-    while stage.epoch < stage.epochs:
-        disturb()
-        stage.advance()
-    disturb()
-    assert same(ending(stage, stage.run()), expected)
-    other = search(seed=4, arch_learning_rate=0.1, epochs=2)
-    other.advance()
-    after_one = torch.load(io.BytesIO(whole(1)[0]), weights_only=True)
-    assert other.state_dict()["report"] != after_one["report"]
-    assert not torch.equal(other.architecture[0], after_one["own"]["architecture"][0])
-
-
-@each_searched
-def test_learning_rate_of_the_weights_falls(order: int) -> None:
-    """The weights' rate is the schedule's cosine, the architecture's is constant."""
-    _, _, rates = whole(order)
-    expected = [0.001 + 0.012 * (1 + math.cos(math.pi * epoch / 2)) for epoch in range(2)]
-    assert [rate for rate, _ in rates] == pytest.approx(expected, abs=1e-15)
-    assert {rate for _, rate in rates} == {0.1}

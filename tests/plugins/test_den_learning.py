@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import all_threads, one_thread, registry, same
+from support.tiny import all_threads, one_thread
 
-from seu_bench.errors import RequestError, RunError
+from seu_bench.errors import RequestError
 from seu_bench.testing import Learner, Trial
-from seu_bench.testing.trial import from_file
 from seu_bench_den.method import Den
 
 #: Every stage runs.
@@ -149,32 +148,6 @@ def test_retraining_moves_the_subgraph_alone(monkeypatch: pytest.MonkeyPatch) ->
     assert bool(changed[1][second][:, first].any())
 
 
-def test_expansion_changes_no_earlier_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From before units are added until useless ones are gone, logits of earlier tasks keep their bits."""
-    found = learner(ALWAYS, "tiny_three")
-    found.learn(0)
-    found.learn(1)
-    seen: list[list[torch.Tensor]] = []
-    expand, prune = Den._expand, Den._prune
-
-    def expanding(strategy: Den, task: Any, loss: float) -> None:
-        seen.append([found.logits(0), found.logits(1)])
-        expand(strategy, task, loss)
-        seen.append([found.logits(0), found.logits(1)])
-
-    def pruning(strategy: Den, task: Any) -> None:
-        prune(strategy, task)
-        assert strategy.model.added(2) == (3, 3)
-        seen.append([found.logits(0), found.logits(1)])
-
-    monkeypatch.setattr(Den, "_expand", expanding)
-    monkeypatch.setattr(Den, "_prune", pruning)
-    found.learn(2)
-    assert len(seen) == 3
-    for later in seen[1:]:
-        assert all(torch.equal(one, other) for one, other in zip(later, seen[0], strict=True))
-
-
 def test_split_restores_units() -> None:
     """With a threshold of 0 and no limit all old units are as before the task, at the moment that they are split."""
     found = learner({**ALWAYS, "split_limit": 100, "loss_threshold": 1e9})
@@ -195,25 +168,6 @@ def test_split_restores_units() -> None:
     assert found.model.added(1) == (20, 20)
 
 
-def test_group_sparsity_of_useless_units() -> None:
-    """Too strong, it removes all that was added; at 0 it removes nothing."""
-    for strength, left in ((10.0, (0, 0)), (0.0, (3, 3))):
-        found = learner({**ALWAYS, "group_sparsity": strength, "split_threshold": 1e9})
-        assert found.learn_all().model.added(1) == left
-
-
-def test_l1_makes_weights_zero() -> None:
-    """At 0 none is; a strong one leaves a sparse first network."""
-    shares = []
-    for strength in (0.0, 0.01):
-        found = learner({**NEVER, "l1": strength, "restore": "last"})
-        found.learn(0)
-        weight = found.model.layer(0).weight(0)
-        shares.append(float((weight == 0).float().mean()))
-    assert shares[0] == 0.0
-    assert shares[1] > 0.1
-
-
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_pull_holds_old_weights(optimizer: str) -> None:
     """The stronger, the nearer are the first task's weights to where they were."""
@@ -225,30 +179,6 @@ def test_pull_holds_old_weights(optimizer: str) -> None:
         found.learn(1)
         distances.append(float((found.model.layer(0).weight(0).detach() - before).norm()))
     assert distances[1] < distances[0] / 2
-
-
-@pytest.mark.long
-def test_resumes_in_every_stage() -> None:
-    """From a state after each epoch of the last task, in a file, the same weights are learned, bit by bit."""
-    whole = learner(ALWAYS)
-    states: list[Any] = []
-    whole.learn(0)
-    whole.strategy.pause = lambda stage: states.append((stage.name, from_file(whole.strategy.state_dict())))
-    whole.learn(1)
-    assert [name for name, _ in states[::2]] == ["selection", "training", "expansion", "drift", "splitting"]
-    for _, state in states:
-        again = learner(ALWAYS)
-        again.strategy.load_state_dict(state)
-        again.learn(1)
-        assert same(whole.weights(), again.weights())
-
-
-def test_old_layers_are_dropped() -> None:
-    """Between two tasks the strategy keeps its model and nothing else."""
-    found = learner(ALWAYS).learn_all()
-    assert found.strategy.get_extra_state() == {"old": [], "reached": [], "copies": []}
-    assert all(parameter.requires_grad for parameter in found.model.parameters())
-    assert set(found.sizes.memory_by_kind) == {"parameters"}
 
 
 def test_sizes_at_most() -> None:
@@ -277,16 +207,3 @@ def test_other_backbones_are_refused(backbone: str, told: str) -> None:
     with pytest.raises(RequestError, match=told) as error:
         learner({"backbone": backbone})
     assert error.value.remedy == "choose one with -o backbone=mlp or -o backbone=den_mlp"
-
-
-def test_published_network() -> None:
-    network, features = registry().backbones.find("den_mlp").factory.build(1, 28, 28, 1.0)
-    assert features == 128
-    assert [tuple(weight.shape) for weight in network.parameters()] == [(312, 784), (312,), (128, 312), (128,)]
-    assert registry().backbones.find("den_mlp").factory.build(1, 8, 8, 0.001)[1] == 1
-
-
-def test_tasks_in_another_order_are_refused() -> None:
-    found = learner(NEVER)
-    with pytest.raises(RunError, match="task 1 cannot follow 0 learned ones"):
-        found.learn(1)

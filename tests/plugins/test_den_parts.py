@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seu_bench_den.weights import (
     OldLayer,
-    Rule,
     distance,
     drifted_units,
     expansion_rule,
@@ -58,12 +57,6 @@ def put_head(made: GrowingNetwork, task: int, weight: list[list[float]]) -> None
 
 
 # --- proximal steps -----------------------------------------------------------------------------------------------
-
-
-def test_soft_threshold() -> None:
-    weight = torch.tensor([[0.3, -0.1, 0.05], [-0.25, 0.0, 0.1]])
-    soft_threshold(weight, 0.1)
-    assert weight.tolist() == [[pytest.approx(0.2), 0.0, 0.0], [pytest.approx(-0.15), 0.0, 0.0]]
 
 
 @pytest.mark.parametrize("value", [-0.7, -0.2, 0.1, 0.35])
@@ -136,13 +129,6 @@ def test_rules() -> None:
     assert made.layer(0).own["0"].requires_grad
 
 
-def test_decay_reaches_only_what_trains() -> None:
-    weight = nn.Parameter(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    weight.grad = torch.ones(2, 2)
-    Rule({weight: torch.tensor([[True, False], [False, True]])}).add_decay([weight], 0.5)
-    assert weight.grad.tolist() == [[1.5, 0.0], [0.0, 3.0]]
-
-
 # --- the sub-graph ------------------------------------------------------------------------------------------------
 
 
@@ -170,23 +156,6 @@ def test_subgraph(sparse: GrowingNetwork) -> None:
     assert masks[head.weight].tolist() == [[True, False, False]] * 2
     assert masks[head.bias].tolist() == [True, True]
     assert len(masks) == 6
-
-
-def test_other_units_do_not_matter_to_the_head(sparse: GrowingNetwork) -> None:
-    """What is not reached may be anything."""
-    x = torch.randn(4, 1, 1, 2)
-    before = sparse(x, 1)
-    put(sparse.layer(0), [[-5, 2], [2, 0], [0, 3], [1, -9]], [3, 0.2, 0.3, 3])
-    put(sparse.layer(1), [[0, 5, 6, 0], [1, -2, 3, 4], [5, 6, 7, 8]], [0.5, 5, 5])
-    assert torch.equal(sparse(x, 1), before)
-
-
-def test_a_head_of_zeros_reaches_nothing(sparse: GrowingNetwork) -> None:
-    put_head(sparse, 1, [[0, 0, 0], [0, 0, 0]])
-    units = reached_units(sparse, 1)
-    assert not any(bool(each.any()) for each in units)
-    Rule(subgraph_masks(sparse, 1, units)).apply_to(sparse)
-    assert [name for name, parameter in sparse.named_parameters() if parameter.requires_grad] == ["heads.1.bias"]
 
 
 # --- splitting ----------------------------------------------------------------------------------------------------
@@ -262,34 +231,3 @@ def test_split_of_everything_changes_no_output(drifted: tuple[GrowingNetwork, li
     for weight, bias in old:
         hidden = torch.relu(hidden @ weight.T + bias)
     assert torch.allclose(made(x, 0), hidden @ torch.ones(2, 1), rtol=0, atol=1e-12)
-
-
-def test_split_beside_added_units(drifted: tuple[GrowingNetwork, list[OldLayer]]) -> None:
-    """Units that the task added read the copy; an old unit that is split forgets what it read of them."""
-    made, old = drifted
-    made.widen((1, 1))
-    put(made.layer(0), [[1.3, 0.4], [0.003, 1.004], [8, 9]], [1.1, 0.2, 0], 1)
-    put(made.layer(1), [[1, 2, 0.5], [3.06, 4.08, 0.7], [10, 11, 12]], [0.3, 1.4, 0], 1)
-    put_head(made, 1, [[5, 6, 7]])
-    x = torch.randn(7, 1, 1, 2)
-    units = drifted_units(made, 0, old, 0.05, 10)
-    split_units(made, 1, old, units)
-    assert made.layer(0).weight(1).tolist() == [[1, 0], [0.003, 1.004], [8, 9], [1.3, 0.4]]
-    assert made.layer(1).weight(1).tolist() == [
-        [1, 2, 0.5, 0],
-        [3, 4, 0, 0],
-        [0, 11, 12, 10],
-        [0, 4.08, 0.7, 3.06],
-    ]
-    assert made.head(1).weight.tolist() == [[5, 0, 7, 6]]
-    assert made(x, 1).shape == (7, 1)
-
-
-def test_nothing_to_split_changes_nothing(drifted: tuple[GrowingNetwork, list[OldLayer]]) -> None:
-    made, old = drifted
-    before = {key: value.clone() for key, value in made.state_dict().items()}
-    none: list[Tensor] = drifted_units(made, 0, old, 1e3, 10)
-    made.layer(0)
-    split_units(made, 1, old, none)
-    assert made.state_dict().keys() == before.keys()
-    assert all(torch.equal(value, before[key]) for key, value in made.state_dict().items())

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from support.tiny import build, class_stream, learn
 from torch.nn.functional import cross_entropy
 
-import seu_bench
-from seu_bench.results.record import Record
 from seu_bench.testing import Trial
 from seu_bench.training.stage import StageProgress
 
@@ -59,18 +55,3 @@ def test_passes() -> None:
     # 30 images in batches of 8, 8, 8 and 6, twice; before them the memory has 0, 8, 16 and from then on 20.
     first = 2 * (30 + 10) + 2 * (0 + 8 + 12 + 12) + 2 * 4 * 12
     assert [it.image_passes for it in seen if it.done] == [first, 2 * (30 + 10) + 2 * 8 * 12]
-
-
-def test_record_of_a_run(tmp_path: Path) -> None:
-    """What is kept are images of 8 bits, label, task and logits; replay changes what is learned."""
-
-    def run(**more: float) -> Record:
-        options = {"backbone": "mlp", "memory": 20, "epochs": 2, **more}
-        return seu_bench.run("derpp", protocol="smoke", options=options, results=tmp_path, device="cpu")
-
-    record, plain = run(), run(alpha=0, beta=0)
-    assert record.memory_bytes is not None
-    # 20 grey images of 8x8, label and task a byte each, two logits of 4 bytes
-    assert record.memory_bytes[-1] - 4 * record.params_total[-1] == 20 * (64 + 2 + 8)
-    assert plain.metrics["image_passes"] == record.metrics["image_passes"]
-    assert [stage.losses for stage in plain.stages] != [stage.losses for stage in record.stages]

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import accuracy_of, all_threads, benchmark, build, learn, logits_of, one_thread, raw_dataset, same
+from support.tiny import all_threads, benchmark, build, learn, one_thread, raw_dataset, same
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.models import count_parameters, state_bytes
-from seu_bench.testing import Trial
-from seu_bench.testing.streams import class_split, poison
-from seu_bench.testing.trial import from_file
+from seu_bench.testing.streams import class_split
 from seu_bench.training import memory_of
 from seu_bench_methods.dgr import Dgr
 
@@ -100,34 +98,6 @@ def test_loss_of_every_batch(scenario: str, targets: str, replay_batch: int | No
     assert batches == [2 * 3] * 3  # 48 images
 
 
-def test_labels_are_the_old_solvers() -> None:
-    """Throughout the training the labelling solver is the one that the task found, and knows no class of the task."""
-    source = stream()
-    strategy: Dgr = dgr(source, epochs=6, learning_rate=0.3)
-    learn(source, strategy, tasks=1)
-    before = copy.deepcopy(strategy.model.alone(0).state_dict())
-    found: list[Any] = []
-    strategy.pause = lambda _: found.append(copy.deepcopy(strategy.solver))
-    learn_task(source, strategy, 1)
-    assert len([old for old in found if old is not None]) == 6
-    for old in found[:6]:
-        assert same(old.state_dict(), before) and not old.training
-        assert not any(parameter.requires_grad for parameter in old.parameters())
-        assert old.forward_single_task(torch.rand(3, 1, 8, 8), 0).shape == (3, 2)
-    assert not same(strategy.model.alone(1).state_dict(), before)
-    assert strategy.solver is None
-
-
-def test_first_task_is_naive() -> None:
-    """The same weights, bit by bit, as plain fine-tuning that keeps the last ones."""
-    source = stream()
-    mine = learn(source, dgr(source), tasks=1).model.alone(0)
-    plain = {key: QUICK[key] for key in ("backbone", "width", "epochs", "batch_size")}
-    scenario = {"benchmark__stream__scenario": "class"}
-    theirs = learn(source, build(source, "naive", **plain, **scenario, restore="last"), tasks=1).model
-    assert same(mine.state_dict(), theirs.state_dict())
-
-
 # --- the generator -----------------------------------------------------------------------------------------------
 
 
@@ -162,33 +132,7 @@ def test_sources_of_every_step(generator: str, monkeypatch: pytest.MonkeyPatch) 
     assert [pixels is None for *_, pixels in steps] == [True] * 8 + [False] * 16
 
 
-def test_range_is_the_first_tasks() -> None:
-    """Read once; later tasks, which are brighter here, leave it."""
-    source = stream()
-    strategy: Dgr = learn(source, dgr(source), tasks=1)
-    images = source.tasks[0].train.gather(torch.arange(48))[0]
-    ends = [float(strategy.model.generator.low), float(strategy.model.generator.high)]
-    assert ends == [float(images.min()), float(images.max())]
-    learn_task(source, strategy, 1)
-    assert ends == [float(strategy.model.generator.low), float(strategy.model.generator.high)]
-
-
 # --- what is kept, and what is not -------------------------------------------------------------------------------
-
-
-def test_no_image_of_an_earlier_task_is_read() -> None:
-    """They may be NaN as soon as their task is over: not a bit changes."""
-    found = []
-    for poisoned in (False, True):
-        source = stream()
-        strategy: Dgr = dgr(source)
-        for task in range(3):
-            learn_task(source, strategy, task)
-            for images in (source.tasks[task].train, source.tasks[task].valid) if poisoned else ():
-                poison(images)
-        found.append({name: tensor.clone() for name, tensor in strategy.model.state_dict().items()})
-        assert strategy.get_extra_state() == {"solver": None}
-    assert same(*found)
 
 
 @pytest.mark.parametrize("generator", ["vae", "wgan_gp"])
@@ -204,66 +148,4 @@ def test_memory_is_solver_and_generator(generator: str) -> None:
     assert count_parameters(strategy.model.task_module(0)) == count_parameters(solver)
 
 
-def test_alone_is_the_solver() -> None:
-    """What is exported answers alike and has no part of the generator."""
-    source = stream()
-    strategy: Dgr = learn(source, dgr(source))
-    solver = strategy.model.alone(1)
-    assert torch.equal(logits_of(solver, source, 1), logits_of(strategy.model, source, 1))
-    assert not any("generator" in name for name in solver.state_dict())
-    assert solver.task_module(0) is not None and len(solver.heads) == 1
-
-
 # --- resuming and cost -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("generator", ["vae", "wgan_gp"])
-@pytest.mark.long
-def test_resumes_between_any_two_epochs(generator: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From each state in the second task, of both stages, to the same weights, bit by bit."""
-    monkeypatch.setattr("seu_bench_methods.dgr.STEPS", 3)
-    source = stream(tasks=2)
-    options = {"generator": generator, "critic_steps": 2, "targets": "soft"}
-    whole: Dgr = learn(source, dgr(source, **options), tasks=1)
-    places: list[tuple[str, Any]] = []
-    whole.pause = lambda stage: places.append((stage.name, from_file(whole.state_dict())))
-    learn_task(source, whole, 1)
-    assert [name for name, _ in places] == ["training"] * 2 + ["generator"] * 3
-    for name, state in places:
-        again: Dgr = dgr(source, **options)
-        again.load_state_dict(state)
-        learn_task(source, again, 1)
-        assert same(whole.model.state_dict(), again.model.state_dict()), name
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"generator": "wgan_gp", "critic_steps": 2, "generator_width": 32},
-        {"generator": "wgan_gp", "critic_steps": 1, "replay_batch": 3, "generator_width": 16},
-        {"replay_batch": 5, "targets": "soft", "generator_width": 80, "backbone": "alexnet"},
-    ],
-    ids=["wgan", "wgan few", "vae few"],
-)
-@pytest.mark.long
-def test_cost_is_what_it_takes(options: dict[str, Any], tmp_path: Any) -> None:
-    """Image passes and operations of each stage, with batches that are not full."""
-    trial = Trial("dgr", {**QUICK, **options, "batch_size": 8}, scenario="class")
-    learner = trial.learner("tiny_three")
-    forecast = [(it.name, it.task, it.image_passes, it.flops) for it in learner.cost.stages if it.name != "evaluation"]
-    record = trial.record("tiny_three", tmp_path)
-    took = [(it.name, it.task, it.image_passes, it.flops) for it in record.stages if it.name != "evaluation"]
-    assert took == forecast and len(took) == 6
-    assert record.memory_bytes[-1] == learner.cost.memory_bytes[-1]
-
-
-@pytest.mark.long
-def test_forgets_less_than_naive() -> None:
-    """Textures of two tasks, of which plain fine-tuning knows only the last."""
-    source = stream(tasks=2, images=48)
-    options = {"epochs": 8, "learning_rate": 0.1, "width": 0.1}
-    mine = learn(source, dgr(source, **options, generator_iterations=400, generator_learning_rate=0.003))
-    naive = learn(source, build(source, "naive", backbone="mlp", benchmark__stream__scenario="class", **options))
-    assert accuracy_of(naive.model, source, 0) <= 0.5
-    assert accuracy_of(mine.model, source, 0) >= 0.8
-    assert accuracy_of(mine.model, source, 1) >= 0.8

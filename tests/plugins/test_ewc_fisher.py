@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
 import torch
-from support.plugins.ewc import CLASSES, both, ewc, stage
+from support.plugins.ewc import CLASSES, ewc, stage
 from support.tiny import (
     all_threads,
-    build,
-    class_stream,
-    learn,
     one_thread,
-    same,
-    weights,
 )
 from torch import Tensor, nn
 
@@ -99,12 +93,6 @@ def test_fisher_by_image(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     close(found, {name: sum(square[name] for square in squares) / 21 for name in squares[0]})
 
 
-def test_estimates_meet_at_batches_of_one() -> None:
-    """Batches of a single image are images: both estimates are the same."""
-    strategy, data = ewc(batch_size=1), images(13)
-    close(stage(strategy, data).run(), stage(strategy, data, "per_sample").run())
-
-
 @pytest.mark.parametrize(("estimator", "active"), [("batch", True), ("per_sample", False)])
 def test_dropout(estimator: str, active: bool) -> None:
     """Dropout is on in the published code's estimate and off in the textbook's; modes are as before afterwards."""
@@ -120,24 +108,6 @@ def test_dropout(estimator: str, active: bool) -> None:
     assert set(modes) == {(active, False)}
 
 
-@both
-def test_fisher_pass_measures_only(estimator: str) -> None:
-    """Weights, batch normalisation's statistics and gradients are as before; every image is passed once."""
-    source = class_stream([[0, 1], [2, 3]], images=20, channels=3)
-    strategy = learn(source, build(source, "ewc", backbone="resnet18", width=0.1, fisher=estimator))
-    before = weights(strategy.model)
-    moved = {name for name in before if name.endswith("running_mean") and before[name].any()}
-    assert len(moved) == 20
-    strategy.model.zero_grad()
-    passed = stage(strategy, source.tasks[1].train, estimator)
-    estimate = passed.run()
-    assert same(weights(strategy.model), before)
-    assert all(weight.grad is None for weight in strategy.model.parameters())
-    assert passed.image_passes == len(source.tasks[1].train) == 30
-    assert all(bool(torch.isfinite(tensor).all()) and bool((tensor >= 0).all()) for tensor in estimate.values())
-    assert sum(bool(tensor.any()) for tensor in estimate.values()) == len(estimate) - 2
-
-
 def test_layer_that_cannot_be_mapped() -> None:
     """The estimate by image says what to do where a layer does not allow it; the one by batch needs nothing."""
     strategy = ewc(Gate())
@@ -145,18 +115,3 @@ def test_layer_that_cannot_be_mapped() -> None:
         stage(strategy, images(9), "per_sample").run()
     assert "fisher=batch" in str(error.value.remedy)
     assert any(tensor.any() for tensor in stage(strategy, images(9)).run().values())
-
-
-@both
-def test_state_of_the_stage(estimator: str) -> None:
-    """Saved before its pass a stage goes on bit by bit; the state has tensors and plain values only."""
-    expected = stage(ewc(nn.Dropout(0.5)), images(21), estimator).run()
-    first = stage(ewc(nn.Dropout(0.5)), images(21), estimator)
-    file = io.BytesIO()
-    torch.save(first.state_dict(), file)
-    file.seek(0)
-    second = stage(ewc(nn.Dropout(0.5)), images(21), estimator)
-    torch.manual_seed(99)
-    second.load_state_dict(torch.load(file, weights_only=True))
-    assert same(second.run(), expected)
-    assert second.image_passes == 21

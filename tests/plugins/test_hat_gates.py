@@ -33,12 +33,6 @@ def test_scale_grows_linearly_within_an_epoch() -> None:
     assert (found[0], found[-1]) == (1 / 400, 400.0)
 
 
-def test_scale_of_short_epochs() -> None:
-    """Two batches have the two ends; one batch has the smallest."""
-    assert [scale_of(batch, 2, 50.0) for batch in range(2)] == [0.02, 50.0]
-    assert scale_of(0, 1, 50.0) == 0.02
-
-
 # --- gates ----------------------------------------------------------------------------------------------------------
 
 
@@ -103,13 +97,6 @@ def test_compensation_undoes_the_slope_of_the_gate(scale: float) -> None:
     assert torch.allclose(found, 400 * plain, rtol=1e-9, atol=0)
 
 
-def test_compensation_is_bounded() -> None:
-    """Beyond ``|s e| = 50`` it grows no further, and stays finite in float32."""
-    (found,) = compensated(doubles(1.0), doubles(-0.5), 400.0, 400.0).tolist()
-    assert found == pytest.approx((math.cosh(50) + 1) / (math.cosh(0.5) + 1), rel=1e-12)
-    assert bool(torch.isfinite(compensated(torch.ones(1), torch.tensor([6.0]), 1 / 400, 400.0)).all())
-
-
 def test_passing_by_hand() -> None:
     """``1 - min(unit, input)`` for each weight; the first layer's by its units alone."""
     used, inputs = doubles(1.0, 0.25), doubles(1.0, 0.5, 0.0)
@@ -128,12 +115,6 @@ def test_passing_of_convolutions_and_flattened_maps() -> None:
 
 
 # --- the penalty ----------------------------------------------------------------------------------------------------
-
-
-def test_penalty_of_the_first_task_is_the_mean_gate() -> None:
-    """Over all units of all layers together, not over layers."""
-    gates = [doubles(1.0, 0.5), doubles(0.25, 0.0, 0.0)]
-    assert float(used_anew(gates, [torch.zeros_like(gate) for gate in gates])) == pytest.approx(1.75 / 5, abs=1e-12)
 
 
 def test_penalty_by_hand() -> None:

@@ -11,9 +11,8 @@ import torch
 from support.plugins.creators import GENOTYPES, PATHS, all_of, announced, creation, grown, task_of
 from support.tiny import all_threads, class_stream, genotype, one_thread
 
-from seu_bench.testing import Trial
 from seu_bench_inherit import InheritOptions, InheritSearchOptions
-from seu_bench_inherit.creator import SCORES, InheritCreation
+from seu_bench_inherit.creator import InheritCreation
 from seu_bench_inherit.searcher import InheritSearch
 from seu_bench_kit import CreationTask, SearchTask, knn_accuracy, ridge_accuracy
 from seu_bench_kit.contracts import SEARCH
@@ -84,29 +83,7 @@ def test_genotype_goes_on() -> None:
     assert found(4, (first, *others)) == first
 
 
-def test_strategy_gives_earlier_genotypes() -> None:
-    """In a run every unit has the first task's genotype, and the paths share none."""
-    learner = Trial("seu", {"channels": 2}, searcher="inherit", creator="inherit").learner("tiny_two", seed=1)
-    for task in range(2):
-        learner.learn(task)
-    described = learner.strategy.describe()
-    assert described["genotypes"][0] == described["genotypes"][1]
-    assert not set(enumerate(described["paths"][0])) & set(enumerate(described["paths"][1]))
-
-
 # --- the related task -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("relation", sorted(SCORES))
-@pytest.mark.parametrize("quiet", [0, 1])
-def test_related_task(relation: str, quiet: int) -> None:
-    """A path whose features tell nothing is not the related one."""
-    model = alike()
-    dead(model, APART[quiet])
-    stage = inherit(model, relation=relation)
-    stage.advance()
-    assert stage.related == APART[1 - quiet]
-    assert len(set(stage.scores)) == 2
 
 
 def test_equal_scores() -> None:
@@ -171,20 +148,6 @@ def test_copies(quiet: int) -> None:
         assert not equal(related[layer], fresh[layer])
 
 
-def test_copies_are_copies() -> None:
-    """Training a copy changes nothing that is old, and the copy does train."""
-    model = alike(1, paths=APART[:1])
-    before = model.frozen_state()
-    model.set_path(1, inherit(model, 1).run())
-    model.train()
-    x, _ = all_of(task_of(model, 1).images)
-    module = model.trainable_module(1)
-    model.forward_single_task(x, 1).square().sum().backward()
-    torch.optim.SGD(module.parameters(), 0.1).step()
-    assert model.frozen_fault(before) is None
-    assert not any(map(equal, weights_of(model, (1, 1, 1, 1)), weights_of(model, APART[0])))
-
-
 @pytest.mark.parametrize("stem", ["selectable", "shared"])
 @pytest.mark.parametrize("shared", [0, 1, 3, 4, 9])
 def test_shared_layers(shared: int, stem: str) -> None:
@@ -194,22 +157,3 @@ def test_shared_layers(shared: int, stem: str) -> None:
     path = stage.run()
     new = [count - 1 for count in model.candidates]
     assert path == (*stage.related[:shared], *new[shared:])
-
-
-def test_without_copies() -> None:
-    """New units stay as they were initialised."""
-    model = alike()
-    fresh = weights_of(model, NEWEST)
-    assert inherit(model, copies=False).run() == NEWEST
-    assert all(map(equal, weights_of(model, NEWEST), fresh))
-
-
-def test_resumes() -> None:
-    """A stage that loads the state between the score and the end copies what the other one copies."""
-    model = alike()
-    dead(model, APART[1])
-    first, second = inherit(model), inherit(model)
-    first.advance()
-    second.load_state_dict(first.state_dict())
-    assert second.scores == first.scores and second.run() == NEWEST
-    assert equal(weights_of(model, NEWEST)[3], weights_of(model, APART[0])[3])

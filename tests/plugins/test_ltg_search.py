@@ -14,15 +14,11 @@ from support.plugins.ltg import (
     grown,
     images,
     network,
-    positions,
     rectified,
     search,
 )
 from support.tiny import (
     all_threads,
-    build,
-    class_stream,
-    learn,
     one_thread,
     same,
     weights,
@@ -31,7 +27,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seu_bench.data.images import TaskImages
-from seu_bench.models.sizes import count_parameters
 from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_ltg.method import StructureSearch
 from seu_bench_ltg.network import GrowingAlexNet, Mixture, Position
@@ -90,14 +85,6 @@ def stacked(request: pytest.FixtureRequest) -> GrowingAlexNet:
     return model
 
 
-def test_candidates() -> None:
-    """c reuse, c adapt and one new in convolutions, c reuse and one new in linear layers, in this order."""
-    model = network()
-    grown(model, 3, NEW, NEW, NEW, NEW, NEW)
-    found = [[str(choice) for choice in layer.candidates] for layer in Mixture(model, 1).mixed()]
-    assert found == [["reuse 0", "reuse 1", "adapt 0", "adapt 1", "new"]] * 3 + [["reuse 0", "reuse 1", "new"]] * 2
-
-
 def test_mixture_is_the_formula(stacked: GrowingAlexNet) -> None:
     """Logits of two units, one with an adapter already, are those of every candidate computed by itself."""
     mixture = Mixture(stacked, 1)
@@ -116,30 +103,6 @@ def test_penalty_by_hand(stacked: GrowingAlexNet) -> None:
     adapt, new = (math.log10(5), math.log10(10), math.log10(17)), tuple(map(math.log10, (21, 58, 113, 26, 31)))
     expected = (sum(adapt) + sum(new[:3])) / 3 + sum(new[3:]) / 2
     assert mixture.penalty().item() == pytest.approx(expected, rel=1e-6)
-
-
-def test_architecture_weights_begin_in_the_unit_interval() -> None:
-    """They are drawn from U(0, 1), and not all alike."""
-    torch.manual_seed(0)
-    model = network()
-    drawn = torch.cat([a.detach() for _ in range(40) for a in Mixture(model, 1).architecture()])
-    assert 0 <= float(drawn.min()) < 0.05 and 0.95 < float(drawn.max()) < 1
-    assert float(drawn.mean()) == pytest.approx(0.5, abs=0.05)
-
-
-def test_dropout_of_candidates_is_drawn_for_each() -> None:
-    """In training two outputs of one unit differ by their masks; in evaluation nothing is drawn."""
-    model = network(shape=AlexNetShape(1, 8, 8, (2, 3, 4), 5))
-    layer = model.layer(0)
-    mixed = Mixture(model, 1).mixed()[0]
-    for parameter in mixed.adapters.parameters():
-        nn.init.zeros_(parameter)
-    model.train()
-    reuse, adapt, _ = mixed.outputs(layer, images().store)
-    assert not torch.equal(reuse, adapt)
-    model.eval()
-    reuse, adapt, _ = mixed.outputs(layer, images().store)
-    assert torch.equal(reuse, adapt)
 
 
 # --- one step ---------------------------------------------------------------------------------------------------------
@@ -253,33 +216,7 @@ def test_best_state_and_its_choice_are_restored() -> None:
     assert same(weights(stage.mixture), kept[best])
 
 
-def test_the_first_of_equal_candidates() -> None:
-    """Ties go to the oldest unit; the largest weight wins otherwise."""
-    mixture = Mixture(network(), 1)
-    for mixed in mixture.mixed():
-        nn.init.ones_(mixed.architecture)
-    assert [str(decision.choice) for decision in mixture.decisions()] == ["reuse 0"] * 5
-    with torch.no_grad():
-        for mixed in mixture.mixed():
-            mixed.architecture[1] = 2
-    assert [str(decision.choice) for decision in mixture.decisions()] == ["adapt 0"] * 3 + ["new"] * 2
-
-
 # --- the right choice -------------------------------------------------------------------------------------------------
-
-
-def test_a_task_that_comes_again_reuses_everything() -> None:
-    """Classes 4 and 5 look like 0 and 1: nothing is worth its size, and only the head trains."""
-    source = class_stream([[0, 1], [4, 5]], images=32)
-    options = {"epochs": 4, "batch_size": 8, "learning_rate": 0.05, "size_penalty": 0.1, "arch_learning_rate": 0.2}
-    strategy = learn(source, build(source, "ltg", **options), tasks=1)
-    before = weights(strategy.model)
-    scenario = source.avalanche()
-    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
-    assert strategy.describe()["choices"][1] == ("reuse 0",) * 5
-    moved = {name for name, tensor in strategy.model.state_dict().items() if not torch.equal(tensor, before[name])}
-    assert moved == {"heads.1.weight", "heads.1.bias"}
-    assert count_parameters(strategy.model) == sum(tensor.numel() for tensor in before.values())
 
 
 def choices_found(fault: str = "none", position: Position = "pre", colour: int = 0) -> list[str]:
@@ -326,12 +263,3 @@ def test_useless_features_are_replaced() -> None:
     """A linear layer without a usable unit gets a new one; with the same unit alive it is reused."""
     assert choices_found("none")[3] == "reuse 0"
     assert choices_found("dead")[3] == "new"
-
-
-@pytest.mark.long
-@positions
-def test_a_blind_unit_is_adapted(position: Position) -> None:
-    """Of a colour that the old unit does not see an adapter is enough, and smaller than a new unit; of the one that it
-    does see the old unit is."""
-    assert choices_found("blind", position, colour=0)[0] == "reuse 0"
-    assert choices_found("blind", position, colour=1)[0] == "adapt 0"

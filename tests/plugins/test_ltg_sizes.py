@@ -7,17 +7,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from rich.console import Console
 from support.commands import Command
 from support.plugins.ltg import (
     LIVELY,
     grown,
-    images,
-    network,
-    search,
     stream,
 )
 from support.tiny import (
@@ -26,21 +21,16 @@ from support.tiny import (
     build,
     class_stream,
     context,
-    learn,
     one_thread,
     raw_dataset,
     registry,
 )
 
-from seu_bench.cli.tables import record_summary
-from seu_bench.config.protocol import Schedule
 from seu_bench.data.streams import TaskStream
 from seu_bench.models.sizes import count_macs, count_parameters
-from seu_bench.results.record import Record
 from seu_bench.training.interfaces import Cost
 from seu_bench.training.stage import StageProgress
 from seu_bench_kit.blocks import AlexNetShape
-from seu_bench_ltg.method import arch_batches
 from seu_bench_ltg.network import Choice, GrowingAlexNet
 
 setup_module, teardown_module = one_thread, all_threads
@@ -127,42 +117,3 @@ def test_the_largest_path_is_the_cost() -> None:
             found = count_macs(lambda x, task=task, model=model: model(x, task), (1, 8, 8), CPU)  # type: ignore[misc]
             assert found == expected[task]
     assert all(before < after for before, after in pairwise(cost.macs[::2]))
-
-
-def test_architecture_batches_are_those_of_the_loader() -> None:
-    """The closed form of an epoch's steps counts the batches that are made."""
-    for count in range(2, 40):
-        data = images(count)
-        for size in (1, 2, 3, 8, 64):
-            first, second = data.halves()
-            made = list(first.batches(size, shuffle=True))
-            expected = (len(made), min(size, len(second)))
-            assert arch_batches(count, Schedule(batch_size=size)) == expected
-
-
-def test_no_image_to_spare() -> None:
-    """One training image leaves the first half empty: no step is made, and nothing breaks."""
-    stage = search(network(), images(1))
-    assert len(stage.run()) == 5
-    assert stage.image_passes == 0 == arch_batches(1, Schedule())[0]
-
-
-def test_nothing_outside_is_disturbed() -> None:
-    """Making and running a search draws nothing from whoever is outside."""
-    source = stream()
-    strategy = build(source, "ltg", **LIVELY)
-    torch.manual_seed(5)
-    np.random.seed(5)
-    expected = (torch.rand(2).tolist(), np.random.rand(2).tolist())
-    torch.manual_seed(5)
-    np.random.seed(5)
-    learn(source, strategy)
-    assert (torch.rand(2).tolist(), np.random.rand(2).tolist()) == expected
-
-
-def test_choices_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """A reader of the record sees them in words, literally."""
-    given = {"run_id": "a", "status": "running", "strategy": "ltg", "benchmark": "b", "benchmark_version": 1}
-    record = Record(**given, protocol="p", seed=0, choices=(("new", "new"), ("reuse 0", "[bold]adapt 0")))
-    Console(width=100).print(record_summary(record))
-    assert "- task 1: reuse 0, [bold]adapt 0\n" in capsys.readouterr().out.replace(" \n", "\n")

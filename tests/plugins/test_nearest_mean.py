@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seu_bench.errors import OptionError
 from seu_bench.testing import Trial
 
 
@@ -21,13 +20,6 @@ def test_means_are_those_of_all_images(scenario: str) -> None:
     tests = learner.test_images(0)
     assert torch.equal(learner.logits(0).argmax(dim=1), torch.cdist(tests.flatten(1), means).argmin(dim=1))
     assert learner.sizes.params_total == [classes * 64] * 3
-
-
-def test_there_are_no_options() -> None:
-    """What would have no effect is refused."""
-    with pytest.raises(OptionError, match="'epochs' is not an option") as refused:
-        Trial("nearest_mean", {"epochs": 1}, scenario="class").resolved("tiny_two")
-    assert refused.value.remedy == "the options of strategy 'nearest_mean' are: none"
 
 
 def test_only_classes_seen_are_answered() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,9 +9,8 @@ import torch
 from support.tiny import all_threads, one_thread, same, weights
 from torch import Tensor, nn
 
-from seu_bench.errors import RequestError, RunError
-from seu_bench_backbones.networks import linear, mlp, resnet18
-from seu_bench_kit import AlexNetShape, pack_bits, unpack_bits
+from seu_bench_backbones.networks import mlp, resnet18
+from seu_bench_kit import AlexNetShape
 from seu_bench_kit.blocks import alexnet
 from seu_bench_methods.packnet import Held, PackedModel, kept_count, largest
 
@@ -108,32 +106,6 @@ def test_masks_are_disjoint_and_counted(backbone: str, fraction: float) -> None:
             assert not any(bool((a & b).any()) for a, b in pairs)
 
 
-def test_the_free_weights_shrink_geometrically() -> None:
-    """A layer of 1,024 weights at .5: 512, 256, 128 and 64 are kept, and 64 are free."""
-    packed = model("mlp")
-    assert packed.weights()[0].numel() == 1024
-    for task, kept in enumerate((512, 256, 128, 64)):
-        keep(packed, 0.5)
-        assert int(packed.kept(task, task)[0].sum()) == kept
-        assert int(packed.free()[0].sum()) == 1024 // 2 ** (task + 1)
-        assert int(packed.kept(0, task)[0].sum()) == 1024 - 1024 // 2 ** (task + 1)
-
-
-@each
-def test_masks_come_back_from_their_bits(backbone: str) -> None:
-    """Each layer has its own part of the bits, in its own shape: unpacking is the inverse of packing."""
-    packed = model(backbone)
-    given = [keep(packed, 0.5) for _ in range(3)]
-    for task, masks in enumerate(given):
-        assert all(torch.equal(a, b) for a, b in zip(packed.kept(task, task), masks, strict=True))
-        flat = torch.cat([mask.flatten() for mask in masks])
-        assert torch.equal(packed.masks[task], pack_bits(flat))
-        assert torch.equal(unpack_bits(packed.masks[task], (packed.count,)), flat)
-    together = [a | b for a, b in zip(given[0], given[1], strict=True)]
-    assert all(torch.equal(a, b) for a, b in zip(packed.kept(0, 1), together, strict=True))
-    assert not any(bool(mask.any()) for mask in packed.kept(1, 0))
-
-
 # --- what a task computes ---------------------------------------------------------------------------------------------
 
 
@@ -184,38 +156,6 @@ def test_exported_alone(backbone: str) -> None:
     assert same(weights(packed), whole)
 
 
-def test_tasks_that_were_not_learned() -> None:
-    packed = model()
-    keep(packed, 0.5)
-    with pytest.raises(RunError, match="task 1 has no weights yet"):
-        packed.forward_single_task(images(), 1)
-    for task in (-1, 2):
-        with pytest.raises(RunError, match=f"task {task} cannot follow 1 learned ones"):
-            packed.begin(task)
-    packed.begin(1)
-    assert packed.forward_single_task(images(), 1).shape == (5, 3)
-
-
-def test_a_backbone_without_weights() -> None:
-    with pytest.raises(RequestError, match="no convolution and no linear layer"):
-        PackedModel(*linear(1, 8, 8, 1.0), CLASSES)
-
-
-def test_architecture() -> None:
-    """Room for the masks of another model, in a new model only; never more than tasks."""
-    packed = model("resnet18")
-    assert packed.architecture() == {"masks": 0, "shared_frozen": False}
-    keep(packed, 0.75)
-    assert packed.architecture() == {"masks": 1, "shared_frozen": True}
-    again = model("resnet18")
-    again.load_architecture(packed.architecture())
-    again.load_state_dict(packed.state_dict())
-    assert (again.mask_bits, again.architecture()) == (packed.mask_bits, packed.architecture())
-    for wrong in (again, model("resnet18")):
-        with pytest.raises(ValueError, match="masks do not fit 4 tasks"):
-            wrong.load_architecture({"masks": 5 if wrong is not again else 1, "shared_frozen": True})
-
-
 # --- what cannot move -------------------------------------------------------------------------------------------------
 
 
@@ -237,11 +177,6 @@ def test_held_by_hand() -> None:
         assert weight.tolist() == [pytest.approx(expected, rel=1e-12), 4.0]
 
 
-def test_held_takes_no_copy_of_what_moves_as_a_whole() -> None:
-    held = Held([nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))], [torch.tensor([True, True])] * 2)
-    assert held.parts == []
-
-
 def test_what_is_no_weight_is_frozen_after_the_first_task() -> None:
     """Affine parameters and statistics of batch normalisation: they train with the first task, and never again."""
     packed: Any = model("resnet18")
@@ -258,11 +193,3 @@ def test_what_is_no_weight_is_frozen_after_the_first_task() -> None:
     packed.begin(1)
     packed.forward_single_task(images("resnet18"), 1)
     assert same(weights(packed), before)
-
-
-def test_other_tasks_heads_are_not_on_a_path() -> None:
-    packed = model()
-    paths = [set(packed.task_module(task).parameters()) for task in range(4)]
-    for one, other in pairwise(range(4)):
-        assert set(packed.heads[one].parameters()) <= paths[one]
-        assert not set(packed.heads[other].parameters()) & paths[one]

@@ -23,8 +23,6 @@ from support.tiny import (
 from torch import Tensor
 
 from seu_bench.data.streams import TaskStream
-from seu_bench.errors import RequestError, RunError
-from seu_bench.testing.trial import from_file
 from seu_bench.training.stage import StageProgress
 
 setup_module, teardown_module = one_thread, all_threads
@@ -84,28 +82,6 @@ def own(strategy: Any, task: int) -> tuple[Any, Any]:
     return strategy.model.weights(), strategy.model.kept(task, task)
 
 
-def test_what_holds_in_each_step() -> None:
-    """Before training nothing of the first task is held; in retraining what was pruned stays exactly 0."""
-    source = stream()
-    strategy = packnet(source, **MLP, **DECAY)
-    seen: list[tuple[str, int, bool]] = []
-    step = strategy.optimizer_step
-
-    def watched() -> None:
-        before = [weight.detach().clone() for weight in strategy.model.weights()]
-        step()
-        moved = [now != then for now, then in zip(strategy.model.weights(), before, strict=True)]
-        stage, task = strategy._stage.name, strategy._stage.task
-        may = strategy.model.free() if stage == "training" else strategy.model.kept(task, task)
-        assert not any(bool((some & ~allowed).any()) for some, allowed in zip(moved, may, strict=True))
-        seen.append((stage, task, any(bool(some.any()) for some in moved)))
-
-    strategy.optimizer_step = watched
-    learn(source, strategy)
-    assert {(stage, task) for stage, task, _ in seen} == {(s, t) for s in ("training", "retraining") for t in range(3)}
-    assert all(moved for _, _, moved in seen)
-
-
 @pytest.mark.parametrize("backbone", ["mlp", "resnet18"])
 def test_free_weights_begin_at_zero(backbone: str) -> None:
     """Those of the second task, as published code has it; the first task's are those of ``naive``."""
@@ -162,24 +138,6 @@ def test_stages_and_schedules() -> None:
     assert sum(it.flops or 0 for it in ended) == sum(it.flops or 0 for it in told) > 0
 
 
-@pytest.mark.parametrize(
-    ("options", "epochs", "rate"),
-    [
-        ({}, 2, 0.01),
-        ({"retrain_epochs": 7}, 7, 0.01),
-        ({"retrain_rate": 1.0}, 2, 0.1),
-        ({"epochs": 1}, 1, 0.01),
-        ({"min_learning_rate": 0.05}, 2, 0.01),
-    ],
-)
-def test_options_of_retraining(options: dict[str, Any], epochs: int, rate: float) -> None:
-    strategy = packnet(stream(), **MLP | options)
-    schedule = strategy.options.retraining(strategy.schedule)
-    assert (schedule.epochs, schedule.learning_rate) == (epochs, pytest.approx(rate))
-    assert schedule.min_learning_rate <= schedule.learning_rate
-    assert (schedule.batch_size, schedule.weight_decay) == (8, packnet(stream(), **MLP).schedule.weight_decay)
-
-
 def test_validation_selects_in_both_trainings() -> None:
     """With labels of validation turned round the first epochs are the best ones; pruned and kept are their weights."""
     source = class_stream([[0, 1]], images=24)
@@ -205,53 +163,6 @@ def test_validation_selects_in_both_trainings() -> None:
         assert same(found, seen[stage][best][1])
 
 
-@each
-@pytest.mark.long
-def test_resumes_in_every_stage(options: dict[str, Any]) -> None:
-    """From every pause of the first two tasks, a new strategy ends with the same bits."""
-    source = stream()
-    whole, scenario = packnet(source, **options, **DECAY), source.avalanche()
-    states: list[tuple[str, int, Any]] = []
-    whole.pause = lambda stage: states.append((stage.name, stage.task, from_file(whole.state_dict())))
-    learn(source, whole, tasks=2)
-    places = {(name, task): state for name, task, state in reversed(states)}
-    assert set(places) == {(name, task) for name in ("training", "retraining") for task in (0, 1)}
-    for (_, task), state in places.items():
-        strategy = packnet(source, **options, **DECAY)
-        strategy.load_state_dict(state)
-        for experience in scenario.train_stream[task:2]:
-            strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        assert same(weights(strategy.model), weights(whole.model))
-        assert strategy.model.architecture() == whole.model.architecture()
-
-
-def test_where_nothing_is_free_only_heads_learn() -> None:
-    """The first task keeps every weight of layers this small; later ones are linear readers of its features."""
-    source = stream()
-    strategy = packnet(source, **MLP | {"prune_fraction": 1e-5})
-    learn(source, strategy, tasks=1)
-    first = weights(strategy.model.backbone)
-    assert not any(bool(free.any()) for free in strategy.model.free())
-    heads = weights(strategy.model.heads[1])
-    strategy.train(source.avalanche().train_stream[1])
-    assert same(weights(strategy.model.backbone), first)
-    assert not same(weights(strategy.model.heads[1]), heads)
-    assert not strategy.model.masks[1].any() and strategy.model.mask_bits == 2 * strategy.model.count
-
-
-def test_each_task_once_and_in_order() -> None:
-    source = stream()
-    strategy = packnet(source, **MLP)
-    train = source.avalanche().train_stream
-    with pytest.raises(RunError, match="task 1 cannot follow 0 learned ones"):
-        strategy.train(train[1])
-    strategy = packnet(source, **MLP)
-    strategy.train(train[0])
-    strategy.train(train[1])
-    with pytest.raises(RunError, match="task 0 cannot follow 2 learned ones"):
-        strategy.train(train[0])
-
-
 def test_cost(command: Command) -> None:
     """Parameters are those of ``naive``; masks are one bit for each weight and task, and an eighth of a byte."""
     asked = ("--benchmark", "split_cifar10", "--protocol", "paper", "--format", "json")
@@ -267,11 +178,3 @@ def test_cost(command: Command) -> None:
     assert document["stages"]["training"] == naive["stages"]["training"]
     assert 2 * document["stages"]["retraining"]["train"] == document["stages"]["training"]["train"]
     assert 2 * document["train_flops"] == 3 * naive["train_flops"]
-
-
-def test_a_backbone_without_weights_is_refused() -> None:
-    factory = registry().strategies.find("packnet").factory
-    made = context(stream().plan, "packnet", {"backbone": "linear"})
-    for make in (factory.build, factory.cost):
-        with pytest.raises(RequestError, match="no convolution and no linear layer"):
-            make(made)

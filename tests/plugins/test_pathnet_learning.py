@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +9,9 @@ from typing import Any
 import pytest
 import torch
 from support.plugins.pathnet import QUICK, stream
-from support.tiny import accuracy_of, all_threads, build, class_stream, learn, logits_of, one_thread, same, weights
+from support.tiny import all_threads, build, learn, one_thread, same, weights
 from torch import Tensor
 
-from seu_bench.errors import RunError
-from seu_bench.models import is_frozen
 from seu_bench.training.stage import EpochReport, StageProgress, TaskData
 from seu_bench_pathnet import method
 from seu_bench_pathnet.method import PathSearch
@@ -157,33 +154,6 @@ def test_only_the_path_moves() -> None:
     assert len(before) == 9
 
 
-def test_frozen_modules_keep_their_bits() -> None:
-    """Through later tasks modules and heads of learned paths stay bit by bit, and where they are in memory; every other
-    module is drawn anew for each task, and its weights hang on seed and task alone."""
-    found = []
-    for epochs in (2, 3):
-        source = stream()
-        strategy = build(source, "pathnet", **{**QUICK, "epochs": epochs})
-        model, scenario = strategy.model, source.avalanche()
-        kept: dict[str, tuple[Tensor, int]] = {}
-        logits: list[Tensor] = []
-        for task, experience in enumerate(scenario.train_stream):
-            begun: list[dict[str, Tensor]] = []
-            strategy.pause = lambda stage, begun=begun: begun.append(stage.best.state_dict())
-            strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-            for name, parameter in model.named_parameters():
-                if name in kept:
-                    assert torch.equal(parameter, kept[name][0]) and parameter.data_ptr() == kept[name][1], name
-                elif not parameter.requires_grad:
-                    kept[name] = parameter.detach().clone(), parameter.data_ptr()
-                    assert parameter.grad is None
-            assert all(is_frozen(model.task_module(learned)) for learned in range(task + 1))
-            logits.append(logits_of(model, source, task))
-            assert all(torch.equal(logits_of(model, source, each), logits[each]) for each in range(task))
-        found.append(model)
-    assert {name for name, each in found[0].named_parameters() if not each.requires_grad}
-
-
 def test_free_modules_are_drawn_anew() -> None:
     """Before a later task those off all kept paths get weights that hang on seed and task, not on what was learned."""
     made = []
@@ -205,82 +175,6 @@ def test_free_modules_are_drawn_anew() -> None:
     assert common and all(torch.equal(made[0][0][name], made[1][0][name]) for name in common)
 
 
-@pytest.mark.parametrize("backbone", ["mlp", "alexnet"])
-@pytest.mark.long
-def test_learns(backbone: str) -> None:
-    """Each task is learned well above chance from a plain Avalanche script."""
-    source = class_stream([[0, 1], [2, 3]], images=32)
-    options = {"backbone": backbone, "width": 0.25, "modules": 4, "active": 2, "epochs": 6, "batch_size": 8}
-    strategy = learn(source, build(source, "pathnet", learning_rate=0.05, **options))
-    for task in (0, 1):
-        # 24 images of two classes: chance is right 20 times or more once in 1,300.
-        assert accuracy_of(strategy.model, source, task) >= 20 / 24
-    choices = strategy.describe()["choices"]
-    assert [len(path) for path in choices] == [len(strategy.model.layers)] * 2
-    assert choices[1][0] == " ".join(map(str, strategy.model.paths[1][0]))
-
-
-def test_learns_when_every_module_is_taken() -> None:
-    """With as many active modules as there are, the first task takes all; later ones train their heads."""
-    source = stream()
-    options = {**QUICK, "modules": 2, "active": 2, "generations": 1}
-    strategy = learn(source, build(source, "pathnet", **options), tasks=1)
-    head = weights(strategy.model.heads)
-    layers = weights(strategy.model.layers)
-    learn_second(strategy, source)
-    assert same(weights(strategy.model.layers), layers) and is_frozen(strategy.model.layers)
-    assert not torch.equal(head["1.weight"], strategy.model.heads[1].weight)
-
-
-def learn_second(strategy: Any, source: Any) -> None:
-    """Train on the second task."""
-    scenario = source.avalanche()
-    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
-
-
-def test_a_task_is_learned_once() -> None:
-    source = stream()
-    strategy = learn(source, build(source, "pathnet", **QUICK), tasks=1)
-    with pytest.raises(RunError, match="task 0 was learned already"):
-        learn(source, strategy, tasks=1)
-
-
-@pytest.mark.long
-def test_the_seed_decides() -> None:
-    found = []
-    for seed, noise in ((0, 1), (0, 2), (1, 1)):
-        torch.manual_seed(noise)
-        strategy = learn(stream(), build(stream(), "pathnet", seed=seed, **QUICK))
-        found.append((weights(strategy.model), strategy.model.paths))
-    assert same(found[0][0], found[1][0]) and found[0][1] == found[1][1]
-    assert not same(found[0][0], found[2][0])
-
-
-@pytest.mark.parametrize("restore", ["best_valid", pytest.param("last", marks=pytest.mark.long)])
-def test_resumes_after_every_epoch(restore: str) -> None:
-    """Within turns of more than one epoch, between turns, and between generations."""
-    options = {**QUICK, "epochs": 3, "generations": 2, "restore": restore}
-    source = stream()
-    whole = learn(source, build(source, "pathnet", **options), tasks=1)
-    states: list[Any] = []
-
-    def paused(_: Any) -> None:
-        file = io.BytesIO()
-        torch.save(whole.state_dict(), file)
-        file.seek(0)
-        states.append(torch.load(file, weights_only=True))
-
-    whole.pause = paused
-    learn_second(whole, source)
-    assert len(states) == 6
-    for state in states:
-        strategy = build(source, "pathnet", **options)
-        strategy.load_state_dict(state)
-        learn_second(strategy, source)
-        assert same(weights(strategy.model), weights(whole.model))
-        assert strategy.model.paths == whole.model.paths
-
-
 @pytest.mark.parametrize(("epochs", "generations", "tournaments"), [(1, 20, 1), (3, 20, 3), (4, 2, 2)])
 def test_few_epochs(epochs: int, generations: int, tournaments: int) -> None:
     """With fewer epochs than generations there is one for each epoch; passes are twice the epochs in any case."""
@@ -298,22 +192,3 @@ def test_few_epochs(epochs: int, generations: int, tournaments: int) -> None:
     stage.tournament.breed = lambda modules: bred.append(modules)  # type: ignore[method-assign]
     stage.run()
     assert bred == [5] * tournaments
-
-
-def test_rates_follow_each_path() -> None:
-    """The cosine runs over the epochs of a path, so that both have the same rates."""
-    strategy, stage = searching(epochs=4, generations=2, learning_rate=0.1, min_learning_rate=0.0)
-    rates: list[float] = []
-    watched(stage, lambda: rates.append(strategy.optimizer.param_groups[0]["lr"]))
-    cosine = [0.05 * (1 + math.cos(math.pi * epoch / 4)) for epoch in range(4)]
-    assert rates == pytest.approx([*cosine[:2], *cosine[:2], *cosine[2:], *cosine[2:]])
-
-
-def test_rewards_are_noted() -> None:
-    """An accuracy of the validation images for each epoch, so that the record can say what guesses would do."""
-    for restore, size in (("best_valid", 8), ("last", 24)):
-        _, stage = searching(restore, epochs=2)
-        noted: list[int] = []
-        stage.rewarded = lambda _, images, noted=noted: noted.append(len(images))  # type: ignore[method-assign,misc]
-        stage.run()
-        assert noted == [size] * 4

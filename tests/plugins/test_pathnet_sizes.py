@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import pytest
 import torch
 from support.commands import Command
 from support.plugins.pathnet import QUICK, perceptron, stream
-from support.tiny import build, context, learn, registry
+from support.tiny import context, registry
 from torch import nn
 
-from seu_bench.errors import OptionError, RequestError
-from seu_bench.models import count_parameters
 from seu_bench.training import Cost
-from seu_bench.training.stage import StageProgress
 from seu_bench_kit import ChainLayer, chain_of
-from seu_bench_pathnet.network import ModularNetwork, module_factor, module_widths
+from seu_bench_pathnet.network import ModularNetwork, module_factor
 
 
 def published_chain() -> tuple[ChainLayer, ...]:
@@ -47,19 +43,6 @@ def test_the_factor_is_the_root(modules: int, sizes: tuple[int, int]) -> None:
     found = modules * (inputs * width + width + width * width + width) + width * 15 + 15
     assert found == pytest.approx((inputs * hidden + hidden) + (hidden * hidden + hidden) + hidden * 15 + 15)
     assert modules > 1 or f == pytest.approx(1)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_one_layer(bias: bool) -> None:
-    """Without a layer behind it nothing is quadratic: M (3 f 8 + f 8) + 2 f 8 = 3 * 8 + 8 + 2 * 8."""
-    chain = chain_of(nn.Sequential(nn.Linear(3, 8, bias=bias), nn.ReLU()), "pathnet")
-    own = 3 * 8 + 8 * bias
-    assert module_factor(chain, 4, (2,)) == pytest.approx((own + 16) / (4 * own + 16))
-
-
-def test_one_module_is_the_network_itself() -> None:
-    chain = published_chain()
-    assert module_widths(chain, 1, (10,)) == tuple(layer.units for layer in chain) == (64, 128, 256, 2048, 2048)
 
 
 #: Parameters as sums of 16 modules of each layer and the heads, written out.
@@ -111,21 +94,6 @@ def cost_of(options: dict[str, Any]) -> Cost:
     return found
 
 
-@pytest.mark.parametrize("restore", ["best_valid", "last"])
-def test_cost_holds(restore: str) -> None:
-    """Parameters and image passes are exact, also with fewer epochs than generations."""
-    options = {**QUICK, "restore": restore, "generations": 2}
-    seen: list[StageProgress] = []
-    strategy = learn(stream(), build(stream(), "pathnet", on_progress=seen.append, **options))
-    cost = cost_of(options)
-    assert cost.params_total == cost.params_total_min == (count_parameters(strategy.model),) * 3
-    found = {(report.stage, report.task): report.image_passes for report in seen if report.done}
-    assert found == {(s.name, s.task): s.image_passes for s in cost.stages if s.name != "evaluation"}
-    flops = {report.task: report.flops for report in seen if report.done}
-    for stage in cost.stages[:3]:
-        assert stage.flops_min <= flops[stage.task] <= stage.flops  # type: ignore[operator]
-
-
 def test_a_path_of_all_and_one_of_the_fewest_modules_are_the_bounds() -> None:
     """Multiply-accumulates of one module a layer to ``active``: those of the perceptron's layers, written out."""
     cost = cost_of(QUICK)
@@ -134,17 +102,3 @@ def test_a_path_of_all_and_one_of_the_fewest_modules_are_the_bounds() -> None:
         assert bound == tuple(modules * (64 * width + width * width) + width * classes for classes in (2, 3, 2))
     assert cost.train_flops_min is not None and cost.train_flops is not None
     assert 0 < cost.train_flops_min < cost.train_flops
-
-
-def test_wrong_options() -> None:
-    """More active modules than there are, and a backbone that is no chain."""
-    with pytest.raises(OptionError, match="active=3 is more than modules=2"):
-        cost_of({"modules": 2})
-    with pytest.raises(RequestError, match="pathnet needs a backbone that is a chain"):
-        cost_of({"backbone": "resnet18"})
-
-
-def test_narrow_networks_have_a_unit_at_least() -> None:
-    with torch.device("meta"):
-        assert module_widths(chain_of(perceptron(4, 2), "pathnet"), 16, (2,)) == (1, 1)
-    assert not math.isnan(module_factor(chain_of(perceptron(4, 2), "pathnet"), 16, (2,)))

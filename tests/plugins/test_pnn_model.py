@@ -8,29 +8,20 @@ from typing import Any
 
 import pytest
 import torch
-from avalanche.core import SupervisedPlugin
 from support.plugins.pnn import (
     CLASSES,
     SMALL,
-    WIDTH,
     Variant,
     both,
     network,
-    stream,
-    training,
 )
 from support.tiny import (
     all_threads,
-    build,
-    learn,
-    logits_of,
     one_thread,
-    weights,
 )
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.models.sizes import count_parameters
 from seu_bench_kit.blocks import AlexNetShape
 
 setup_module, teardown_module = one_thread, all_threads
@@ -90,16 +81,6 @@ def test_outputs_by_the_formula(variant: Variant, mode: str) -> None:
 
 
 @both
-def test_dropout_of_the_new_column(variant: Variant) -> None:
-    """The column that trains drops; in evaluation nothing does."""
-    made = network(variant, columns=1)
-    x = images()
-    assert not torch.equal(made(x, 0), made(x, 0))
-    made.eval()
-    assert torch.equal(made(x, 0), made(x, 0))
-
-
-@both
 def test_dropout_of_earlier_columns(variant: Variant) -> None:
     """While a column trains, earlier ones compute as in evaluation; in ``compat`` they drop as well."""
     made, x = network(variant), images()
@@ -109,27 +90,6 @@ def test_dropout_of_earlier_columns(variant: Variant) -> None:
     made.column(2).eval()
     assert torch.equal(made(x, 2), quiet) == (variant == "proper")
     assert torch.equal(made(x, 2), made(x, 2)) == (variant == "proper")
-
-
-class Modes(SupervisedPlugin):  # type: ignore[type-arg]
-    """Notes in each training batch which columns are in training mode."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: set[tuple[bool, ...]] = set()
-
-    def after_forward(self, strategy: Any, **kwargs: Any) -> None:
-        self.seen.add(tuple(any(part.training for part in column.modules()) for column in strategy.model.columns))
-
-
-@both
-def test_modes_while_training(variant: Variant) -> None:
-    """Frozen columns stay in evaluation mode whatever the strategy switches; in ``compat`` they train along."""
-    strategy, modes = build(stream(), "pnn", width=WIDTH, variant=variant), Modes()
-    strategy.plugins.append(modes)
-    learn(stream(), strategy)
-    dropping = variant == "compat"
-    assert modes.seen == {(True,), (dropping, True), (dropping, dropping, True)}
 
 
 @both
@@ -189,22 +149,3 @@ def test_paths(variant: Variant) -> None:
         assert bool(made(images(), 1).isnan().any())
         parameter.data.copy_(kept)
     assert {id(parameter) for parameter in made.trainable_module(1).parameters()} <= path
-
-
-def test_head_lateral_of_compat() -> None:
-    """It is there and counted, keeps its first weights, and has no influence."""
-    strategy = build(stream(), "pnn", width=WIDTH, variant="compat")
-    learn(stream(), strategy, tasks=1)
-    stage = training(strategy, 1)
-    lateral = strategy.model.column(1).head_lateral
-    assert count_parameters(lateral) == 1 + 102 * 103 + 103 * 3
-    first = weights(strategy.model.column(1))
-    stage.run()
-    last = weights(strategy.model.column(1))
-    assert {name for name in last if torch.equal(first[name], last[name])} == {
-        name for name in last if name.startswith("laterals.4.")
-    }
-    before = logits_of(strategy.model, stream(), 1)
-    for parameter in lateral.parameters():
-        parameter.data.fill_(float("nan"))
-    assert torch.equal(logits_of(strategy.model, stream(), 1), before)

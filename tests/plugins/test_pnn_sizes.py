@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.commands import Command
@@ -20,17 +14,12 @@ from support.plugins.pnn import (
     column_size,
     cost,
     network,
-    stream,
 )
 from support.tiny import (
     all_threads,
-    context,
     one_thread,
-    registry,
 )
 
-from seu_bench.data.planning import StreamPlan, TaskPlan
-from seu_bench.errors import RequestError
 from seu_bench.models.sizes import count_parameters
 from seu_bench_kit.blocks import AlexNetShape
 
@@ -119,81 +108,3 @@ def test_macs_of_proper_by_hand(command: Command) -> None:
     reductions = 16**2 * 64 * 64 + 8**2 * 128 * 128 + 4096 * 4096 + 2 * 2048 * 2048
     projections = plain - 32**2 * 27 * 64 + head
     assert document["macs"][:2] == [plain + head, 2 * plain + head + reductions + projections]
-
-
-def test_passes(command: Command) -> None:
-    """Image passes are those of any strategy of one training stage per task."""
-    asked = ("--benchmark", "split_cifar10", "--protocol", "paper")
-    other = command("cost", "--strategy", "naive", "--format", "json", *asked)
-    for name in ("stages", "image_passes", "evaluation_passes"):
-        assert cost(command, *asked, "-o", "variant=proper")[name] == json.loads(other.out)[name]
-
-
-#: Runs the command after the imports that every cost needs; prints bytes before and after.
-MEASURED = """
-import resource, sys
-import torch, avalanche
-from seu_bench.cli.main import main
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-before = peak()
-sys.argv = ["seu-bench", "cost", "--no-time", "--strategy", "pnn", "--benchmark", "pmnist", "--protocol", "paper"]
-try:
-    main()
-except SystemExit as left:
-    assert left.code == 0
-print(before, peak())
-"""
-
-
-#: A process's peak counts what its parent had when it was started, so the parent is a small one.
-SMALL_PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
-
-
-@pytest.mark.long
-def test_cost_needs_no_memory_for_weights(tmp_path: Path) -> None:
-    """Counting 794 million parameters (3.2 GB) adds next to nothing to what importing torch and Avalanche takes."""
-    answer = subprocess.run(
-        [sys.executable, "-c", SMALL_PARENT, MEASURED], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert "794,177,247 parameters" in answer.stdout
-    before, after = (int(number) for number in answer.stdout.splitlines()[-1].split())
-    assert after < 2**30
-    assert after - before < 50 * 2**20
-
-
-@pytest.mark.long
-def test_width(command: Command) -> None:
-    """The option, and otherwise the protocol, multiplies the widths of every column."""
-    asked = ("--benchmark", "split_cifar10", "-o", "width=0.5")
-    shape = AlexNetShape(3, 32, 32, (32, 64, 128), 1024)
-    expected = [sum(column_size(shape, task, 2) for task in range(learned + 1)) for learned in range(5)]
-    assert cost(command, *asked)["params_total"] == expected
-    smoke = AlexNetShape.of(3, 32, 32, 0.125)
-    assert cost(command, "--benchmark", "split_cifar10", "--protocol", "smoke")["params_total"][0] == column_size(
-        smoke, 0, 2
-    )
-
-
-def test_images_too_small() -> None:
-    """Three poolings leave nothing of images below 8x8: refused in words, by the cost as by the strategy."""
-    plan = StreamPlan(1, 8, 7, (TaskPlan("one", 2, 4, 2, 2),), (0,))
-    factory = registry().strategies.find("pnn").factory
-    for make in (factory.build, factory.cost):
-        with pytest.raises(RequestError, match="at least 8x8 pixels, not 8x7"):
-            make(context(plan, "pnn", {}))
-
-
-def test_weight_decay_is_its_own() -> None:
-    """The published code has one weight decay for every benchmark; ``None`` is the protocol's."""
-    source = stream()
-    made = context(source.plan, "pnn", {})
-    protocol = made.protocol.model_copy(
-        update={"training": made.protocol.training.model_copy(update={"weight_decay": 0.02})}
-    )
-    factory = registry().strategies.find("pnn").factory
-    for options, expected in (({}, 3e-4), ({"weight_decay": None}, 0.02), ({"weight_decay": 0.5}, 0.5)):
-        strategy: Any = factory.build(replace(context(source.plan, "pnn", options), protocol=protocol))
-        assert strategy.schedule.weight_decay == expected

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from support.tiny import all_threads, class_stream, disturb, one_thread, registry
+from support.tiny import all_threads, one_thread
 
-from seu_bench.config.protocol import SearchSchedule
-from seu_bench.training.stage import StageProgress
-from seu_bench_kit.components import SearchTask
 from seu_bench_kit.search_space import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
-from seu_bench_random import RandomOptions
-from seu_bench_random.searcher import RandomSearch
 
 setup_module, teardown_module = one_thread, all_threads
 
-CPU = torch.device("cpu")
-STREAM = class_stream([[0, 1], [2, 3]], images=13)
-SCHEDULE = SearchSchedule(epochs=4, batch_size=8, cells=3, channels=2)
+
 SPACES = [SearchSpace(edges, kinds) for edges in ("top2", "all14") for kinds in (1, 2)]
 every_space = pytest.mark.parametrize("space", SPACES, ids=lambda space: f"{space.edges}-{space.cell_types}")
-
-
-def search(seed: int = 3, space: SearchSpace | None = None, task: int = 1, schedule: SearchSchedule = SCHEDULE) -> Any:
-    given = SearchTask(STREAM.tasks[task].train, task, 2, space or SearchSpace(), schedule, seed, CPU)
-    return RandomSearch(RandomOptions(), given)
 
 
 @cache
@@ -115,79 +101,7 @@ def test_all14_is_uniform() -> None:
             assert_uniform([(operations[row], operations[row + 1]) for operations in rows], pairs)
 
 
-def test_forms_are_drawn_apart() -> None:
-    """The normal form's entries say nothing about the reduction form."""
-    pairs = [(g.normal[0].operation, g.reduction[0].operation) for g in drawn(SearchSpace("all14"), 3000)]
-    assert_uniform(pairs, list(itertools.product(OPERATIONS, repeat=2)))
-
-
-def test_the_bound_would_notice() -> None:
-    """The statistic's bound is crossed by a draw with replacement that is sorted, and by one operation left out."""
-    generator = random.Random(0)
-    skewed = [tuple(sorted(generator.choices(range(3), k=2))) for _ in range(6000)]
-    with pytest.raises(AssertionError):
-        assert_uniform(skewed, list(itertools.combinations_with_replacement(range(3), 2)))
-    with pytest.raises(AssertionError):
-        assert_uniform([generator.choice(OPERATIONS[1:]) for _ in range(3000)], OPERATIONS)
-
-
-@every_space
-def test_draws_by_pythons_generator(space: SearchSpace) -> None:
-    """By default Python's global generator draws, which a stage seeds."""
-    random.seed(5)
-    first = [space.random_genotype() for _ in range(3)]
-    random.seed(5)
-    assert [space.random_genotype() for _ in range(3)] == first
-    assert drawn(space, 3, seed=5) == first
-
-
 # --- the searcher -------------------------------------------------------------------------------------------------
-
-
-@every_space
-def test_depends_on_the_seed_alone(space: SearchSpace) -> None:
-    """The same seed gives the same genotype, whatever was drawn outside, whatever the images and the schedule are."""
-    expected = search(space=space).run()
-    assert is_of(space, expected)
-    disturb()
-    made = search(space=space)
-    disturb()
-    assert made.run() == expected
-    assert search(space=space, task=0, schedule=SearchSchedule()).run() == expected
-    results = [search(seed=seed, space=space).run() for seed in range(20)]
-    assert results[3] == expected and len(set(results)) == 20
-
-
-def test_disturbs_nothing_outside() -> None:
-    """The global generators stand after a search where they stood before."""
-    disturb()
-    expected = [torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()]
-    disturb()
-    search().run()
-    assert [torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()] == expected
-
-
-@every_space
-def test_resumes(space: SearchSpace) -> None:
-    """A stage that loads another's state draws what that one draws."""
-    first = search(space=space)
-    file = io.BytesIO()
-    torch.save(first.state_dict(), file)
-    file.seek(0)
-    # Another seed: what it draws must come from the state.
-    second = search(seed=8, space=space)
-    assert search(seed=8, space=space).run() != first.run()
-    second.load_state_dict(torch.load(file, weights_only=True))
-    assert second.run() == search(space=space).run()
-
-
-def test_passes_nothing() -> None:
-    """No image is looked at, as the factory says, and the watcher is told of the end."""
-    seen: list[StageProgress] = []
-    stage = search()
-    stage.run(seen.append)
-    assert registry().searchers.find("random").factory.estimate_passes(RandomOptions(), SCHEDULE, 19) == (0, 0)
-    assert stage.image_passes == 0 and stage.epochs == 0 and seen[-1].done
 
 
 # --- what is of the space -----------------------------------------------------------------------------------------
@@ -229,20 +143,6 @@ def test_faults(space: SearchSpace, genotype: Any, message: str) -> None:
     assert fault is not None and fault.startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("space", "genotype"),
-    [
-        *((SearchSpace(), genotype) for genotype in GENOTYPES.values()),
-        (SearchSpace("all14"), ALL14),
-        (SearchSpace("all14", 1), ALL14),
-        (SearchSpace(cell_types=1), Genotype(TOP2.normal, TOP2.normal)),
-    ],
-)
-def test_no_fault(space: SearchSpace, genotype: Genotype) -> None:
-    """The published genotypes are of the default space; ``none`` is allowed with every edge kept."""
-    assert space.fault(genotype) is None
-
-
 @every_space
 @pytest.mark.parametrize("table", [0, -1])
 @pytest.mark.parametrize("place", [(0, 0), (13, 7)])
@@ -254,21 +154,3 @@ def test_tables_with_nan_are_refused(space: SearchSpace, table: int, place: tupl
     tables[table][place] = math.nan
     with pytest.raises(ValueError, match="a table of operations holds NaN"):
         space.derive(tables)
-
-
-def test_any_generator_will_do() -> None:
-    """``below`` is asked for numbers below what there is to choose from, and each answer is used."""
-    asked: list[int] = []
-
-    def last(count: int) -> int:
-        asked.append(count)
-        return count - 1
-
-    below: Callable[[int], int] = last
-    found = SearchSpace(cell_types=1).random_genotype(below)
-    assert [(edge.node, edge.source) for edge in found.normal] == [
-        (node, source) for node in (2, 3, 4, 5) for source in (node - 2, node - 1)
-    ]
-    assert {edge.operation for edge in found.normal} == {OPERATIONS[-1]}
-    assert sorted(asked) == sorted([2, 1, 3, 2, 4, 3, 5, 4, *[7] * 8])
-    assert {edge.operation for edge in SearchSpace("all14").random_genotype(lambda _: 0).reduction} == {"none"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 
@@ -10,8 +9,7 @@ import pytest
 import torch
 from support.tiny import all_threads, one_thread
 
-from seu_bench.models import FlopCounter
-from seu_bench_rcl.controller import Controller, Policy, controller_flops, policy_loss
+from seu_bench_rcl.controller import Controller, Policy, policy_loss
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -110,48 +108,6 @@ def test_baseline_by_hand() -> None:
     assert found == pytest.approx(weights, abs=1e-12)
 
 
-@pytest.mark.parametrize("best", [0, 1])
-def test_the_best_of_two_actions_is_found(best: int) -> None:
-    """At the published learning rates."""
-    torch.manual_seed(0)
-    controller = Controller(1, 2)
-    chances = []
-    for _ in range(250):
-        chances.append(float(controller.policy(controller.state).exp()[0, best].detach()))
-        units = controller.draw()
-        controller.learn(units, 0.9 if units == (best,) else 0.4)
-    assert chances[0] == pytest.approx(0.5, abs=0.02)
-    assert chances[-1] > 0.9
-
-
-def test_the_penalty_is_felt() -> None:
-    """Where accuracy does not hang on them, units are saved."""
-    torch.manual_seed(0)
-    controller = Controller(2, 4, learning_rate=5e-3)
-    drawn = []
-    for _ in range(200):
-        drawn.append(controller.draw())
-        controller.learn(drawn[-1], 0.5 - 0.1 * sum(drawn[-1]))
-    assert sum(map(sum, drawn[-20:])) < sum(map(sum, drawn[:20])) / 4
-
-
-def test_draws_follow_the_probabilities() -> None:
-    """Each layer by itself; at first all choices are nearly as likely."""
-    controller, count = made(), 500
-    torch.manual_seed(1)
-
-    def shares() -> torch.Tensor:
-        drawn = torch.tensor([controller.draw() for _ in range(count)])
-        return torch.stack([(drawn == choice).double().mean(dim=0) for choice in range(CHOICES)], dim=1)
-
-    # Four standard deviations of a share, and what first probabilities differ by.
-    margin = 4 * math.sqrt(0.25 / count) + 0.01
-    assert float((shares() - 1 / CHOICES).abs().max()) < margin
-    log = lively(controller.policy)(controller.state).detach()
-    assert float((log.exp() - 1 / CHOICES).abs().max()) > 2 * margin
-    assert float((shares() - log.exp()).abs().max()) < margin
-
-
 def test_inputs_are_probabilities_of_the_layer_before() -> None:
     """The second layer's numbers are the cells' on the first layer's probabilities, and their memory goes on."""
     controller = made()
@@ -167,21 +123,6 @@ def test_inputs_are_probabilities_of_the_layer_before() -> None:
     assert not torch.allclose(log[0], log[1], atol=1e-3)
 
 
-def test_goes_on_from_a_file() -> None:
-    """Bit by bit, with both optimisers."""
-    torch.manual_seed(0)
-    controller, again = Controller(LAYERS, CHOICES), Controller(LAYERS, CHOICES)
-    controller.learn((0, 1), 0.5)
-    file = io.BytesIO()
-    torch.save(controller.state_dict(), file)
-    file.seek(0)
-    again.load_state_dict(torch.load(file, weights_only=True))
-    for one in (controller, again):
-        one.learn((2, 2), 0.3)
-    assert torch.equal(controller.policy(controller.state), again.policy(again.state))
-    assert torch.equal(controller.baseline(controller.state), again.baseline(again.state))
-
-
 def test_precision_of_the_run_does_not_matter() -> None:
     """Under autocast it draws and learns as without, bit by bit."""
     found = []
@@ -194,11 +135,3 @@ def test_precision_of_the_run_does_not_matter() -> None:
         found.append((units, controller.policy(controller.state)))
     assert found[0][0] == found[1][0]
     assert torch.equal(found[0][1], found[1][1])
-
-
-@pytest.mark.parametrize(("layers", "choices"), [(1, 2), (5, 30)])
-def test_operations_are_forecast(layers: int, choices: int) -> None:
-    controller = Controller(layers, choices)
-    with FlopCounter() as counter:
-        controller.learn(controller.draw(), 0.5)
-    assert counter.flops == controller_flops(layers, choices) > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,7 @@ import torch
 from support.commands import Command, folder_of_run
 from support.tiny import (
     all_threads,
-    build,
-    class_stream,
     genotype,
-    learn,
-    logits_of,
     one_thread,
     same,
     super_model,
@@ -116,50 +111,7 @@ def test_what_trains_and_what_is_counted() -> None:
     assert not any(weight.requires_grad for norms in own.values() for weight in norms.parameters())
 
 
-def test_grows_to_an_architecture() -> None:
-    """A new model gets the same norms, frozen, and computes the same."""
-    model = grown()
-    model.freeze()
-    architecture = json.loads(json.dumps(model.architecture()))
-    assert architecture["norms"] == {"1": [0, 2]} and "statistics" not in architecture
-    again = super_model()
-    again.load_architecture(architecture)
-    again.double().load_state_dict(model.state_dict())
-    assert again.architecture() == model.architecture() and not again.statistics.training_layers(1)
-    x = images()
-    with torch.no_grad():
-        assert torch.equal(again.eval()(x, 1), model.eval()(x, 1))
-    before = model.frozen_state()
-    model.statistics.of(1)[2].get_parameter("inputs__newer__2__bias").data[0] += 1e-9
-    assert (model.frozen_fault(before) or "").startswith("it changed the statistics of task 1 for layer 2")
-
-
 # --- a whole stream -------------------------------------------------------------------------------------------------
-
-STREAM = class_stream([[0, 1], [2, 3, 4], [5, 6]], images=24)
-SHARED = {"genotype": "darts_v1", "stem": "shared", "adaptation": "norms"}
-
-
-def test_earlier_tasks_keep_their_bits() -> None:
-    """Logits of every task stay as the stream goes on; the shared stem's norms of three tasks differ."""
-    strategy = build(STREAM, "seu", **SHARED)
-    scenario, logits = STREAM.avalanche(), []
-    for task, experience in enumerate(scenario.train_stream):
-        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        logits.append(logits_of(strategy.model, STREAM, task))
-        assert all(torch.equal(logits_of(strategy.model, STREAM, earlier), logits[earlier]) for earlier in range(task))
-    model = strategy.model
-    shifts = [model.unit(0, 0).norm.bias, *(model.statistics.of(task)[0].norm__bias for task in (1, 2))]
-    assert not any(torch.equal(shifts[one], shifts[other]) for one, other in ((0, 1), (0, 2), (1, 2)))
-
-
-@pytest.mark.long
-def test_none_is_the_default() -> None:
-    """The same weights as by name, and none of a task's own."""
-    plain = {name: value for name, value in SHARED.items() if name != "adaptation"}
-    strategy = learn(STREAM, build(STREAM, "seu", **plain))
-    named = learn(STREAM, build(STREAM, "seu", **plain, adaptation="none"))
-    assert same(weights(named.model), weights(strategy.model)) and "norms" not in strategy.model.architecture()
 
 
 @pytest.mark.parametrize("stem", [pytest.param("selectable", marks=pytest.mark.long), "shared"])
@@ -189,9 +141,3 @@ def test_record_and_file(command: Command, tmp_path: Path) -> None:
     record = read_record(folder)
     assert record.metrics["forgetting"] == 0 and record.options["adaptation"] == "norms"
     assert verify(Registry(), str(folder), device="cpu").passed
-
-
-def test_two_kinds_of_statistics_are_refused(command: Command) -> None:
-    """The task's norms have statistics already."""
-    answer = command("cost", "--strategy", "seu", "-o", "statistics=per_task", "-o", "adaptation=norms")
-    assert answer.status == 2 and "leave statistics=frozen" in answer.err

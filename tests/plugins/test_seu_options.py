@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import all_threads, build, class_stream, context, learn, logits_of, one_thread, same, weights
+from support.tiny import all_threads, build, class_stream, context, learn, one_thread, same, weights
 
-from seu_bench.errors import RequestError
 from seu_bench.training.stage import StageProgress, TaskData
 from seu_bench_kit.search_space import SearchSpace
 from seu_bench_seu.building import make_super_model
@@ -20,60 +19,6 @@ pytestmark = pytest.mark.long
 setup_module, teardown_module = one_thread, all_threads
 
 STREAM = class_stream([[0, 1], [2, 3]], images=16)
-SINGLE: list[dict[str, Any]] = [
-    {},
-    {"preset": "paper_literal"},
-    {"preset": "code"},
-    {"preset": "code", "code_cells": 4},
-    {"cells": 5},
-    {"channels": 3},
-    {"edges": "all14"},
-    {"cell_types": 1},
-    {"stem": "shared"},
-    {"factorized_reduce_norm": False},
-    {"lr_schedule": "constant"},
-    {"restore": "last"},
-    {"warm_start": False},
-    {"statistics": "per_task"},
-    {"warm_start": False, "stem": "shared", "statistics": "per_task"},
-    {"tie_weight_decay": True},
-    {"genotype": "darts_v2"},
-    {"momentum": 0.0},
-    {"clip_norm": 0.5},
-    {"min_learning_rate": 0.01},
-    *({f"{part}__normalisation": "softmax"} for part in ("searcher", "creator")),
-    *({f"{part}__update": "all"} for part in ("searcher", "creator")),
-    *({f"{part}__unsampled": "drift"} for part in ("searcher", "creator")),
-    *({f"{part}__tie_break": "first"} for part in ("searcher", "creator")),
-    *({f"{part}__recalibration_images": 0} for part in ("searcher", "creator")),
-    *({f"{part}__min_learning_rate": 0.0} for part in ("searcher", "creator")),
-    {"searcher__alpha": 0.1},
-    {"creator__old_unit_epochs": 0},
-    {"creator__restore": "last"},
-]
-
-
-#: Of these ``make test`` runs the ones that change what is built most; ``make test-long`` runs the others.
-USUAL = ({"preset": "code", "code_cells": 4}, {"stem": "shared"}, {"warm_start": False})
-
-
-@pytest.mark.parametrize(
-    "options", [pytest.param(each, id=str(each), marks=[] if each in USUAL else pytest.mark.long) for each in SINGLE]
-)
-def test_runs(options: dict[str, Any]) -> None:
-    """A whole stream is learned and computed with it, and nothing is forgotten."""
-    small = {"epochs": 1, "searcher__epochs": 1, "creator__epochs": 2, "searcher__batch_size": 8}
-    strategy = build(STREAM, "seu", **{**small, **options})
-    first: list[torch.Tensor] = []
-    scenario = STREAM.avalanche()
-    for experience in scenario.train_stream:
-        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        first.append(logits_of(strategy.model, STREAM, 0))
-    assert bool(torch.isfinite(logits_of(strategy.model, STREAM, 1)).all())
-    assert torch.equal(first[0], first[1])
-    described = strategy.describe()
-    assert len(described["genotypes"]) == len(described["paths"]) == 2
-    assert [len(path) for path in described["paths"]] == [len(strategy.model.plans) + 1] * 2
 
 
 # --- what each changes --------------------------------------------------------------------------------------------
@@ -143,13 +88,6 @@ def test_preset_code() -> None:
     assert made.lr_schedule == "constant" and made.restore == "best_valid" and made.warm_start
 
 
-def test_options_win_over_the_preset() -> None:
-    """Options given besides a preset are kept."""
-    search = search_of(preset="code", searcher__normalisation="sum", factorized_reduce_norm=True)
-    assert (search.tables.normalisation, search.tables.scope) == ("sum", "all")
-    assert search.space.factorized_reduce_norm
-
-
 def test_code_cells() -> None:
     """Cells of their own for the preset of the code, without effect otherwise; given cells win."""
     for options, cells in (
@@ -160,15 +98,6 @@ def test_code_cells() -> None:
     ):
         made: Any = context(STREAM.plan, "seu", options)
         assert len(make_super_model(made).layers) == cells + 1
-
-
-@pytest.mark.parametrize(("lr_schedule", "rate"), [("constant", 0.025), ("cosine", 0.0125)])
-def test_lr_schedule(lr_schedule: str, rate: float) -> None:
-    """The last of two epochs has half the rate by cosine and all of it otherwise."""
-    for name in ("seu", "naive"):
-        options = {"genotype": "darts_v1"} if name == "seu" else {}
-        strategy = learn(STREAM, build(STREAM, name, lr_schedule=lr_schedule, **options), tasks=1)
-        assert strategy.optimizer.param_groups[0]["lr"] == pytest.approx(rate, abs=1e-17)
 
 
 @pytest.mark.parametrize("warm", [True, False])
@@ -213,13 +142,6 @@ def test_warm_start(warm: bool) -> None:
         assert means and not any(bool(mean.any()) for mean in means)
 
 
-def test_old_unit_epochs() -> None:
-    """Old units start with so many epochs, the new one with none."""
-    assert [epochs.tolist() for epochs in creation_of(creator__old_unit_epochs=7).tables.epochs] == [[7, 0]] * 4
-    shared = creation_of(creator__old_unit_epochs=7, stem="shared").tables.epochs
-    assert [epochs.tolist() for epochs in shared] == [[7], [7, 0], [7, 0], [7, 0]]
-
-
 def test_tie_weight_decay() -> None:
     """Search and creation take the decay of training, unless they are given one."""
     for options, decay in (
@@ -234,12 +156,6 @@ def test_tie_weight_decay() -> None:
     assert tied.optimizer.param_groups[0]["weight_decay"] == 0.07
 
 
-def test_shared_stem() -> None:
-    """One stem serves all tasks."""
-    model = learn(STREAM, build(STREAM, "seu", stem="shared")).model
-    assert len(model.layers[0]) == 1 and model.unit_tasks[0] == [0]
-
-
 def test_fixed_genotype_skips_the_search() -> None:
     """With a published genotype there is no search stage, and every new unit has it."""
     seen: set[tuple[str, int]] = set()
@@ -250,29 +166,6 @@ def test_fixed_genotype_skips_the_search() -> None:
     assert seen == {("training", 0), ("creation", 1), ("training", 1)}
     found = {unit for layer in strategy.model.unit_genotypes for unit in layer}
     assert found == {strategy.genotype}
-
-
-def test_unsampled_parameters_drift_or_stay() -> None:
-    """Once used, parameters go on moving under `drift`; under `still` those that an epoch does not use keep still."""
-    moved = {}
-    for unsampled in ("still", "drift"):
-        stage = search_of(searcher__unsampled=unsampled)
-        stage.advance()
-        used = {name for name, p in stage.network.named_parameters() if p.grad is not None}
-        before = weights(stage.network)
-        first = [table.tolist() for table in stage.tables.epochs]
-        stage.advance()
-        again = [table.tolist() for table in stage.tables.epochs]
-        idle = []
-        for name in used:
-            if ".edges." in name:
-                _, cell, _, row, index, *_ = name.split(".")
-                place = int(row) + 14 * stage.network.cells[int(cell)].plan.reduction
-                if first[place][int(index)] == again[place][int(index)] == 1:
-                    idle.append(name)
-        assert idle
-        moved[unsampled] = [not torch.equal(stage.network.state_dict()[name], before[name]) for name in idle]
-    assert not any(moved["still"]) and all(moved["drift"])
 
 
 def test_ties() -> None:
@@ -315,17 +208,3 @@ def test_restore() -> None:
             made[0].model.load_state_dict(final)
             assert made[0].validation_loss(data(0), lambda _: None) <= min(losses)
     assert not same(found["last"], found["best_valid"])
-
-
-@pytest.mark.parametrize(("width", "channels"), [(1.0, 4), (0.5, 2), (0.7, 3), (0.01, 1), (2.5, 10)])
-def test_width(width: float, channels: int) -> None:
-    """A factor of the protocol's channels, which are rounded, and one at least."""
-    given = context(STREAM.plan, "seu", {"width": width})
-    assert given.protocol.model.channels == 4 and make_super_model(given).channels == channels
-
-
-def test_width_and_channels() -> None:
-    """Two answers to one question are refused; a width of 1 is none."""
-    assert make_super_model(context(STREAM.plan, "seu", {"width": 1.0, "channels": 3})).channels == 3
-    with pytest.raises(RequestError, match="leave out one of them"):
-        context(STREAM.plan, "seu", {"width": 0.5, "channels": 3})

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch import Tensor
 
-from seu_bench.errors import OptionError
 from seu_bench.testing import Trial
 from seu_bench_methods.slda import Discriminant
 
@@ -70,23 +68,6 @@ def test_the_order_of_images_and_their_tasks_make_no_difference() -> None:
         torch.testing.assert_close(getattr(in_parts, name), getattr(at_once, name), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("scenario", ["task", "class", "domain"])
-def test_it_learns_streams(scenario: str) -> None:
-    learner = Trial("slda", scenario=scenario).learner("tiny_three").learn_all()  # type: ignore[arg-type]
-    classes = 2 if scenario == "domain" else 6
-    assert learner.sizes.params_total == [classes * 64 + 64 * 64] * 3
-    assert learner.logits(0).shape[1] == (6 if scenario == "class" else 2)
-    model = learner.model
-    assert float(model.counts.sum()) == sum(len(task.train) for task in learner.stream.tasks)
-
-
-def test_training_has_no_option() -> None:
-    """What would have no effect is refused, with the options that there are."""
-    with pytest.raises(OptionError, match="'epochs' is not an option") as refused:
-        Trial("slda", {"epochs": 1}).resolved("tiny_two")
-    assert refused.value.remedy == "the options of strategy 'slda' are: shrinkage"
-
-
 def test_operations_are_those_of_the_products_and_the_solution() -> None:
     """Each image with itself; then two products of D numbers for each class and pair of pixels, and the solution."""
     seen: dict[int, int | None] = {}
@@ -97,26 +78,3 @@ def test_operations_are_those_of_the_products_and_the_solution() -> None:
     images = len(learner.stream.tasks[0].train)
     solution = 2 * pixels**3 // 3 + 2 * classes * pixels**2
     assert seen == {0: 2 * images * pixels**2 + 4 * classes * pixels**2 + solution}
-
-
-def test_only_classes_seen_are_answered() -> None:
-    learner = Trial("slda", scenario="class").learner("tiny_three")
-    learner.learn(0)
-    assert learner.logits(0).shape[1] == 2
-
-
-def test_class_without_images_is_never_answered() -> None:
-    x, y = drawn(2)
-    model = Discriminant(6, [3], "class")
-    model.begin_task(0)
-    add(model, x, y)
-    assert 2 not in model.forward_single_task(x * 10, 0).argmax(dim=1)
-
-
-def test_architecture_of_another_model_is_refused() -> None:
-    model = Discriminant(6, [2, 2], "class")
-    model.load_architecture({"tasks_seen": 2})
-    assert model.architecture() == {"tasks_seen": 2}
-    for other in ({"tasks_seen": 3}, {"units": 1}):
-        with pytest.raises(ValueError, match="not the architecture of a discriminant"):
-            model.load_architecture(other)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from support.plugins.zero_cost import SHAPE, Outputs, batch, naswot_directly, synflow_directly
-from support.tiny import CPU, all_threads, class_stream, disturb, one_thread
+from support.plugins.zero_cost import Outputs, naswot_directly, synflow_directly
+from support.tiny import CPU, all_threads, class_stream, one_thread
 from torch import nn
 
 from seu_bench.config.protocol import SearchSchedule
 from seu_bench.errors import RunError
-from seu_bench_kit.cells import GenotypeNetwork
 from seu_bench_kit.components import SearchTask
 from seu_bench_kit.sampling import genotype_network
-from seu_bench_kit.search_space import Genotype, SearchSpace, uniform_genotype
+from seu_bench_kit.search_space import SearchSpace
 from seu_bench_zero_cost import ZeroCostOptions, estimate_passes, searcher
-from seu_bench_zero_cost.scores import naswot, synflow
 from seu_bench_zero_cost.searcher import ZeroCostSearch, ranked
 
 pytestmark = pytest.mark.long
@@ -115,17 +112,6 @@ def test_search_scores_each_and_takes_the_best(score: str) -> None:
     assert len(set(sums)) > 1
 
 
-@pytest.mark.parametrize("images", [2, 6, 17, 500])
-def test_the_batch(images: int) -> None:
-    """The batch is of different training images of the task, as many as asked for or as there are."""
-    stage = search(images=images)
-    rows = {tuple(image.flatten().tolist()) for image in IMAGES.gather(torch.arange(len(IMAGES)))[0]}
-    batch_rows = {tuple(image.flatten().tolist()) for image in stage.images}
-    assert len(rows) == len(IMAGES) == 17
-    assert len(stage.images) == len(batch_rows) == min(images, 17)
-    assert batch_rows <= rows
-
-
 @pytest.mark.parametrize("name", ["naswot", "synflow"])
 def test_a_score_that_is_nan_ends_the_search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A NaN score is no score: the search stops and says which."""
@@ -133,20 +119,6 @@ def test_a_score_that_is_nan_ends_the_search(name: str, monkeypatch: pytest.Monk
     stage.advance()
     monkeypatch.setattr(searcher, name, lambda *_: math.nan)
     with pytest.raises(RunError, match=f"the score {name} of genotype 2 is NaN"):
-        stage.run()
-
-
-def test_weights_that_are_nan_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the network itself is lost the search stops too."""
-
-    def lost(*arguments: Any) -> GenotypeNetwork:
-        network = genotype_network(*arguments)
-        nn.init.constant_(network.head.weight, math.nan)
-        return network
-
-    stage = search(score="synflow")
-    monkeypatch.setattr(searcher, "genotype_network", lost)
-    with pytest.raises(RunError, match="the score synflow of genotype 1 is NaN"):
         stage.run()
 
 
@@ -164,68 +136,3 @@ def test_passes(score: str, images: int) -> None:
     stage = search(candidates=3, images=images, score=score)
     stage.run()
     assert stage.image_passes == train + evaluate
-
-
-def ending(stage: ZeroCostSearch, result: Genotype) -> list[Any]:
-    state = stage.state_dict()
-    own = state["own"]
-    counts = [state["epoch"], state["image_passes"], state["report"]]
-    return [result.to_dict(), own["genotypes"], own["scores"], own["images"].tolist(), counts]
-
-
-@pytest.mark.parametrize(
-    "score", [*(pytest.param(name, marks=pytest.mark.long) for name in ("naswot", "synflow")), "both"]
-)
-@pytest.mark.parametrize("epochs", [0, 2, 5])
-def test_resumes_bit_by_bit(epochs: int, score: str) -> None:
-    """A new stage that loads the state after k genotypes ends as the uninterrupted one does."""
-    whole = search(score=score)
-    expected = ending(whole, whole.run())
-    first = search(score=score)
-    for _ in range(epochs):
-        first.advance()
-    file = io.BytesIO()
-    torch.save(first.state_dict(), file)
-    file.seek(0)
-    second = search(seed=4, score=score)
-    disturb()
-    second.load_state_dict(torch.load(file, weights_only=True))
-    assert ending(second, second.run()) == expected
-
-
-def test_depends_on_the_seed_alone() -> None:
-    """Draws of others change nothing; another seed draws other genotypes and another batch."""
-    quiet = search()
-    expected = ending(quiet, quiet.run())
-    disturb()
-    stage = search()
-    while stage.epoch < stage.epochs:
-        disturb()
-        stage.advance()
-    disturb()
-    assert ending(stage, stage.run()) == expected
-    other = search(seed=4)
-    mixed = ending(other, other.run())
-    assert all(one != another for one, another in zip(mixed[1:4], expected[1:4], strict=True))
-
-
-@pytest.mark.parametrize("space", [SearchSpace("all14", 1), SearchSpace(cell_types=1)])
-def test_other_spaces(space: SearchSpace) -> None:
-    """The result is of the space that was asked for."""
-    assert space.fault(search(space=space, candidates=3).run()) is None
-
-
-def test_sizes_are_options() -> None:
-    """Cells and channels of the networks that are scored replace the protocol's."""
-    assert search(cells=4, channels=3).schedule == SCHEDULE.model_copy(update={"cells": 4, "channels": 3})
-    small, large = search(candidates=2, score="synflow"), search(candidates=2, score="synflow", channels=4)
-    small.run()
-    large.run()
-    assert small.genotypes[0] == large.genotypes[0] and small.scores != large.scores
-
-
-def test_nothing_but_none() -> None:
-    """The emptiest genotype of all is scored too, by its preprocessing and its head."""
-    network = GenotypeNetwork(uniform_genotype("none", "all14"), 1, 3, 3, 2, SearchSpace("all14"))
-    assert math.isfinite(synflow(network, SHAPE))
-    assert math.isfinite(naswot(network, batch()))

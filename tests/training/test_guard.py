@@ -5,17 +5,16 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from support.guarded import CPU, NAMED, OWNER, Plain, guarded
+from support.guarded import CPU, NAMED, Plain, guarded
 from support.tiny import all_threads, build, class_stream, genotype, one_thread, same, weights
 from torch import Tensor
 
 from seu_bench.config.protocol import CreationSchedule, SearchSchedule
-from seu_bench.errors import OptionError, PluginError, RunError
+from seu_bench.errors import PluginError, RunError
 from seu_bench.training.stage import EpochReport, StageProgress
 from seu_bench.utils.seeding import RandomState
 from seu_bench_kit.components import CreationTask, SearchTask
@@ -43,12 +42,6 @@ def fails(*_: object) -> Any:
 # --- nothing is wrong -------------------------------------------------------------------------------------------------
 
 
-def test_owner() -> None:
-    """A component is named by its kind and name, and by who offers it."""
-    assert str(OWNER) == "searcher 'clever' (plugin 'a_plugin' of package a-package)"
-    assert str(replace(OWNER, kind="creator", name="mdl")).startswith("creator 'mdl' (")
-
-
 def test_what_is_told_and_found() -> None:
     """The result comes through; epochs, images, seconds and reports are the plugin's, stage and task the strategy's."""
     seen: list[StageProgress] = []
@@ -66,13 +59,6 @@ def test_what_is_told_and_found() -> None:
     assert 0 < stage.inner.seconds <= stage.seconds < 60
 
 
-def test_without_epochs() -> None:
-    """A stage of no epochs only answers."""
-    seen: list[StageProgress] = []
-    assert guarded(lambda: Plain(0), passes=0).run(seen.append) == "found"
-    assert [(told.epoch, told.done) for told in seen] == [(0, False), (0, True)]
-
-
 def test_a_stage_that_ends_early() -> None:
     """The guard ends with it, also where it is resumed at its end, and tells the epochs that were taken."""
 
@@ -88,24 +74,6 @@ def test_a_stage_that_ends_early() -> None:
     for each, epochs in ((guarded(lambda: Plain(act=enough)), 2), (again, 2)):
         assert each.run(seen.append) == "found"
         assert (each.epoch, seen[-1].epoch, seen[-1].epochs, seen[-1].done) == (epochs, epochs, epochs, True)
-
-
-def test_all_that_was_announced() -> None:
-    """Exactly as many images as announced are no fault, and one more is, at the end of its epoch."""
-    assert guarded(Plain, passes=12).run() == "found"
-    stage = guarded(Plain, passes=7)
-    stage.advance()
-    with pytest.raises(RunError, match=NAMED + "it passed 8 images forward, and had announced 7 at most"):
-        stage.advance()
-
-
-@pytest.mark.parametrize(("loss", "accuracy"), [(0.0, 0.0), (1e9, 1.0), (-3.0, None), (None, None), (None, 1)])
-def test_measurements_that_are_none_or_extreme(loss: Any, accuracy: Any) -> None:
-    """Values not measured are no fault, nor are the ends of the scale."""
-    report = EpochReport(loss, accuracy)
-    stage = guarded(lambda: Plain(act=lambda _: report))
-    assert stage.run() == "found"
-    assert stage.report == report
 
 
 def search(guard: bool, seed: int = 3) -> Any:
@@ -187,22 +155,6 @@ def test_resumes_bit_by_bit(make: Callable[..., Any], epochs: int) -> None:
     assert same(ending(second), ending(make(False)))
 
 
-def test_states_of_others() -> None:
-    """The state of another task is refused as of any stage; one that the plugin cannot read is the plugin's failure."""
-    stage = guarded(Plain)
-    stage.advance()
-    state = stage.state_dict()
-    with pytest.raises(
-        RunError, match="this is the state of stage 'search' of task 2, not of stage 'search' of task 1"
-    ):
-        guarded(Plain).load_state_dict({**state, "task": 2})
-    with pytest.raises(RunError, match=NAMED + "KeyError"):
-        guarded(Plain).load_state_dict({**state, "own": {"stage": "its own name", "task": 7}})
-    other = guarded(Plain)
-    other.load_state_dict(state)
-    assert (other.run(), other.image_passes) == ("found", 12)
-
-
 # --- what is told of a failure ----------------------------------------------------------------------------------------
 
 
@@ -213,17 +165,6 @@ def test_any_error_is_named() -> None:
             stage()
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
         assert caught.value.remedy == "choose another searcher, or report it to the author of a-package"
-
-
-def test_errors_with_a_remedy_keep_it() -> None:
-    """The plugin's own remedy and place are handed on."""
-
-    def refuse(_: object) -> EpochReport | None:
-        raise OptionError("too few images", where="searcher.epochs", remedy="give it more")
-
-    with pytest.raises(RunError, match=NAMED + "too few images") as caught:
-        guarded(lambda: Plain(act=refuse)).run()
-    assert (caught.value.where, caught.value.remedy) == ("searcher.epochs", "give it more")
 
 
 def test_result_that_cannot_be_used() -> None:
@@ -250,13 +191,3 @@ def test_watcher_is_not_the_plugin(at: int) -> None:
     with pytest.raises(PluginError) as caught:
         guarded(lambda: Plain(act=tell_at_once)).run(fail)
     assert caught.value is error
-
-
-def test_interruptions_pass() -> None:
-    """Ctrl-C is not turned into a failure."""
-
-    def stop(_: object) -> EpochReport | None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        guarded(lambda: Plain(act=stop)).run()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
 from typing import Any
 
 import pytest
@@ -12,21 +9,8 @@ from support.guarded import NAMED, Plain, guarded
 from support.tiny import all_threads, one_thread
 
 from seu_bench.errors import RunError
-from seu_bench.training.stage import StageProgress
 
 setup_module, teardown_module = one_thread, all_threads
-
-
-def test_processor_time_is_the_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPU time of the plugin's epochs and of its result is summed, and reported with the last progress."""
-    clock = iter(range(1, 100))
-    monkeypatch.setattr("seu_bench.training.stage.time.process_time", lambda: float(next(clock)))
-    seen: list[StageProgress] = []
-    stage = guarded(Plain)
-    stage.run(seen.append)
-    # Each of three epochs takes one tick; the guard's own measurement of the result is around that of the plugin's.
-    assert stage.inner.cpu_seconds == 3.0
-    assert stage.cpu_seconds == seen[-1].cpu_seconds == 4.0
 
 
 @pytest.mark.parametrize("place", ["epoch", "result"])
@@ -90,18 +74,3 @@ def test_epochs_are_a_budget() -> None:
         guarded(lambda: Plain(act=longer)).run()
     with pytest.raises(RunError, match=NAMED + "it does not end: it stands at epoch 0 after 1 epochs"):
         guarded(lambda: Plain(act=rewind)).run()
-
-
-def test_no_signal_is_touched() -> None:
-    """Alarms are the caller's: handlers and timers are left alone while a plugin computes, in whatever thread."""
-    seen: list[object] = []
-    before = (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL), sys.unraisablehook)
-
-    def look(_: object) -> None:
-        seen.append((signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL), sys.unraisablehook))
-
-    guarded(lambda: Plain(act=look)).run(look)
-    thread = threading.Thread(target=lambda: guarded(lambda: Plain(act=look)).run(look))
-    thread.start()
-    thread.join(60)
-    assert seen == [before] * 14

@@ -87,19 +87,6 @@ def test_passes_beyond_the_batch() -> None:
     assert sum(it.flops or 0 for it in ended) == cost.train_flops == cost.train_flops_min
 
 
-def test_outside_of_a_stage_nothing_is_counted() -> None:
-    """What evaluation passes is no training's."""
-    stream = class_stream([[0, 1]], images=IMAGES)
-    ended: list[StageProgress] = []
-    made = context(stream.plan, "naive", {"backbone": "linear"}, on_progress=ended.append)
-    strategy = StagedStrategy.of(made, model=backbone_model(made))
-    strategy.passed(5)
-    learn(stream, strategy)
-    strategy.passed(5)
-    assert ended[-1].done
-    assert ended[-1].image_passes == fixed_size_cost(made).image_passes
-
-
 class Refining(StagedStrategy):
     """Trains each task once more, for one epoch at a rate of its own."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -107,33 +106,6 @@ def test_statistics_are_the_means_over_whole_batches() -> None:
     assert same({name: value for name, value in weights(network).items() if name.startswith("head")}, before)
 
 
-def test_nothing_is_drawn_and_nothing_else_trains() -> None:
-    """Dropout stays off, no gradient is left, the generators are where they were; with 0 images nothing changes."""
-    network, images = Branches().eval(), task_images()
-    dropout = nn.Dropout(0.5).eval()
-    outputs = []
-    state = torch.get_rng_state()
-
-    def forward(x: Tensor) -> Tensor:
-        outputs.append((x, dropout(x)))
-        return network(x, 0)
-
-    recalibrate(network, forward, images, 0, 10, lambda _: pytest.fail("nothing is to be passed"))
-    assert not outputs and float(network.norms[0].running_mean) == 0
-    recalibrate(network, forward, images, 25, 10, lambda _: None)
-    assert len(outputs) == 2 and all(torch.equal(x, y) for x, y in outputs)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(parameter.grad is None for parameter in network.parameters())
-
-
-def test_modules_outside_of_what_trains_are_untouched() -> None:
-    """A frozen network before the one that trains keeps statistics and mode, though it is computed."""
-    frozen, network = Branches().eval(), Branches().eval()
-    before = weights(frozen)
-    recalibrate(network, lambda x: network(x + frozen(x, 0).mean(), 0), task_images(), 1024, 10, lambda _: None)
-    assert same(weights(frozen), before) and int(network.norms[0].num_batches_tracked) == 8
-
-
 @pytest.mark.parametrize(
     ("limit", "images", "batch", "expected"),
     [(1024, 0, 8, 0), (1024, 1, 8, 1), (1024, 8, 8, 8), (1024, 15, 8, 8), (1024, 5000, 96, 960), (0, 50, 8, 0)],
@@ -144,23 +116,3 @@ def test_passes(limit: int, images: int, batch: int, expected: int) -> None:
     schedule = SearchSchedule(epochs=7, batch_size=batch)
     options = ScoringOptions(recalibration_images=limit)
     assert schedule_passes(options, schedule, 2 * images) == (7 * images, 7 * (images + expected))
-
-
-@pytest.mark.parametrize("limit", [0, 25, 1024])
-def test_passes_are_counted(limit: int) -> None:
-    """The stage counts what is announced."""
-    stage = Known(limit, task_images(45))
-    stage.run()
-    assert stage.image_passes == sum(schedule_passes(ScoringOptions(recalibration_images=limit), SCHEDULE, 45))
-
-
-def test_resumes_bit_by_bit() -> None:
-    """Killed after any epoch a stage ends with the same rewards, weights and statistics."""
-    whole = Known(1024)
-    states: list[dict[str, Any]] = []
-    whole.run(pause=lambda stage: states.append(copy.deepcopy(stage.state_dict())))
-    for state in states:
-        stage = Known(1024)
-        stage.load_state_dict(state)
-        assert stage.run() == whole.rewards
-        assert same(weights(stage.network), weights(whole.network))

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
-from avalanche.training.plugins import EvaluationPlugin
 from support.tiny import (
-    accuracy_of,
     all_threads,
     build,
     class_stream,
-    context,
     learn,
-    logits_of,
     one_thread,
-    raw_dataset,
-    registry,
     same,
     weights,
 )
 
 from seu_bench.data.streams import TaskStream
 from seu_bench.training.loops import TrainingStage
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix
 from seu_bench.training.stage import Phase, TaskData
-from seu_bench.training.template import SilentLogger
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -43,39 +34,8 @@ LEARNING: dict[str, dict[str, Any]] = {
 }
 
 
-#: :data:`tiny.SMALL` by the options' own names, a little shorter.
-LEARNED_SMALL: dict[str, Any] = {
-    **{"cells": 3, "channels": 2, "epochs": 2, "batch_size": 16},
-    **{"searcher.epochs": 1, "searcher.cells": 3, "searcher.channels": 2, "creator.epochs": 2},
-}
-
-
 def stream(**more: Any) -> TaskStream:
     return class_stream([[0, 1], [2, 3, 4]], **{"images": 16, **more})
-
-
-@both_at_length
-def test_learns(name: str) -> None:
-    """Each task is learned well above chance from a plain Avalanche script."""
-    source = class_stream([[0, 1], [2, 3]], images=32)
-    strategy = build(source, name, **LEARNING[name])
-    scenario = source.avalanche()
-    for task, experience in enumerate(scenario.train_stream):
-        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        strategy.eval(scenario.test_stream[: task + 1])
-        # 24 images of two classes: chance is right 20 times or more once in 1,300.
-        assert accuracy_of(strategy.model, source, task) >= 20 / 24
-
-
-@both_at_length
-def test_depends_on_the_seed_alone(name: str) -> None:
-    """The same seed gives the same bits whatever was drawn before; another seed gives others."""
-    found = []
-    for seed, noise in ((0, 1), (0, 2), (1, 1)):
-        torch.manual_seed(noise)
-        found.append(weights(learn(stream(), build(stream(), name, seed=seed)).model))
-    assert same(found[0], found[1])
-    assert not same(found[0], found[2])
 
 
 def misled(split: str) -> TaskStream:
@@ -136,34 +96,6 @@ def test_an_experience_as_evaluation_stream(name: str) -> None:
     assert same(found[0], found[1])
 
 
-@both
-@pytest.mark.long
-def test_never_touches_later_tasks(name: str) -> None:
-    """A later task's images may be anything, all its splits, while an earlier one is learned."""
-    clean, poisoned = stream(), stream()
-    for images in (poisoned.tasks[1].train, poisoned.tasks[1].valid, poisoned.tasks[1].test, poisoned.tasks[0].test):
-        images.store[images.rows] = math.nan
-    found = [weights(learn(source, build(source, name), tasks=1).model) for source in (clean, poisoned)]
-    assert same(found[0], found[1])
-
-
-@both
-@pytest.mark.long
-def test_never_touches_earlier_tasks(name: str) -> None:
-    """An earlier task's images are not used again."""
-    found = []
-    for poison in (False, True):
-        source = stream()
-        strategy, scenario = build(source, name), source.avalanche()
-        for task, experience in enumerate(scenario.train_stream):
-            if poison and task:
-                for images in (source.tasks[0].train, source.tasks[0].valid, source.tasks[0].test):
-                    images.store[images.rows] = math.nan
-            strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        found.append(weights(strategy.model))
-    assert same(found[0], found[1])
-
-
 @pytest.mark.parametrize(("batch_size", "batches"), [(5, 5), (23, 1), (100, 1)])
 def test_batches_of_an_epoch_are_numbered(batch_size: int, batches: int) -> None:
     """24 images: a strategy knows which batch of how many it trains on; one image left over is no batch."""
@@ -184,79 +116,7 @@ def test_batches_of_an_epoch_are_numbered(batch_size: int, batches: int) -> None
 # --- streams of unusual shapes ------------------------------------------------------------------------------------
 
 
-@both_at_length
-@pytest.mark.parametrize(
-    ("groups", "counts"),
-    [
-        ([[0], [1, 2, 3], [4, 5]], [16] * 6),
-        pytest.param([[0, 1]], [16] * 2, marks=pytest.mark.long),
-        pytest.param([[0, 1], [2, 3]], [17, 1, 1, 17], marks=pytest.mark.long),
-        ([[0, 1], [2, 3]], [2, 2, 2, 2]),
-    ],
-    ids=["unequal", "single task", "class missing from validation", "four images"],
-)
-def test_unusual_streams(name: str, groups: Sequence[Sequence[int]], counts: list[int]) -> None:
-    """Heads of any width, one task only, a class that validation never sees, hardly any images: all are learned."""
-    source = class_stream(groups, data=raw_dataset(counts, [4] * len(counts)))
-    if counts[0] == 17:
-        assert any(len(set(task.valid.labels.tolist())) == 1 for task in source.tasks)
-    strategy = learn(source, build(source, name))
-    for task, group in enumerate(groups):
-        logits = logits_of(strategy.model, source, task)
-        assert logits.shape == (4 * len(group), len(group)) and bool(torch.isfinite(logits).all())
-
-
-@both_at_length
-def test_three_channels_and_odd_sizes(name: str) -> None:
-    """Colour images whose size is no multiple of four."""
-    source = class_stream([[0, 1], [2, 3]], images=12, channels=3, size=11)
-    strategy = learn(source, build(source, name))
-    assert bool(torch.isfinite(logits_of(strategy.model, source, 1)).all())
-
-
 # --- forgetting ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "preset", ["default", *(pytest.param(name, marks=pytest.mark.long) for name in ("paper_literal", "code"))]
-)
-def test_seu_forgets_exactly_nothing(preset: str) -> None:
-    """The accuracy matrix's columns are constant from the diagonal on, and logits keep their bits."""
-    source = class_stream([[0, 1], [2, 3, 4], [5, 6]], images=16)
-    matrix = AccuracyMatrix(3)
-    made = context(
-        source.plan,
-        "seu",
-        {**LEARNED_SMALL, "preset": preset},
-        evaluator=EvaluationPlugin(matrix, loggers=[SilentLogger()]),
-    )
-    strategy: Any = registry().strategies.find("seu").factory.build(made)
-    scenario = source.avalanche()
-    logits = []
-    for task, experience in enumerate(scenario.train_stream):
-        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        strategy.eval(scenario.test_stream[: task + 1])
-        logits.append(logits_of(strategy.model, source, task))
-        for earlier in range(task + 1):
-            assert torch.equal(logits_of(strategy.model, source, earlier), logits[earlier])
-    rows = matrix.result()
-    for task in range(3):
-        assert rows[task][task + 1 :] == [None] * (2 - task)
-        assert {rows[later][task] for later in range(task, 3)} == {accuracy_of(strategy.model, source, task)}
-
-
-@pytest.mark.long
-def test_evaluation_changes_nothing() -> None:
-    """Evaluating neither changes the model nor draws random numbers."""
-    source = stream()
-    strategy = learn(source, build(source, "seu"))
-    before = weights(strategy.model)
-    torch.manual_seed(0)
-    expected = torch.rand(1)
-    torch.manual_seed(0)
-    strategy.eval(source.avalanche().test_stream)
-    assert torch.equal(torch.rand(1), expected)
-    assert same(weights(strategy.model), before)
 
 
 def test_training_in_two_stages() -> None:

@@ -124,27 +124,6 @@ def test_every_bit_is_looked_at() -> None:
         assert model.frozen_fault(before) is None
 
 
-def test_equal_is_not_the_same() -> None:
-    """The sign of a zero is a change, though it equals the other; NaN that stays NaN is none, though it does not."""
-    model = grown()
-    weight = next(model.unit(1, 0).parameters()).data.view(-1)
-    weight[0], weight[1] = 0.0, math.nan
-    before = model.frozen_state()
-    assert model.frozen_fault(before) is None
-    weight[0] = -0.0
-    assert "unit 0 of layer 1" in (model.frozen_fault(before) or "")
-
-
-def test_what_a_creator_may_change() -> None:
-    """New units, their statistics, the task's own head and path are no fault."""
-    model = grown()
-    before = model.frozen_state()
-    for tensor in model.new_units(2).state_dict().values():
-        tensor.add_(1)
-    model.set_path(2, (1, 0, 1, 0))
-    assert model.frozen_fault(before) is None
-
-
 @pytest.mark.parametrize("change", ["path", "no path", "unit", "thawed", "shape"])
 def test_other_changes(change: str) -> None:
     """Another path, a path or a unit that is gone, a unit that would train again, a tensor of another shape."""
